@@ -1,0 +1,79 @@
+# Everything a contributor runs. Each target sets up what it needs by itself, in $(VENV), from package registries
+# only; when nothing changed since, that costs nothing. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV   ?= .venv
+SEEDS  ?= 50
+ARGS   ?=
+
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.millstream-ready
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+# Targets use both cores by themselves, and only one Spark session may run at a time.
+.NOTPARALLEL:
+.PHONY: help setup java demo test test-fast test-spark check bench chaos docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub("%", "NAME", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- set-up -------------------------------------------------------------------------------------------------
+
+setup: $(READY) ## make the environment (every other target does this by itself)
+
+$(READY): requirements-dev.lock pyproject.toml scripts/setup
+	@scripts/setup "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+java:
+	@scripts/check-java
+
+lock: $(READY) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
+	@scripts/lock "$(VENV)" $(ARGS)
+
+# --- see it run ---------------------------------------------------------------------------------------------
+
+demo: java $(READY) ## a stream is processed, killed with -9, recovered and proved exact
+	@$(BIN)/python examples/impressions/demo.py $(ARGS)
+
+# --- tests --------------------------------------------------------------------------------------------------
+
+test: java check test-fast test-spark ## everything: checks, fast tests, Spark tests, real kills
+
+test-fast: $(READY) ## tests and doctests that need no Java, under a minute
+	$(PYTEST) --timeout=60 --doctest-modules src tests/fast $(ARGS)
+
+# All of tests/ except tests/fast, so that a new folder of tests cannot be forgotten here.
+test-spark: java $(READY)
+	$(PYTEST) --ignore=tests/fast tests $(ARGS)
+
+chaos: java $(READY) ## kill running jobs at SEEDS=N random moments
+	MILLSTREAM_KILL_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill $(ARGS)
+
+check: $(READY) ## lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# --- measure ------------------------------------------------------------------------------------------------
+
+bench: java $(READY) ## run every benchmark; fails if one misses its target
+	@failed=; for file in bench/bench_*.py; do \
+	    $(BIN)/python $$file $(ARGS) || failed="$$failed $$file"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+
+bench-%: java $(READY) ## run bench/bench_NAME.py (ARGS=--json for machines)
+	@test -f bench/bench_$*.py || { echo "there is no bench/bench_$*.py; there are:" bench/bench_*.py >&2; exit 2; }
+	@$(BIN)/python bench/bench_$*.py $(ARGS)
+
+# --- the rest -----------------------------------------------------------------------------------------------
+
+docs: $(READY) ## check links and examples in the documents, list the public names in build/docs
+	$(BIN)/python scripts/docs.py
+	$(PYTEST) --quiet --doctest-glob='*.md' --doctest-modules src README.md CONTRIBUTING.md docs
+
+clean: ## remove caches and builds (not the environment, not any job's store)
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	find src tests bench examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

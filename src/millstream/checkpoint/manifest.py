@@ -1,0 +1,319 @@
+"""A manifest names all that one epoch is made of. Once written it never changes.
+
+Writing the manifest, atomically and under a name that only one writer can take, *is* the commit of its epoch: what no
+manifest names never happened. It is a small JSON file, meant to be read by people as well:
+
+    {
+     "format": "millstream-manifest-1",
+     "job": "clicks",
+     "epoch": 7,
+     ...                                  the other fields, sorted
+     "checksum": "<sha-256 of every byte above this line>"
+    }
+
+The checksum covers bytes, not values, so that any flipped bit is found. `Manifest` checks its own invariants, hence on
+every write and again on every read:
+
+- epochs count from 1 and a manifest follows an older one (`parent < epoch`; 0 is the empty beginning);
+- an epoch is never listed as published by a manifest that still carries output for it;
+- a closing manifest (FINISHED, SUSPENDED) carries no output.
+
+This module refuses to repair: a damaged file is named, with the newest epoch that is still whole, and left as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal, get_args
+
+from millstream.checkpoint.plain import JSON, plain
+from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.storage.names import MANIFESTS, epoch_of_manifest, manifest_name
+from millstream.storage.store import Store
+
+__all__ = [
+    "FORMAT",
+    "JSON",
+    "Found",
+    "Manifest",
+    "ManifestLog",
+    "SplitPosition",
+    "Staged",
+    "Status",
+    "decode",
+    "encode",
+]
+
+FORMAT = 1
+
+Status = Literal["RUNNING", "DRAINED", "FINISHED", "SUSPENDED"]
+"""RUNNING: more may follow. DRAINED: all input is in, its last output may be unpublished.
+FINISHED: drained and published. SUSPENDED: stopped on request, published, to be resumed."""
+
+_HEAD = re.compile(rb'\A\{\s*"format": "millstream-manifest-(\d+)"')
+_SEAL = ',\n "checksum": "{}"\n}}\n'
+_SEAL_BYTES = len(_SEAL.format("0" * 64))
+_HEADER_FIELDS = ("job", "epoch")
+
+
+@dataclass(frozen=True)
+class SplitPosition:
+    """How far one split has been read: the offset where the next epoch starts, and the split's watermark."""
+
+    offset: JSON
+    finished: bool = False
+    watermark: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offset", plain(self.offset, "The offset of a split"))
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What one subtask of a sink's writer handed over to be published; small, the data itself lies in files."""
+
+    subtask: int
+    payload: JSON
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "payload", plain(self.payload, f"The staged output of subtask {self.subtask}"))
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All of one epoch: where its sources stand, its state, its output, and what is known to be published.
+
+    >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, attempt="a1",
+    ...                  sources={"in": {"0": SplitPosition(offset=10)}})
+    >>> decode(encode(first), "manifests/000000000001.json") == first
+    True
+    >>> print(encode(first).decode().splitlines()[1:4])
+    [' "format": "millstream-manifest-1",', ' "job": "clicks",', ' "epoch": 1,']
+    """
+
+    job: str
+    job_id: str
+    epoch: int
+    parent: int
+    created_ms: int
+    attempt: str
+    status: Status = "RUNNING"
+    sources: Mapping[str, Mapping[str, SplitPosition]] = field(default_factory=dict)
+    states: Mapping[str, JSON] = field(default_factory=dict)
+    staged: Mapping[str, tuple[Staged, ...]] = field(default_factory=dict)
+    published_through: int = 0
+    watermark: int | None = None
+    counters: Mapping[str, JSON] = field(default_factory=dict)
+    program: Mapping[str, JSON] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("states", "counters", "program"):
+            object.__setattr__(self, name, plain(getattr(self, name), f"{name!r} of the manifest"))
+        object.__setattr__(self, "sources", {uid: dict(splits) for uid, splits in self.sources.items()})
+        object.__setattr__(self, "staged", {uid: tuple(parts) for uid, parts in self.staged.items()})
+        wrong = _broken_invariant(self)
+        if wrong:
+            raise ValueError(f"manifest of epoch {self.epoch} of job {self.job!r}: {wrong}")
+
+
+_FIELDS = tuple(Manifest.__dataclass_fields__)
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The manifest as the bytes of its file."""
+    document: dict[str, Any] = {"format": f"millstream-manifest-{FORMAT}"}
+    values = {name: getattr(manifest, name) for name in _FIELDS}
+    values["sources"] = {uid: _positions(splits) for uid, splits in manifest.sources.items()}
+    values["staged"] = {
+        uid: [{"subtask": part.subtask, "payload": part.payload} for part in parts]
+        for uid, parts in manifest.staged.items()
+    }
+    for name in (*_HEADER_FIELDS, *sorted(set(values) - set(_HEADER_FIELDS))):
+        document[name] = _sorted(values[name])
+    body = json.dumps(document, indent=1, allow_nan=False).removesuffix("\n}")
+    return (body + _SEAL.format(hashlib.sha256(body.encode()).hexdigest())).encode()
+
+
+def decode(data: bytes, name: str) -> Manifest:
+    """The manifest in `data`; StoreDamagedError naming the file and what is wrong with it."""
+    head = _HEAD.match(data)
+    if head is None:
+        found = "empty" if not data.strip(b"\0") else "not a manifest from its first line on"
+        raise _damaged(name, f"it is {found}")
+    version, sealed = int(head.group(1)), _is_sealed(data)
+    if version > FORMAT and (sealed or len(data) < _SEAL_BYTES or b'\n "checksum": "' not in data[-_SEAL_BYTES:]):
+        raise StoreDamagedError(
+            f"{name} has manifest format {version}, this Millstream reads up to {FORMAT}: "
+            f"it was written by a newer Millstream. Upgrade Millstream, then start the job again."
+        )
+    if not sealed:
+        cut = not data.endswith(b'"\n}\n')
+        raise _damaged(name, "it is cut short" if cut else "its checksum does not match its content")
+    try:
+        return _from_document(json.loads(data))
+    except (KeyError, TypeError, ValueError, AttributeError, ProgramError) as error:
+        # The checksum held, so these are the bytes that were written: a program wrote nonsense, or forged it.
+        raise _damaged(name, f"its content breaks the format ({type(error).__name__}: {error})") from error
+
+
+def _from_document(document: dict[str, Any]) -> Manifest:
+    values = {name: document[name] for name in _FIELDS}
+    for name in ("epoch", "parent", "created_ms", "published_through"):
+        if type(values[name]) is not int:
+            raise TypeError(f"{name} is {values[name]!r}, expected a whole number")
+    values["sources"] = {
+        uid: {split: SplitPosition(**position) for split, position in splits.items()}
+        for uid, splits in document["sources"].items()
+    }
+    values["staged"] = {uid: tuple(Staged(**part) for part in parts) for uid, parts in document["staged"].items()}
+    return Manifest(**values)
+
+
+def _is_sealed(data: bytes) -> bool:
+    body = data[:-_SEAL_BYTES]
+    return data[-_SEAL_BYTES:] == _SEAL.format(hashlib.sha256(body).hexdigest()).encode()
+
+
+def _positions(splits: Mapping[str, SplitPosition]) -> dict[str, JSON]:
+    return {
+        split: {"offset": at.offset, "finished": at.finished, "watermark": at.watermark} for split, at in splits.items()
+    }
+
+
+def _sorted(value: Any) -> Any:
+    """`value` with the keys of every dict in order, so that equal manifests are equal bytes."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def _broken_invariant(manifest: Manifest) -> str | None:
+    epoch, published = manifest.epoch, manifest.published_through
+    if epoch < 1 or not 0 <= manifest.parent < epoch:
+        return f"epoch {epoch} cannot follow epoch {manifest.parent}"
+    if manifest.status not in get_args(Status):
+        return f"unknown status {manifest.status!r}"
+    if not 0 <= published <= epoch:
+        return f"published through {published}, which is outside 0..{epoch}"
+    has_output = any(manifest.staged.values())
+    if has_output and published == epoch:
+        return "its own output cannot be published before it is committed"
+    if has_output and manifest.status in ("FINISHED", "SUSPENDED"):
+        return f"a closing manifest ({manifest.status}) cannot carry output"
+    return None
+
+
+def _damaged(name: str, what: str) -> StoreDamagedError:
+    return StoreDamagedError(f"{name} is damaged: {what}. Nothing was overwritten; restore the file from a copy.")
+
+
+class Found(Enum):
+    """Who wrote the manifest that stands under an epoch's name."""
+
+    MINE = "mine"
+    OTHER = "other"
+    ABSENT = "absent"
+
+
+class ManifestLog:
+    """The committed epochs of the job whose store this is.
+
+    >>> from millstream.storage import open_store
+    >>> log = ManifestLog(open_store("memory://doctest-manifest-log"))
+    >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, attempt="a1")
+    >>> log.newest() is None, log.commit(first), log.newest() == first
+    (True, True, True)
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def epochs(self) -> list[int]:
+        """The epochs whose manifests are there, oldest first."""
+        found = (epoch_of_manifest(name) for name in self._store.list(MANIFESTS))
+        return sorted(epoch for epoch in found if epoch is not None)
+
+    def read(self, epoch: int) -> Manifest:
+        """The manifest of `epoch`; StoreDamagedError when it is absent, damaged, or says it is another epoch's."""
+        name = manifest_name(epoch)
+        manifest = decode(self._store.get(name), name)
+        if manifest.epoch != epoch:
+            raise StoreDamagedError(
+                f"{name} is damaged: it holds the manifest of epoch {manifest.epoch}. Was a file copied or renamed?"
+            )
+        return manifest
+
+    def newest(self) -> Manifest | None:
+        """The newest manifest, made durable before it is believed; None in a store without any.
+
+        A damaged newest manifest is an error that names the newest whole one: going back to it would publish again
+        what the damaged one already published, so that is for a person to decide.
+        """
+        epochs = self.epochs()
+        while epochs:
+            name = manifest_name(epochs[-1])
+            try:
+                # Its writer may have died between giving the name and syncing it.
+                self._store.settle(name)
+                return self.read(epochs[-1])
+            except StoreError as error:
+                # A running driver may have committed and trimmed past it since we looked: then there is a newer one.
+                looked, epochs = epochs, self.epochs()
+                if epochs[-1:] > looked[-1:] and not self._store.exists(name):
+                    continue
+                if isinstance(error, StoreDamagedError):
+                    raise StoreDamagedError(f"{error.message} {self._whole_before(looked[-1])}") from error
+                raise
+        return None
+
+    def commit(self, manifest: Manifest) -> bool:
+        """Commit `manifest` if its epoch is still free; False when another driver has taken the job over.
+
+        1. Take the name. A service that lost its answer on the way may report "exists already" about our own write,
+           so a lost race is settled by the bytes that stand there: ours, to the last one, means that we won.
+        2. Look for a newer manifest. A driver that slept while another one committed *and trimmed* this epoch finds
+           its name free again; only the newer manifests tell it so.
+        """
+        name, data = manifest_name(manifest.epoch), encode(manifest)
+        if self._store.create(name, data):
+            return not self._is_passed(manifest)
+        return self.find(manifest) is Found.MINE
+
+    def find(self, manifest: Manifest) -> Found:
+        """After a commit whose outcome is unknown: is it there, and does this driver still own the job?"""
+        name = manifest_name(manifest.epoch)
+        if self._is_passed(manifest):
+            return Found.OTHER
+        if not self._store.exists(name):
+            return Found.ABSENT
+        self._store.settle(name)
+        return Found.MINE if self._store.get(name) == encode(manifest) else Found.OTHER
+
+    def _is_passed(self, manifest: Manifest) -> bool:
+        return self.epochs()[-1:] > [manifest.epoch]
+
+    def drop_before(self, epoch: int) -> None:
+        """Delete the manifests older than `epoch`; the newest one always stays."""
+        epochs = self.epochs()
+        # Oldest first: a crash in between leaves the log whole from some epoch on.
+        for old in epochs[:-1]:
+            if old < epoch:
+                self._store.delete(manifest_name(old))
+
+    def _whole_before(self, damaged: int) -> str:
+        for epoch in reversed(self.epochs()):
+            if epoch >= damaged:
+                continue
+            try:
+                self.read(epoch)
+            except StoreDamagedError:
+                continue
+            return f"The newest epoch that is still whole is {epoch}."
+        return "No older epoch is whole."

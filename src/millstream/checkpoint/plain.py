@@ -1,0 +1,55 @@
+"""Plain JSON values: what a manifest may carry, in one canonical form.
+
+A value handed to a manifest must read back equal to itself, or a job would behave differently after a restart than
+before it. So values are normalised when they enter (a tuple becomes the list JSON will make of it) and anything JSON
+would change or lose is refused there: bytes, NaN, numbers as keys, objects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Union
+
+from millstream.errors import ProgramError
+
+__all__ = ["JSON", "plain"]
+
+JSON = Union[None, bool, int, float, str, list["JSON"], dict[str, "JSON"]]  # noqa: UP007 - recursive, needs strings
+
+
+def plain(value: object, subject: str) -> JSON:
+    """`value` as plain JSON, equal to what a reader of the file will get; ProgramError naming `subject` otherwise.
+
+    >>> plain({"range": (1, 2)}, "offset")
+    {'range': [1, 2]}
+    >>> plain(b"x", "offset of split '0'")
+    Traceback (most recent call last):
+    millstream.errors.ProgramError: offset of split '0' holds a value of type bytes, which JSON cannot keep. \
+Give None, bool, int, float, str, or lists and dicts of these.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _refused(subject, f"the number {value}")
+        return float(value)
+    if isinstance(value, (list, tuple)):
+        return [plain(item, subject) for item in value]
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise _refused(subject, f"a key of type {type(key).__name__}")
+        return {str.__str__(key): plain(item, subject) for key, item in value.items()}
+    raise _refused(subject, f"a value of type {type(value).__name__}")
+
+
+def _refused(subject: str, found: str) -> ProgramError:
+    return ProgramError(
+        f"{subject} holds {found}, which JSON cannot keep. "
+        f"Give None, bool, int, float, str, or lists and dicts of these."
+    )

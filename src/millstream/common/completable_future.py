@@ -1,0 +1,65 @@
+"""PyFlink's future, over Python's own.
+
+It wraps a `concurrent.futures.Future`; `py_class`, where given, is applied to the value when it is asked for.
+Waiting is the only thing it does: nothing runs because a future was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from millstream.errors import ProgramError
+
+__all__ = ["CompletableFuture"]
+
+
+class CompletableFuture:
+    """A value that will be there later.
+
+    >>> CompletableFuture.of(3).result()
+    3
+    """
+
+    def __init__(self, j_completable_future: Future[Any], py_class: Callable[[Any], Any] | None = None) -> None:
+        # PyFlink hands a Java future here; ours is Python's, which has the same four questions.
+        if not isinstance(j_completable_future, Future):
+            raise ProgramError(
+                f"CompletableFuture got {j_completable_future!r}, expected a concurrent.futures.Future. "
+                "Use CompletableFuture.of(value) for a value that is already there."
+            )
+        self._future = j_completable_future
+        self._convert = py_class
+
+    @staticmethod
+    def of(value: Any) -> CompletableFuture:
+        """A future that is done."""
+        future: Future[Any] = Future()
+        future.set_result(value)
+        return CompletableFuture(future)
+
+    def cancel(self) -> bool:
+        """Tries to cancel; False where it is too late."""
+        return self._future.cancel()
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self._future.cancelled()
+
+    def done(self) -> bool:
+        """Whether the value, or the failure, is there."""
+        return self._future.done()
+
+    def result(self) -> Any:
+        """Waits for the value; raises the failure if there is one."""
+        value = self._future.result()
+        return value if self._convert is None else self._convert(value)
+
+    def exception(self) -> BaseException | None:
+        """Waits, and gives the failure if there is one."""
+        return self._future.exception()
+
+    def __str__(self) -> str:
+        state = "cancelled" if self.cancelled() else "done" if self.done() else "pending"
+        return f"<CompletableFuture: {state}>"

@@ -1,0 +1,8 @@
+"""Limits that PyFlink programs compare against: Java's 64-bit integers, which bound timestamps and watermarks."""
+
+from __future__ import annotations
+
+__all__ = ["MAX_LONG_VALUE", "MIN_LONG_VALUE"]
+
+MIN_LONG_VALUE = -(1 << 63)
+MAX_LONG_VALUE = (1 << 63) - 1

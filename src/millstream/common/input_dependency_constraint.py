@@ -1,0 +1,14 @@
+"""When a consumer may start; of Flink's batch scheduling, without effect here."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["InputDependencyConstraint"]
+
+
+class InputDependencyConstraint(Enum):
+    """Whether a task waits for any of its inputs or for all. Spark schedules stages, so it changes nothing here."""
+
+    ANY = 0
+    ALL = 1

@@ -1,0 +1,105 @@
+"""JobClient: a program's hand on a running job.
+
+It knows nothing of how jobs run: everything goes through `JobControl`, five small methods that the job itself
+offers. PyFlink answers in futures, so this does too; those that wait for the job do their waiting in a thread of
+their own, which never keeps the process alive.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from millstream.common.completable_future import CompletableFuture
+from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_id import JobID
+from millstream.common.job_status import JobStatus
+from millstream.errors import NotAvailableError, NotYetError
+
+__all__ = ["JobClient", "JobControl"]
+
+
+class JobControl(Protocol):
+    """What a running job offers."""
+
+    @property
+    def job_id(self) -> JobID:
+        """Its id."""
+
+    def status(self) -> JobStatus:
+        """Where it stands."""
+
+    def cancel(self) -> None:
+        """Ends it without waiting for the epoch under way."""
+
+    def stop(self, drain: bool) -> None:
+        """Ends it after the epoch under way; with `drain`, as if the input had ended."""
+
+    def result(self) -> JobExecutionResult:
+        """Waits for its end; raises if it failed."""
+
+    def accumulators(self) -> Mapping[str, Any]:
+        """Its metrics now."""
+
+
+class JobClient:
+    """Watches and steers one job; what `env.execute_async()` returns."""
+
+    def __init__(self, j_job_client: JobControl) -> None:
+        # PyFlink hands a Java client here; ours is the job's own control.
+        if not hasattr(j_job_client, "status"):
+            raise NotAvailableError(
+                f"JobClient got {j_job_client!r}, expected a running job. Use what env.execute_async() returns."
+            )
+        self._control = j_job_client
+
+    def get_job_id(self) -> JobID:
+        """The job's id."""
+        return self._control.job_id
+
+    def get_job_status(self) -> CompletableFuture:
+        """Where the job stands, as a future of JobStatus."""
+        return CompletableFuture.of(self._control.status())
+
+    def cancel(self) -> CompletableFuture:
+        """Ends the job now; what was committed stays."""
+        return _later(self._control.cancel, "cancel")
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture:
+        """Ends the job with a savepoint; comes with snapshots."""
+        raise NotYetError.of(
+            "JobClient.stop_with_savepoint", "snapshots", "cancel() and start again with the same store resumes the job"
+        )
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
+        """Writes a savepoint; comes with snapshots."""
+        raise NotYetError.of(
+            "JobClient.trigger_savepoint", "snapshots", "every epoch is already a checkpoint in the job's store"
+        )
+
+    def get_accumulators(self) -> CompletableFuture:
+        """The job's accumulators and metrics now, as a future of a dict."""
+        return CompletableFuture.of(dict(self._control.accumulators()))
+
+    def get_job_execution_result(self) -> CompletableFuture:
+        """A future of the job's end."""
+        return _later(self._control.result, "result")
+
+
+def _later(wait: Callable[[], Any], what: str) -> CompletableFuture:
+    future: Future[Any] = Future()
+    # Marked running, so that cancelling the future is refused: it would not cancel the job.
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(wait())
+        except BaseException as failure:
+            future.set_exception(failure)
+
+    threading.Thread(target=run, name=f"millstream-job-{what}", daemon=True).start()
+    return CompletableFuture(future)

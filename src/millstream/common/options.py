@@ -1,0 +1,113 @@
+"""Every configuration key that means something, and how its text is read.
+
+The table is the documentation: `KNOWN` holds each key with its type, its default, and what it does, Flink's keys
+(`flink_options.py`) beside our own. `check_key` refuses a key that nobody reads and names the nearest one:
+a misspelt setting that is silently ignored is the most expensive kind of typo.
+
+Users may set keys of their own under `user.`, Spark's under `spark.`, and job parameters. Whole families that
+only concern Flink's cluster (`taskmanager.`, `rest.`, ...) are accepted and have no effect.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.common.configuration import Configuration
+from millstream.common.flink_options import FLINK_OPTIONS, IGNORED_FAMILIES
+from millstream.common.option import Option, OptionType
+from millstream.errors import ConfigurationError
+
+__all__ = [
+    "BATCH_MAX_RECORDS",
+    "CONSOLE",
+    "EPOCH_MAX_BYTES",
+    "EPOCH_MAX_RECORDS",
+    "EPOCH_MIN_INTERVAL",
+    "EPOCH_POLL_INTERVAL",
+    "KNOWN",
+    "SPARK_MASTER",
+    "STORE",
+    "Option",
+    "OptionType",
+    "check_key",
+    "read",
+]
+
+STORE = Option(
+    "millstream.store", OptionType.STRING, None, "Where the job keeps its epochs: a folder or an object store's URL."
+)
+EPOCH_MAX_RECORDS = Option(
+    "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
+)
+EPOCH_MAX_BYTES = Option(
+    "millstream.epoch.max-bytes", OptionType.MEMORY, 256 << 20, "The most bytes an epoch reads from all sources."
+)
+EPOCH_POLL_INTERVAL = Option(
+    "millstream.epoch.poll-interval", OptionType.DURATION, 20, "How long to wait, with no input, before asking again."
+)
+EPOCH_MIN_INTERVAL = Option(
+    "millstream.epoch.min-interval", OptionType.DURATION, 0, "The least time from one epoch's start to the next's."
+)
+BATCH_MAX_RECORDS = Option(
+    "millstream.batch.max-records", OptionType.INT, 65_536, "The most rows in one Arrow batch inside a task."
+)
+CONSOLE = Option(
+    "millstream.console",
+    OptionType.STRING,
+    "auto",
+    "The live view of a running job: rich, plain, off, or auto (rich in a terminal).",
+    choices=("auto", "rich", "plain", "off"),
+)
+SPARK_MASTER = Option(
+    "millstream.spark.master", OptionType.STRING, "local[*]", "Spark's master, where Millstream makes the session."
+)
+
+_OWN = (
+    STORE,
+    EPOCH_MAX_RECORDS,
+    EPOCH_MAX_BYTES,
+    EPOCH_POLL_INTERVAL,
+    EPOCH_MIN_INTERVAL,
+    BATCH_MAX_RECORDS,
+    CONSOLE,
+    SPARK_MASTER,
+)
+
+KNOWN: dict[str, Option] = {option.key: option for option in (*_OWN, *FLINK_OPTIONS)}
+"""Every known key with its option."""
+
+_FREE_FAMILIES = ("spark.", "user.", "pipeline.global-job-parameters.")
+
+
+def check_key(key: str, at: str | None = None) -> None:
+    """Raises ConfigurationError, naming the nearest known key, if nothing reads this one.
+
+    >>> check_key("parallelism.default")
+    >>> check_key("paralelism.default")
+    Traceback (most recent call last):
+    millstream.errors.ConfigurationError: configuration key 'paralelism.default' is unknown. Did you mean \
+'parallelism.default'? Keys of your own start with 'user.', Spark's with 'spark.'.
+    """
+    if key in KNOWN or any(key.startswith(family) and key != family for family in (*_FREE_FAMILIES, *IGNORED_FAMILIES)):
+        return
+    near = difflib.get_close_matches(key, KNOWN, n=1, cutoff=0.5)
+    guess = f" Did you mean {near[0]!r}?" if near else ""
+    raise ConfigurationError(
+        f"configuration key {key!r} is unknown.{guess} Keys of your own start with 'user.', Spark's with 'spark.'.",
+        at=at,
+    )
+
+
+def read(option: Option, configuration: Configuration | Mapping[str, str]) -> Any:
+    """The setting of a known option, parsed by its type; durations are in milliseconds, sizes in bytes.
+
+    >>> read(EPOCH_POLL_INTERVAL, Configuration().set_string("millstream.epoch.poll-interval", "1 s"))
+    1000
+    >>> read(EPOCH_MAX_BYTES, Configuration())
+    268435456
+    """
+    settings = configuration.to_dict() if isinstance(configuration, Configuration) else configuration
+    text = settings.get(option.key)
+    return option.default if text is None else option.parse(text)

@@ -1,0 +1,202 @@
+"""Schemas and encoders: how values become bytes at the edge of a job, and come back.
+
+PyFlink's schemas are handles on Java objects. Here they are ordinary Python: `serialize`, `deserialize` and
+`produced_type` do the work, and a program may subclass and override them. A schema holds settings only, so it
+can be sent to tasks; it never holds an open file or connection.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.types import Row, print_text
+from millstream.common.utils import JavaObjectWrapper, refuse_java
+from millstream.errors import NotAvailableError, ProgramError, TypeMismatchError
+
+__all__ = [
+    "BulkWriterFactory",
+    "ByteArraySchema",
+    "DeserializationSchema",
+    "Encoder",
+    "RowDataBulkWriterFactory",
+    "RowFieldExtractorSchema",
+    "SerializationSchema",
+    "SimpleStringSchema",
+]
+
+
+class SerializationSchema:
+    """Turns a value into bytes.
+
+    >>> class Upper(SerializationSchema):
+    ...     def serialize(self, value):
+    ...         return value.upper().encode()
+    >>> Upper().serialize("a")
+    b'A'
+    """
+
+    def __init__(self, j_serialization_schema: Any = None) -> None:
+        refuse_java(j_serialization_schema, "SerializationSchema", "subclass it and override serialize(value)")
+
+    def serialize(self, value: Any) -> bytes:
+        """The value's bytes; for subclasses to say."""
+        raise ProgramError(
+            f"{type(self).__name__} does not say how to write. Override serialize(self, value) -> bytes."
+        )
+
+
+class DeserializationSchema:
+    """Turns bytes into a value."""
+
+    def __init__(self, j_deserialization_schema: Any = None) -> None:
+        refuse_java(j_deserialization_schema, "DeserializationSchema", "subclass it and override deserialize(message)")
+
+    def deserialize(self, message: bytes) -> Any:
+        """The value of the bytes; None leaves the message out. For subclasses to say."""
+        raise ProgramError(f"{type(self).__name__} does not say how to read. Override deserialize(self, message).")
+
+    def produced_type(self) -> TypeInformation:
+        """The type of the values; untyped unless a subclass says more."""
+        return Types.PICKLED_BYTE_ARRAY()
+
+
+def _charset(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise ProgramError(f"charset {name!r} is unknown to Python. Use a name such as 'UTF-8'.") from None
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Text in a charset.
+
+    >>> SimpleStringSchema().deserialize(SimpleStringSchema().serialize("grüße"))
+    'grüße'
+    """
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        super().__init__()
+        self._charset = _charset(charset)
+
+    def serialize(self, value: str) -> bytes:
+        if not isinstance(value, str):
+            raise TypeMismatchError(
+                f"SimpleStringSchema got {value!r} ({type(value).__name__}), expected a str. Map values to text first.",
+                value=value,
+            )
+        return value.encode(self._charset)
+
+    def deserialize(self, message: bytes) -> str:
+        # Java's String replaces what it cannot read rather than fail, and so do PyFlink programs expect.
+        return message.decode(self._charset, errors="replace")
+
+    def produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes as they are.
+
+    >>> ByteArraySchema().serialize(b"ab")
+    b'ab'
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def serialize(self, value: bytes) -> bytes:
+        if not isinstance(value, (bytes, bytearray)):
+            raise TypeMismatchError(
+                f"ByteArraySchema got {value!r} ({type(value).__name__}), expected bytes. Map values to bytes first.",
+                value=value,
+            )
+        return bytes(value)
+
+    def deserialize(self, message: bytes) -> bytes:
+        return bytes(message)
+
+    def produced_type(self) -> TypeInformation:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class RowFieldExtractorSchema(SerializationSchema):
+    """Writes one field of a row, given by position: a key for Kafka, say. Bytes stay bytes, other values are text.
+
+    >>> RowFieldExtractorSchema(0).serialize(Row("user-1", 7))
+    b'user-1'
+    """
+
+    def __init__(self, field_index: int) -> None:
+        super().__init__()
+        if isinstance(field_index, bool) or not isinstance(field_index, int) or field_index < 0:
+            raise ProgramError(f"field_index is {field_index!r}, expected a position: 0, 1, 2 and so on.")
+        self.field_index = field_index
+
+    def serialize(self, value: Any) -> bytes:
+        if not isinstance(value, (Row, tuple)) or len(value) <= self.field_index:
+            raise TypeMismatchError(
+                f"RowFieldExtractorSchema got {value!r} ({type(value).__name__}), "
+                f"expected a row with a field {self.field_index}. Declare the stream as Types.ROW.",
+                value=value,
+            )
+        field = value[self.field_index]
+        if field is None:
+            return b""
+        return bytes(field) if isinstance(field, (bytes, bytearray)) else print_text(field).encode()
+
+
+class Encoder:
+    """Writes a record into a file of records.
+
+    >>> Encoder.simple_string_encoder().encode(Row("a", 1))
+    b'+I[a,1]\\n'
+    """
+
+    def __init__(self, j_encoder: Any = None) -> None:
+        refuse_java(j_encoder, "Encoder(j_encoder)", "use Encoder.simple_string_encoder() or override encode(value)")
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+        """Each value's text, as `print` writes it, on a line of its own."""
+        return _SimpleStringEncoder(charset_name)
+
+    def encode(self, value: Any) -> bytes:
+        """The record's bytes, with what separates it from the next; for subclasses to say."""
+        raise ProgramError(f"{type(self).__name__} does not say how to write. Override encode(self, value) -> bytes.")
+
+
+class _SimpleStringEncoder(Encoder):
+    def __init__(self, charset_name: str) -> None:
+        super().__init__()
+        self._charset = _charset(charset_name)
+
+    def encode(self, value: Any) -> bytes:
+        return f"{print_text(value)}\n".encode(self._charset)
+
+
+class BulkWriterFactory(JavaObjectWrapper):
+    """Makes writers of whole files. The formats (Parquet, CSV) have their own in Python."""
+
+    def __init__(self, j_bulk_writer_factory: Any = None) -> None:
+        refuse_java(j_bulk_writer_factory, type(self).__name__, "use ParquetBulkWriters.for_row_type(...) and such")
+        super().__init__()
+
+
+class RowDataBulkWriterFactory(BulkWriterFactory):
+    """Makes writers of whole files of rows.
+
+    >>> RowDataBulkWriterFactory(None, Types.ROW([Types.INT()])).get_row_type()
+    Types.ROW([Types.INT()])
+    """
+
+    def __init__(self, j_bulk_writer_factory: Any = None, row_type: Any = None) -> None:
+        super().__init__(j_bulk_writer_factory)
+        self._row_type = row_type
+
+    def get_row_type(self) -> Any:
+        """The type of the rows written."""
+        if self._row_type is None:
+            raise NotAvailableError(f"this {type(self).__name__} was made without a row type. Pass row_type=.")
+        return self._row_type

@@ -1,0 +1,260 @@
+"""Row and RowKind: the one composite value users meet everywhere.
+
+A row is an ordered list of values, optionally with field names, and a change kind. Names are kept as one
+tuple shared by all the rows of a batch, and values stay the tuple they were read as until somebody assigns
+to them: building rows in bulk is the hot path of every typed stream (`rows_from_columns`).
+
+Equality looks at names, kind and values. A row refuses attributes it has no field for, so a typo is an
+AttributeError and never a silent new field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+from millstream.errors import NotAvailableError
+
+__all__ = ["Row", "RowKind"]
+
+
+class RowKind(Enum):
+    """What a row means in a changelog.
+
+    >>> RowKind.DELETE.value
+    3
+    """
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    def to_j_row_kind(self) -> Any:
+        """PyFlink's bridge to the JVM; there is none here."""
+        raise NotAvailableError(f"RowKind.{self.name} has no Java object behind it. Use the Python value itself.")
+
+
+_SHORT_TEXTS = {
+    RowKind.INSERT: "+I",
+    RowKind.UPDATE_BEFORE: "-U",
+    RowKind.UPDATE_AFTER: "+U",
+    RowKind.DELETE: "-D",
+}
+_INSERT = RowKind.INSERT
+
+
+class Row:
+    """A row of values, by position or by name.
+
+    >>> row = Row(name="Alice", age=11)
+    >>> row
+    Row(name='Alice', age=11)
+    >>> row["name"], row.age, row[0]
+    ('Alice', 11, 'Alice')
+    >>> Person = Row("name", "age")
+    >>> Person("Bob", 12)
+    Row(name='Bob', age=12)
+    """
+
+    __slots__ = ("_fields", "_row_kind", "_values")
+
+    _values: Sequence[Any]
+    _fields: tuple[str, ...] | None
+    _row_kind: RowKind
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError(
+                f"Row got {len(args)} positional and {len(kwargs)} named values. Give all by position or all by name."
+            )
+        self._row_kind = _INSERT
+        if kwargs:
+            self._fields = tuple(kwargs)
+            self._values = list(kwargs.values())
+        else:
+            self._fields = None
+            self._values = args
+
+    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+        """The row as a dict; with `recursive`, rows inside it (also in lists and dicts) become dicts too.
+
+        >>> Row(key=1, value=Row(name="a")).as_dict(True)
+        {'key': 1, 'value': {'name': 'a'}}
+        """
+        if self._fields is None:
+            raise TypeError(f"{self!r} has no field names, so it has no dict. Name its fields with set_field_names.")
+        values = map(_without_rows, self._values) if recursive else self._values
+        return dict(zip(self._fields, values, strict=False))
+
+    def get_row_kind(self) -> RowKind:
+        """The change kind; INSERT unless it was set."""
+        return self._row_kind
+
+    def set_row_kind(self, row_kind: RowKind) -> None:
+        """Sets the change kind."""
+        self._row_kind = row_kind
+
+    def set_field_names(self, field_names: Sequence[str]) -> None:
+        """Names the fields by position."""
+        self._fields = tuple(field_names)
+
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
+        """The values in the order of `names`; of a row without names, all values as they stand.
+
+        >>> Row(a=1, b=2).get_fields_by_names(["b", "a"])
+        [2, 1]
+        """
+        if self._fields is None or tuple(names) == self._fields:
+            return list(self._values)
+        unknown = [name for name in names if name not in self._fields]
+        if unknown:
+            raise ValueError(f"fields {unknown} are not among the fields {list(self._fields)} of {self!r}.")
+        return [self[name] for name in names]
+
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """A row of the given change kind.
+
+        >>> Row.of_kind(RowKind.DELETE, "a", 1).get_row_kind()
+        <RowKind.DELETE: 3>
+        """
+        row = Row(*args, **kwargs)
+        row._row_kind = row_kind
+        return row
+
+    def __call__(self, *args: Any) -> Row:
+        """Uses this row as a row type: its values are the field names."""
+        if len(args) > len(self._values):
+            raise ValueError(f"{self!r} has {len(self._values)} fields and got {len(args)} values: {args!r}.")
+        return _row(tuple(self._values), args, self._row_kind)
+
+    def _position(self, name: str) -> int:
+        """Where the field stands, or -1. Linear: rows are narrow, and hot code goes by position or by column."""
+        fields = self._fields
+        if fields is not None and name in fields:
+            position = fields.index(name)
+            if position < len(self._values):
+                return position
+        return -1
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, (int, slice)):
+            return self._values[item]
+        position = self._position(item)
+        if position < 0:
+            raise KeyError(f"{item!r} is not a field of {self!r}")
+        return self._values[position]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(key, (int, slice)):
+            name, key = key, self._position(key)
+            if key < 0:
+                raise KeyError(f"{name!r} is not a field of {self!r}")
+        values = self._values if isinstance(self._values, list) else list(self._values)
+        values[key] = value
+        self._values = values
+
+    def __getattr__(self, item: str) -> Any:
+        if not item.startswith("_"):
+            position = self._position(item)
+            if position >= 0:
+                return self._values[position]
+        raise AttributeError(item)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._values
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row) or type(self) is not type(other):
+            return False
+        return (
+            self._fields == other._fields
+            and self._row_kind is other._row_kind
+            and tuple(self._values) == tuple(other._values)
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _row, (self._fields, tuple(self._values), self._row_kind)
+
+    def __repr__(self) -> str:
+        if self._fields is None:
+            return f"<Row({', '.join(map(repr, self._values))})>"
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self._values, strict=False))})"
+
+
+def _row(fields: tuple[str, ...] | None, values: Sequence[Any], row_kind: RowKind) -> Row:
+    """The unchecked constructor: also what a pickled row calls."""
+    row = object.__new__(Row)
+    row._fields, row._values, row._row_kind = fields, values, row_kind
+    return row
+
+
+def rows_from_columns(columns: Sequence[Sequence[Any]], names: Sequence[str], count: int | None = None) -> list[Row]:
+    """Rows from equally long columns, as fast as Python builds objects.
+
+    `count` is needed only where there are no columns to count by.
+
+    >>> rows_from_columns([["a", "b"], [1, 2]], ["name", "age"])
+    [Row(name='a', age=1), Row(name='b', age=2)]
+    """
+    fields = tuple(names)
+    cells = zip(*columns, strict=True) if columns else iter([()] * (count or 0))
+    new, insert = object.__new__, _INSERT
+    rows: list[Row] = []
+    append = rows.append
+    for values in cells:
+        row = new(Row)
+        row._values = values
+        row._fields = fields
+        row._row_kind = insert
+        append(row)
+    return rows
+
+
+def print_text(value: Any) -> str:
+    """The line a print sink writes: Flink's text of a row, Python's text of everything else.
+
+    >>> print_text(Row("a", None, Row.of_kind(RowKind.DELETE, True)))
+    '+I[a,null,-D[true]]'
+    >>> print_text(("a", 1))
+    "('a', 1)"
+    """
+    return _java_text(value) if isinstance(value, Row) else str(value)
+
+
+def _java_text(value: Any) -> str:
+    """A value inside a row, as Java writes it: null, true, (a,1), {k=v}."""
+    if isinstance(value, Row):
+        return f"{_SHORT_TEXTS[value._row_kind]}[{','.join(map(_java_text, value._values))}]"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"({','.join(map(_java_text, value))})"
+    if isinstance(value, list):
+        return f"[{','.join(map(_java_text, value))}]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_java_text(k)}={_java_text(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
+def _without_rows(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.as_dict(True)
+    if isinstance(value, list):
+        return [_without_rows(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_rows(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,36 @@
+"""Where PyFlink keeps its wrapper of Java objects. Here there is none to wrap, and this says so.
+
+PyFlink's constructors take Java objects (`j_...`). Those parameters keep their place, so that signatures are
+the same, but only None may be passed: `refuse_java` is how they all check.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.errors import NotAvailableError
+
+__all__ = ["JavaObjectWrapper"]
+
+
+def refuse_java(java_object: Any, what: str, instead: str) -> None:
+    """Raises if a Java object was passed.
+
+    >>> refuse_java(None, "Encoder(j_encoder)", "use Encoder.simple_string_encoder()")
+    """
+    if java_object is not None:
+        raise NotAvailableError(
+            f"{what} got {java_object!r}, expected None: Millstream runs no Flink JVM and wraps no Java objects. "
+            f"Instead, {instead}."
+        )
+
+
+class JavaObjectWrapper:
+    """PyFlink's base of classes around a Java object; made without one."""
+
+    def __init__(self, j_object: Any = None) -> None:
+        refuse_java(j_object, f"{type(self).__name__}(j_object)", "use the Python classes of millstream")
+
+    def get_java_object(self) -> Any:
+        """There is none."""
+        raise NotAvailableError(f"{type(self).__name__} has no Java object behind it. Use the Python object itself.")

@@ -1,0 +1,200 @@
+"""Watermark strategies: plain data that says how event time is read from records.
+
+A strategy is immutable; every `with_...` gives a new one, as its name says. What the runtime reads from it:
+`timestamp_assigner` (None: keep the timestamps records have), `max_out_of_orderness_ms` (None: no watermarks),
+`idle_timeout_ms`, `generator` and `alignment`. Nothing here looks at a clock or at records.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from millstream.common.time import Duration, DurationLike, duration_ms
+from millstream.common.utils import refuse_java
+from millstream.errors import ProgramError
+
+__all__ = [
+    "AssignerWithPeriodicWatermarksWrapper",
+    "TimestampAssigner",
+    "WatermarkAlignment",
+    "WatermarkGenerator",
+    "WatermarkStrategy",
+]
+
+
+class TimestampAssigner(ABC):
+    """Reads a record's event time.
+
+    >>> class ByField(TimestampAssigner):
+    ...     def extract_timestamp(self, value, record_timestamp):
+    ...         return value[1]
+    """
+
+    @abstractmethod
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Milliseconds since 1970 of this record; `record_timestamp` is what it had before."""
+
+
+class _CallableAssigner(TimestampAssigner):
+    """A plain function used as an assigner."""
+
+    def __init__(self, function: Callable[[Any, int], int]) -> None:
+        self._function = function
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return self._function(value, record_timestamp)
+
+
+class WatermarkGenerator(Enum):
+    """How watermarks follow from timestamps."""
+
+    NONE = "none"
+    MONOTONOUS = "monotonous timestamps"
+    BOUNDED = "bounded out-of-orderness"
+
+
+@dataclass(frozen=True)
+class WatermarkAlignment:
+    """How far sources of one group may run ahead of one another."""
+
+    group: str
+    max_drift_ms: int
+    update_interval_ms: int
+
+
+class WatermarkStrategy:
+    """How timestamps and watermarks arise.
+
+    >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+    >>> strategy.max_out_of_orderness_ms, strategy.timestamp_assigner
+    (5000, None)
+    >>> strategy.with_idleness(Duration.of_minutes(1)).idle_timeout_ms
+    60000
+    """
+
+    def __init__(self, j_watermark_strategy: Any = None) -> None:
+        refuse_java(
+            j_watermark_strategy,
+            "WatermarkStrategy(j_watermark_strategy)",
+            "use WatermarkStrategy.for_monotonous_timestamps() or for_bounded_out_of_orderness(...)",
+        )
+        self._generator = WatermarkGenerator.NONE
+        self._max_out_of_orderness_ms: int | None = None
+        self._timestamp_assigner: TimestampAssigner | None = None
+        self._idle_timeout_ms: int | None = None
+        self._alignment: WatermarkAlignment | None = None
+
+    @property
+    def generator(self) -> WatermarkGenerator:
+        """How watermarks follow from timestamps."""
+        return self._generator
+
+    @property
+    def max_out_of_orderness_ms(self) -> int | None:
+        """How late a record may be; 0 for monotonous timestamps, None where there are no watermarks."""
+        return self._max_out_of_orderness_ms
+
+    @property
+    def timestamp_assigner(self) -> TimestampAssigner | None:
+        """What reads timestamps from records; None keeps those they have."""
+        return self._timestamp_assigner
+
+    @property
+    def idle_timeout_ms(self) -> int | None:
+        """After how long without records an input no longer holds watermarks back; None: never."""
+        return self._idle_timeout_ms
+
+    @property
+    def alignment(self) -> WatermarkAlignment | None:
+        """The alignment asked for. It is kept and shown; epochs already move all sources together."""
+        return self._alignment
+
+    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
+        """The same strategy, reading timestamps so. A function of (value, timestamp) will do too."""
+        if not isinstance(timestamp_assigner, TimestampAssigner) and not hasattr(
+            timestamp_assigner, "extract_timestamp"
+        ):
+            if not callable(timestamp_assigner):
+                raise ProgramError(
+                    f"with_timestamp_assigner got {timestamp_assigner!r}, expected a TimestampAssigner. "
+                    "Give an object with extract_timestamp(value, record_timestamp)."
+                )
+            timestamp_assigner = _CallableAssigner(timestamp_assigner)
+        return self._changed(_timestamp_assigner=timestamp_assigner)
+
+    def with_idleness(self, idle_timeout: DurationLike) -> WatermarkStrategy:
+        """The same strategy; an input without records for so long no longer holds watermarks back."""
+        return self._changed(_idle_timeout_ms=_positive_ms(idle_timeout, "idle_timeout"))
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: DurationLike,
+        update_interval: DurationLike | None = None,
+    ) -> WatermarkStrategy:
+        """The same strategy; sources of the group stay within the drift of one another."""
+        alignment = WatermarkAlignment(
+            watermark_group,
+            _positive_ms(max_allowed_watermark_drift, "max_allowed_watermark_drift"),
+            1000 if update_interval is None else _positive_ms(update_interval, "update_interval"),
+        )
+        return self._changed(_alignment=alignment)
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy:
+        """For timestamps that never go back within one input split."""
+        return WatermarkStrategy()._changed(_generator=WatermarkGenerator.MONOTONOUS, _max_out_of_orderness_ms=0)
+
+    @staticmethod
+    def for_bounded_out_of_orderness(max_out_of_orderness: DurationLike) -> WatermarkStrategy:
+        """For records that come at most so much later than others with a higher timestamp."""
+        delay_ms = duration_ms(max_out_of_orderness)
+        if delay_ms < 0:
+            raise ProgramError(f"max_out_of_orderness is {delay_ms} ms, expected 0 or more. Give a positive Duration.")
+        return WatermarkStrategy()._changed(_generator=WatermarkGenerator.BOUNDED, _max_out_of_orderness_ms=delay_ms)
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy:
+        """No event time: nothing waits for it."""
+        return WatermarkStrategy()
+
+    def _changed(self, **parts: Any) -> WatermarkStrategy:
+        changed = copy.copy(self)
+        vars(changed).update(parts)
+        return changed
+
+    def _parts(self) -> tuple[Any, ...]:
+        return tuple(vars(self).values())
+
+    def __eq__(self, other: object) -> bool:
+        return self._parts() == other._parts() if isinstance(other, WatermarkStrategy) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __repr__(self) -> str:
+        delay = f", {self._max_out_of_orderness_ms} ms" if self._generator is WatermarkGenerator.BOUNDED else ""
+        return f"<WatermarkStrategy: {self._generator.value}{delay}>"
+
+
+def _positive_ms(length: DurationLike, name: str) -> int:
+    length_ms = duration_ms(length)
+    if length_ms <= 0:
+        raise ProgramError(f"{name} is {length_ms} ms, expected more than 0. Give a positive {Duration.__name__}.")
+    return length_ms
+
+
+class AssignerWithPeriodicWatermarksWrapper:
+    """PyFlink's wrapper of a Java assigner, used by connectors written in Java; not available here."""
+
+    def __init__(self, j_assigner_with_periodic_watermarks: Any = None) -> None:
+        refuse_java(
+            j_assigner_with_periodic_watermarks,
+            "AssignerWithPeriodicWatermarksWrapper(j_assigner_with_periodic_watermarks)",
+            "write a TimestampAssigner and use WatermarkStrategy.with_timestamp_assigner",
+        )

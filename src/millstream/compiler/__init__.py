@@ -1,0 +1,1 @@
+"""From the logical graph to stages, and from stages to Spark."""

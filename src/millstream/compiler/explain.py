@@ -1,0 +1,64 @@
+"""The plan as text: stages, exchanges, types, uids. Stable, so that tests can hold it."""
+
+from __future__ import annotations
+
+from millstream.compiler.passes import compile_graph
+from millstream.compiler.stages import Channel, Plan, Stage
+from millstream.graph.nodes import Graph, Node, Process, Read, Write
+from millstream.records.batch import is_typed
+from millstream.records.columns import stream_schema
+
+__all__ = ["explain", "explain_plan"]
+
+
+def explain(graph: Graph) -> str:
+    """The text plan of a program."""
+    return explain_plan(compile_graph(graph))
+
+
+def explain_plan(plan: Plan) -> str:
+    """One paragraph per stage, one line per operator, indented by its place in the chain."""
+    stages = "1 stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
+    lines = [f"job '{plan.job_name}': {stages}, max parallelism {plan.max_parallelism}"]
+    for stage in plan.stages:
+        lines += ["", f"stage {stage.index}  ×{stage.width}", *_stage(plan, stage)]
+    return "\n".join(lines) + "\n"
+
+
+def _stage(plan: Plan, stage: Stage) -> list[str]:
+    by_id = {node.id: node for node in stage.operators}
+    lines = []
+    for chain in stage.chains:
+        for depth, id in enumerate(chain):
+            node = by_id[id]
+            if depth == 0:
+                lines += [f"  ⇐ {_incoming(plan, channel)}" for channel in plan.into(id)]
+            lines.append("  " + "   " * depth + ("└─ " if depth else "") + _operator(node))
+    return lines
+
+
+def _incoming(plan: Plan, channel: Channel) -> str:
+    source = next(node for node in plan.nodes() if node.id == channel.source)
+    how = channel.edge.partitioning.value
+    tag = f" side output '{channel.edge.tag}'" if channel.edge.tag is not None else ""
+    return f"{how} from '{source.name}'{tag} ({channel.senders} → {channel.receivers})"
+
+
+def _operator(node: Node) -> str:
+    text = f"[{node.id}] {node.name}  ×{node.parallelism}  uid={node.uid}"
+    if isinstance(node.operation, Read):
+        text += f"  reads {node.operation.source.describe()}"
+    if isinstance(node.operation, Write):
+        return text + f"  writes {node.operation.sink.describe()}, {node.operation.sink.guarantee}"
+    if isinstance(node.operation, Process) and node.operation.tags:
+        text += "  side outputs " + ", ".join(tag for tag, _ in node.operation.tags)
+    return f"{text}  → {_layout(node)}"
+
+
+def _layout(node: Node) -> str:
+    """How records leave the operator: Arrow columns, or pickled Python values."""
+    if node.output_type is None or not is_typed(node.output_type):
+        return "pickled values"
+    schema = stream_schema(node.output_type)
+    assert schema is not None
+    return "columns(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"

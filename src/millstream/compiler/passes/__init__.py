@@ -1,0 +1,34 @@
+"""The passes that turn what the user wrote into what runs, in the order they run.
+
+Each is a pure function from graph to graph in a file of its own name; `cut_stages` then makes the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.compiler.passes.assign_uids import assign_uids
+from millstream.compiler.passes.check_functions import check_functions
+from millstream.compiler.passes.check_program import check_program
+from millstream.compiler.passes.cut_stages import cut_stages
+from millstream.compiler.passes.resolve_parallelism import resolve_parallelism
+from millstream.compiler.passes.resolve_partitioning import resolve_partitioning
+from millstream.compiler.stages import Plan
+from millstream.graph.nodes import Graph
+
+__all__ = ["PASSES", "compile_graph"]
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    check_program,
+    check_functions,
+    resolve_parallelism,
+    resolve_partitioning,
+    assign_uids,
+)
+
+
+def compile_graph(graph: Graph) -> Plan:
+    """Run every pass, then cut the graph into stages."""
+    for step in PASSES:
+        graph = step(graph)
+    return cut_stages(graph)

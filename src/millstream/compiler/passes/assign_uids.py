@@ -1,0 +1,50 @@
+"""Give every node an identity that stays the same when the program is run again.
+
+State and source offsets are found by uid. A uid the user gave is taken as it is and must be unique. Others are
+derived from what the node is and what feeds it (kind, name, inputs), not from line numbers or the order of
+calls, so unrelated edits leave them alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Graph, Node
+
+__all__ = ["assign_uids"]
+
+
+def assign_uids(graph: Graph) -> Graph:
+    """Every node leaves this pass with a unique uid."""
+    owner: dict[str, Node] = {}
+    uid_of: dict[int, str] = {}
+    nodes = []
+    for node in graph.nodes:
+        uid = node.uid or node.uid_hash or _derive(node, uid_of, owner)
+        if uid in owner:
+            raise ProgramError(
+                f"uid '{uid}' is given to both '{owner[uid].name}' ({owner[uid].site}) and '{node.name}'. "
+                "A uid names one operator: change one of them",
+                at=str(node.site),
+            )
+        owner[uid] = node
+        uid_of[node.id] = uid
+        nodes.append(replace(node, uid=uid))
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _derive(node: Node, uid_of: dict[int, str], taken: dict[str, Node]) -> str:
+    kind = type(node.operation).__name__
+    inputs = [f"{uid_of[edge.source]}|{edge.partitioning.value}|{edge.tag}" for edge in node.inputs]
+    slug = re.sub(r"[^a-z0-9]+", "-", node.name.lower()).strip("-")[:32] or kind.lower()
+    twin = 0
+    while True:
+        # Twins (two equal operators on one stream) are told apart by their order among themselves.
+        text = "\n".join([kind, node.name, *inputs, str(twin)])
+        uid = f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        if uid not in taken:
+            return uid
+        twin += 1

@@ -1,0 +1,93 @@
+"""Refuse functions that cannot travel to a task, naming what they captured.
+
+A user's function is sent to tasks by cloudpickle. When that fails, its own error names a type deep inside
+("cannot pickle '_thread.lock' object"), not the variable that holds it. So the captured variables, the
+defaults and the attributes of the function are tried one by one, and the first that does not travel is named.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Graph, Node, Read, Write
+
+__all__ = ["check_functions"]
+
+_DEPTH_MAX = 4
+
+
+def check_functions(graph: Graph) -> Graph:
+    """The graph unchanged, or a ProgramError that names the operator and the captured object."""
+    for node in graph.nodes:
+        for part in _parts(node):
+            if not _travels(part):
+                raise ProgramError(_sentence(node, part), at=str(node.site))
+    return graph
+
+
+def _parts(node: Node) -> Iterator[Any]:
+    """What of a node is user code. Our own sources and sinks are tried too: they hold the user's values."""
+    operation = node.operation
+    if isinstance(operation, Read):
+        yield operation.source
+        yield operation.watermarks
+    elif isinstance(operation, Write):
+        yield operation.sink
+    else:
+        yield operation
+    for edge in node.inputs:
+        yield edge.key_selector
+        yield edge.partitioner
+
+
+def _travels(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+def _sentence(node: Node, part: Any) -> str:
+    path, culprit = _culprit(part, "", 0)
+    what = f"{path} ({type(culprit).__module__}.{type(culprit).__qualname__})" if path else repr(part)
+    return (
+        f"the function of '{node.name}' cannot be sent to a task: it holds {what}, which cannot be pickled. "
+        "Create it in open() of a function class, so that every task makes its own"
+    )
+
+
+def _culprit(value: Any, path: str, depth: int) -> tuple[str, Any]:
+    """The innermost named thing inside `value` that does not travel."""
+    if depth < _DEPTH_MAX:
+        for name, inner in _held(value):
+            if not _travels(inner):
+                return _culprit(inner, f"{path}.{name}" if path else f"'{name}'", depth + 1)
+    return path, value
+
+
+def _held(value: Any) -> Iterator[tuple[str, Any]]:
+    """Named things that `value` brings along when it is pickled."""
+    if isinstance(value, functools.partial):
+        yield "func", value.func
+        yield from ((f"args[{i}]", item) for i, item in enumerate(value.args))
+        yield from value.keywords.items()
+    elif inspect.ismethod(value):
+        yield "self", value.__self__
+    elif inspect.isfunction(value):
+        captured = inspect.getclosurevars(value)
+        yield from captured.nonlocals.items()
+        yield from captured.globals.items()
+        yield from ((f"default {i}", item) for i, item in enumerate(value.__defaults__ or ()))
+    elif isinstance(value, dict):
+        yield from ((f"[{key!r}]", item) for key, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"[{i}]", item) for i, item in enumerate(value))
+    else:
+        yield from getattr(value, "__dict__", {}).items()

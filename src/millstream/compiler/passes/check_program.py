@@ -1,0 +1,29 @@
+"""Refuse programs that cannot run, at the line that is wrong."""
+
+from __future__ import annotations
+
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Graph, Read, Write
+
+__all__ = ["check_program"]
+
+
+def check_program(graph: Graph) -> Graph:
+    """The graph unchanged, or a ProgramError.
+
+    A program needs a source and a sink: records that nobody takes would be computed for nothing, and without
+    a sink nothing is ever published.
+    """
+    if not any(isinstance(node.operation, Read) for node in graph.nodes):
+        raise ProgramError(
+            f"job '{graph.job_name}' reads nothing: no source was added since the last execute. "
+            "Begin with env.from_collection(...), env.from_source(...) or env.from_spark(...)"
+        )
+    if not any(isinstance(node.operation, Write) for node in graph.nodes):
+        last = graph.nodes[-1]
+        raise ProgramError(
+            f"job '{graph.job_name}' has no sink: nothing would be published. "
+            f"End the stream of '{last.name}' with print(), sink_to(...) or execute_and_collect()",
+            at=str(last.site),
+        )
+    return graph

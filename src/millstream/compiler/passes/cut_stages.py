@@ -1,0 +1,67 @@
+"""Cut the graph at its exchanges into stages, and name the channels between operators."""
+
+from __future__ import annotations
+
+from millstream.compiler.stages import Channel, Plan, Stage
+from millstream.graph.nodes import Graph, Node, Partitioning
+
+__all__ = ["cut_stages"]
+
+
+def cut_stages(graph: Graph) -> Plan:
+    """The plan of a resolved graph. See `compiler.stages` for what a stage is."""
+    by_id = {node.id: node for node in graph.nodes}
+    level = _levels(graph)
+    channels = tuple(
+        Channel(
+            id=number,
+            source=edge.source,
+            target=node.id,
+            edge=edge,
+            senders=by_id[edge.source].parallelism or 1,
+            receivers=node.parallelism or 1,
+            source_stage=level[edge.source],
+            target_stage=level[node.id],
+        )
+        for number, (node, edge) in enumerate((n, e) for n in graph.nodes for e in n.inputs)
+    )
+    stages = tuple(_stage(index, graph, level, channels) for index in range(max(level.values()) + 1))
+    return Plan(graph.job_name, graph.max_parallelism, stages, channels)
+
+
+def _levels(graph: Graph) -> dict[int, int]:
+    level: dict[int, int] = {}
+    for node in graph.nodes:  # edges point backwards, so every input has its level already
+        level[node.id] = max(
+            (level[e.source] + (e.partitioning is not Partitioning.FORWARD) for e in node.inputs), default=0
+        )
+    return level
+
+
+def _stage(index: int, graph: Graph, level: dict[int, int], channels: tuple[Channel, ...]) -> Stage:
+    operators = tuple(node for node in graph.nodes if level[node.id] == index)
+    width = max(node.parallelism or 1 for node in operators)
+    return Stage(index, width, operators, _chains(operators, channels, graph.chaining))
+
+
+def _chains(operators: tuple[Node, ...], channels: tuple[Channel, ...], chaining: bool) -> tuple[tuple[int, ...], ...]:
+    """Operators that hand records on by a call, as lists: an operator joins the chain of its only local input."""
+    chains: list[list[int]] = []
+    home: dict[int, list[int]] = {}
+    disabled = {node.id for node in operators if node.chaining_disabled}
+    for node in operators:
+        inputs = [channel for channel in channels if channel.target == node.id]
+        joins = (
+            chaining
+            and len(inputs) == 1
+            and inputs[0].local
+            and not node.starts_chain
+            and node.id not in disabled
+            and inputs[0].source not in disabled
+        )
+        chain = home[inputs[0].source] if joins else []
+        if not joins:
+            chains.append(chain)
+        chain.append(node.id)
+        home[node.id] = chain
+    return tuple(tuple(chain) for chain in chains)

@@ -1,0 +1,37 @@
+"""Decide how records travel along edges where the user did not say.
+
+Equal parallelism: the record stays in its task. Unequal: it is dealt out evenly. An explicit `forward()`
+between unequal parallelisms is a contradiction and refused, as in Flink.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Edge, Graph, Node, Partitioning
+
+__all__ = ["resolve_partitioning"]
+
+
+def resolve_partitioning(graph: Graph) -> Graph:
+    """Every edge leaves this pass with a partitioning other than UNSPECIFIED."""
+    by_id = {node.id: node for node in graph.nodes}
+    nodes = tuple(
+        replace(node, inputs=tuple(_resolve(edge, by_id[edge.source], node) for edge in node.inputs))
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes)
+
+
+def _resolve(edge: Edge, source: Node, target: Node) -> Edge:
+    equal = source.parallelism == target.parallelism
+    if edge.partitioning is Partitioning.UNSPECIFIED:
+        return replace(edge, partitioning=Partitioning.FORWARD if equal else Partitioning.REBALANCE)
+    if edge.partitioning is Partitioning.FORWARD and not equal:
+        raise ProgramError(
+            f"forward() from '{source.name}' (parallelism {source.parallelism}) to '{target.name}' "
+            f"(parallelism {target.parallelism}): forward needs equal parallelism. Use rebalance(), or make them equal",
+            at=str(target.site),
+        )
+    return edge

@@ -1,0 +1,111 @@
+"""Where plans meet PySpark: stages become one DataFrame, built once and executed every epoch.
+
+    range(width) ─ mapInArrow(stage 0) ─ repartitionById ─ mapInArrow(stage 1) ─ … ─ collect
+
+The rows are envelopes (`runtime.envelope`); the last stage returns acknowledgements only. What differs from epoch
+to epoch reaches the tasks as a local property, so that neither Python nor Spark plans anything twice; a spec
+too large for that goes through a file in the job's store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from millstream.compiler.stages import Plan
+from millstream.runtime.envelope import ENVELOPE_DDL
+from millstream.runtime.residents import Job, Residents
+from millstream.runtime.spec import EpochSpec
+from millstream.runtime.task import Assignment, run_task
+
+__all__ = ["SparkRunner", "build_frame"]
+
+_PROPERTY = "millstream.epoch"
+_INLINE_CHARACTERS_MAX = 65_536
+_FILE_MARK = "file:"
+
+# Operators that stay open between epochs, for the life of a Python worker process.
+_RESIDENTS = Residents()
+
+
+def build_frame(session: SparkSession, plan: Plan, job: Job) -> DataFrame:
+    """The DataFrame of a plan. Executing a fresh `select` of it is one epoch."""
+    first = plan.stages[0]
+    frame = session.range(0, first.width, 1, first.width).mapInArrow(_stage_function(job, 0), ENVELOPE_DDL)
+    for stage in plan.stages[1:]:
+        frame = frame.repartitionById(stage.width, f.col("target"))
+        frame = frame.mapInArrow(_stage_function(job, stage.index), ENVELOPE_DDL)
+    return frame.select("kind", "payload")
+
+
+def _stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _run_in_worker(job, stage, rows)
+
+    return run
+
+
+def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    text = context.getLocalProperty(_PROPERTY)
+    assert text is not None
+    if text.startswith(_FILE_MARK):
+        text = job.facts.store.get(text.removeprefix(_FILE_MARK)).decode()
+    spec = EpochSpec.decode(text)
+    assignment = Assignment(
+        stage=stage,
+        subtask=context.partitionId(),
+        attempt=context.attemptNumber(),
+        nonce=f"{job.facts.run}t{spec.try_}n{context.taskAttemptId()}",
+    )
+    yield from run_task(job, spec, assignment, rows, _RESIDENTS)
+
+
+class SparkRunner:
+    """Runs epochs as Spark jobs, on a session whose settings are safe (`compiler.session`)."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._frame: DataFrame | None = None
+        self._job: Job | None = None
+
+    def prepare(self, job: Job) -> None:
+        """A job, or another run of it, is about to begin: build its plan."""
+        self._job = job
+        self._frame = build_frame(self._session, job.plan(), job)
+
+    def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
+        """One epoch; returns (kind, payload) of what the last stage sends."""
+        assert self._frame is not None and self._job is not None
+        context = self._session.sparkContext
+        facts = self._job.facts
+        context.setJobGroup(facts.job_id, f"{facts.job_name} epoch {spec.epoch}", interruptOnCancel=True)
+        context.setLocalProperty(_PROPERTY, self._property(spec))
+        rows: list[Any] = self._frame.select("*").collect()
+        return [(row[0], bytes(row[1])) for row in rows]
+
+    def _property(self, spec: EpochSpec) -> str:
+        text = spec.encode()
+        if len(text) <= _INLINE_CHARACTERS_MAX:
+            return text
+        assert self._job is not None
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        name = f"specs/{spec.epoch:012d}-{digest}.json"
+        self._job.facts.store.put(name, text.encode())
+        return _FILE_MARK + name
+
+    def cancel(self) -> None:
+        """Stop the epoch that is running, from another thread."""
+        if self._job is not None:
+            self._session.sparkContext.cancelJobGroup(self._job.facts.job_id)
+
+    def close(self) -> None:
+        """The session belongs to its owner and stays."""
+        self._frame = None

@@ -1,0 +1,69 @@
+"""The physical plan: stages of operators, and the channels between them. Frozen data, no Spark.
+
+The logical graph is cut at its exchanges into *levels*: an operator's level is the largest number of exchanges
+between it and a source. All operators of one level make one **stage**, whatever branch of the program they
+belong to; a stage is one Spark stage, and its tasks are the subtasks of all its operators. So the Spark plan of
+any program, however branched, is a straight line, no branch is computed twice, and one barrier per task closes
+the epoch for all of them.
+
+A **channel** is an edge of the plan. It is *local* when its ends share a stage and a subtask; else its records
+are shipped through the shuffle as blocks. A channel that spans several stages is relayed by the ones between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.graph.nodes import Edge, Node, Partitioning
+
+__all__ = ["Channel", "Plan", "Stage"]
+
+
+@dataclass(frozen=True)
+class Channel:
+    """How records get from operator `source` to operator `target` (node ids)."""
+
+    id: int
+    source: int
+    target: int
+    edge: Edge
+    senders: int
+    receivers: int
+    source_stage: int
+    target_stage: int
+
+    @property
+    def local(self) -> bool:
+        return self.source_stage == self.target_stage and self.edge.partitioning is Partitioning.FORWARD
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Operators (in topological order) that run in the same tasks. `width` is the number of tasks."""
+
+    index: int
+    width: int
+    operators: tuple[Node, ...]
+    chains: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job ready to run: every node has a uid and a parallelism, every edge a partitioning."""
+
+    job_name: str
+    max_parallelism: int
+    stages: tuple[Stage, ...]
+    channels: tuple[Channel, ...]
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All operators, stage by stage."""
+        return tuple(node for stage in self.stages for node in stage.operators)
+
+    def into(self, node: int) -> tuple[Channel, ...]:
+        """The channels that end in `node`."""
+        return tuple(channel for channel in self.channels if channel.target == node)
+
+    def out_of(self, node: int) -> tuple[Channel, ...]:
+        """The channels that begin in `node`."""
+        return tuple(channel for channel in self.channels if channel.source == node)

@@ -1,0 +1,121 @@
+"""A sink that hands the job's output to the program that started the job.
+
+Tasks stage the records; the driver, in the same process as the program, delivers each committed epoch into a queue
+found by its id. An epoch published again after a restart in this process is delivered once: the queue remembers how
+far it got. Another process has another, empty registry; this sink does not reach across processes.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.staging import StagedBatches, read_staged_values
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = ["CollectQueue", "CollectSink", "drop_queue", "open_queue"]
+
+
+class CollectQueue:
+    """Records of committed epochs, in order, waiting for their reader.
+
+    `capacity_records` makes `deliver` wait while that many records are unread, so that a slow reader slows the job;
+    None (the default) never waits, for readers that come only after the job has ended.
+
+    >>> queue = CollectQueue()
+    >>> queue.deliver(1, ["a", "b"]); queue.deliver(1, ["a", "b"])
+    >>> queue.take(timeout_s=0), queue.take(timeout_s=0)
+    (['a', 'b'], [])
+    """
+
+    def __init__(self, capacity_records: int | None = None) -> None:
+        self._capacity_records = capacity_records
+        self._values: list[Any] = []
+        self._epoch = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def deliver(self, epoch: int, values: Sequence[Any]) -> None:
+        """Add the records of `epoch`, unless they were added before."""
+        with self._changed:
+            if epoch <= self._epoch:
+                return
+            if self._capacity_records is not None:
+                capacity = self._capacity_records
+                self._changed.wait_for(lambda: self._closed or len(self._values) < capacity)
+            self._epoch = epoch
+            if not self._closed:
+                self._values.extend(values)
+            self._changed.notify_all()
+
+    def take(self, timeout_s: float | None = None) -> list[Any]:
+        """All records that are there; waits for the first one. Empty when the time is over or the queue is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or bool(self._values), timeout_s)
+            taken, self._values = self._values, []
+            self._changed.notify_all()
+            return taken
+
+    def close(self) -> None:
+        """The reader has gone: later records are dropped and nobody waits any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+_QUEUES: dict[str, CollectQueue] = {}
+_QUEUES_LOCK = threading.Lock()
+
+
+def open_queue(id: str, capacity_records: int | None = None) -> CollectQueue:
+    """The queue of this process with that id, made if it is not there."""
+    with _QUEUES_LOCK:
+        if id not in _QUEUES:
+            _QUEUES[id] = CollectQueue(capacity_records)
+        return _QUEUES[id]
+
+
+def drop_queue(id: str) -> None:
+    """Close the queue and forget it."""
+    with _QUEUES_LOCK:
+        queue = _QUEUES.pop(id, None)
+    if queue is not None:
+        queue.close()
+
+
+class CollectSink(Sink):
+    """Delivers every record to `open_queue(sink.id)` in the driver's process.
+
+    `type_info` is the type of the stream, None when it is untyped.
+    """
+
+    def __init__(self, type_info: TypeInformation | None = None, id: str | None = None) -> None:
+        self.type_info = type_info
+        self.id = id if id is not None else secrets.token_hex(8)
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _CollectWriter(context)
+
+    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+        values = [value for payload in publish for value in read_staged_values(payload, store, self.type_info)]
+        open_queue(self.id).deliver(epoch, values)
+
+    def describe(self) -> str:
+        return "collect into the program"
+
+
+class _CollectWriter(SinkWriter):
+    def __init__(self, context: WriterContext) -> None:
+        self._context = context
+        self._staged = StagedBatches()
+
+    def write(self, batch: Batch) -> None:
+        self._staged.add(batch)
+
+    def stage(self) -> Sequence[Json]:
+        return (self._staged.stage(self._context),) if self._staged.records else ()

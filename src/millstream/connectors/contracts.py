@@ -1,0 +1,193 @@
+"""What a source and a sink promise, so that an epoch can be repeated and its output appears once.
+
+A **source** is a set of splits; a split is a log that can be read again. On the driver it says how far a
+split can be read now; in a task it reads a range. An offset is any JSON value the source understands.
+The manifest keeps, per split, the offset up to which records are part of the job's state: reading the same
+range again must give the same records, in the same order. A source that cannot promise this says so
+(`replayable = False`) and the job warns that a crash may lose or repeat its records.
+
+A **sink** has a writer, which runs in a task and *stages* records where nobody sees them, and a committer,
+which runs on the driver after the manifest is written and *publishes* what the manifest lists. Publishing
+the same epoch again must change nothing: after a crash it is repeated.
+
+Sources and sinks travel to tasks by pickle, so they hold settings, not open connections.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = [
+    "CommitPlan",
+    "Guarantee",
+    "Json",
+    "Offset",
+    "Sink",
+    "SinkWriter",
+    "Source",
+    "SourceContext",
+    "Split",
+    "WriterContext",
+]
+
+Json = Any
+"""A value that JSON can hold: it is written into the manifest as it is."""
+Offset = Json
+Guarantee = str
+"""'exactly-once' or 'at-least-once'; shown in the plan."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """One log of a source. `name` is stable for ever; `start` is where reading begins; `info` is what the reader needs."""
+
+    name: str
+    start: Offset = 0
+    info: Json = None
+
+
+@dataclass(frozen=True)
+class SourceContext:
+    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over."""
+
+    now_ms: int
+    run_started_ms: int
+    parallelism: int
+
+
+Read = Generator[Any | pa.RecordBatch, None, Offset | None]
+
+
+class Source(ABC):
+    """A replayable input. Subclass it to bring your own.
+
+    On the driver, each epoch: `splits` (new ones may appear, none may vanish before it is finished), then
+    `reach` for each split not yet at its end. In a task: `read`.
+    """
+
+    bounded: bool = False
+    replayable: bool = True
+    type_info: TypeInformation | None = None
+    """The type of the records, or None when they are plain Python values."""
+    single: bool = False
+    """True when the source has one split for ever, so that it runs at parallelism 1 (as Flink's collection source)."""
+
+    @abstractmethod
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        """All splits known now, in a stable order. Called on the driver, once per epoch: keep it cheap."""
+
+    @abstractmethod
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        """How far the next epoch may read `split` from `offset`: at most about `budget` records. `offset` itself: nothing now."""
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        """Whether the split ends at `offset`, for ever. A bounded source must say True some day; default: never."""
+        return False
+
+    def complete(self, context: SourceContext) -> bool:
+        """Whether no further split will appear. Default: bounded sources list all their splits at once."""
+        return self.bounded
+
+    @abstractmethod
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        """Yield the records from `start` to `stop` (lists of values, or Arrow record batches of the source's type).
+
+        Runs in a task. May return (as the generator's value) the offset really reached, when that is not `stop`.
+        A yielded `list` is a list of records; a `RecordBatch` has the layout of `stream_schema(type_info)`.
+        """
+
+    def watermark(self, split: Split, offset: Offset) -> int | None:
+        """The source's own watermark after `offset`, in ms; None (the default) leaves it to the watermark strategy."""
+        return None
+
+    def opened(self, store: Store, session: Any) -> Source:
+        """This source, ready for the job in `store`. Called once by the driver before the first epoch."""
+        return self
+
+    def committed(self, positions: dict[str, Offset]) -> None:
+        """The manifest that holds `positions` is written: what lies before them is never read again."""
+
+    def close(self) -> None:
+        """The driver is done with this source."""
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True)
+class WriterContext:
+    """What a sink's writer knows of its task. `nonce` is unique per task attempt: put it into every staged name."""
+
+    uid: str
+    epoch: int
+    subtask: int
+    parallelism: int
+    nonce: str
+    store: Store
+    now_ms: int
+    input_type: TypeInformation | None
+
+
+class SinkWriter(ABC):
+    """Stages the records of one epoch in one task. It may be lost at any moment and is then simply forgotten."""
+
+    @abstractmethod
+    def write(self, batch: Batch) -> None:
+        """Take a batch. Nothing may become visible."""
+
+    @abstractmethod
+    def stage(self) -> Sequence[Json]:
+        """The epoch ends: make everything durable and return what the committer needs to publish it (JSON, small)."""
+
+    def abort(self) -> None:
+        """The task failed. Remove what was written, if that is easy; leftovers are collected later."""
+
+
+@dataclass(frozen=True)
+class CommitPlan:
+    """What an epoch publishes of a sink, and what the sink keeps back for a later one. Both go into the manifest."""
+
+    publish: tuple[Json, ...]
+    pending: Json = None
+
+
+class Sink(ABC):
+    """An output. Subclass it, or use `millstream.connectors.TwoPhaseSink` for the usual shape."""
+
+    guarantee: Guarantee = "exactly-once"
+
+    @abstractmethod
+    def writer(self, context: WriterContext) -> SinkWriter:
+        """A writer for one task attempt of one epoch. Called in the task."""
+
+    def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
+        """Decide, before the manifest is written, what this epoch publishes. Pure. Default: everything staged.
+
+        `pending` is what the previous manifest kept back (None at first); `final` means no epoch follows, so nothing may be kept.
+        """
+        return CommitPlan(tuple(staged))
+
+    @abstractmethod
+    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+        """Publish what the manifest of `epoch` lists. Driver. Must be harmless when repeated, also after a crash half-way."""
+
+    def opened(self, session: Any) -> Sink:
+        """This sink, ready for the driver. Called once before the first epoch; `session` is the Spark session."""
+        return self
+
+    def close(self) -> None:
+        """The driver is done with this sink."""
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        return type(self).__name__

@@ -1,0 +1,189 @@
+"""CSV files, read from the front: a quoted field may hold line ends, so only the parser knows where a record starts.
+
+The offset is the byte position of a record's start. The parser is fed line by line and asked after each record how
+many bytes it has eaten; that is the only definition of where the next record starts.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Literal
+
+from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
+from millstream.connectors.contracts import Offset, Read, Split
+from millstream.connectors.files.formats import BadRecords, ByteFormat, is_compressed, opened_bytes
+from millstream.connectors.files.values import Converter, text_converter
+from millstream.errors import JobFailedError, ProgramError, TypeMismatchError
+from millstream.records.columns import to_record_batch
+
+__all__ = ["CsvDialect", "CsvRecords"]
+
+_BATCH_RECORDS = 16_384
+_FIELD_CHARS_MAX = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class CsvDialect:
+    """How fields are written. `header`: 'skip' the first record, or take the columns' 'names' from it."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    null_text: str | None = None
+    array_separator: str = ";"
+    header: Literal["none", "skip", "names"] = "none"
+    comments: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("delimiter", "quote", "escape"):
+            letter = getattr(self, name)
+            if letter is not None and (len(letter) != 1 or letter in "\r\n"):
+                raise ProgramError(f"CSV {name} is {letter!r}. Give one character that is no line end.")
+
+
+class CsvRecords(ByteFormat):
+    """Records of a ROW or TUPLE type, a field per column in the type's order (by name with `header='names'`)."""
+
+    name = "CSV"
+    cuttable = False
+
+    def __init__(
+        self, type_info: TypeInformation, dialect: CsvDialect | None = None, ignore_parse_errors: bool = False
+    ) -> None:
+        if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
+            raise ProgramError(f"CSV files hold records of several fields, not {type_info}. Give a ROW or TUPLE type.")
+        self.type_info: TypeInformation = type_info
+        self.dialect = dialect or CsvDialect()
+        self.ignore_parse_errors = ignore_parse_errors
+        self._width = len(type_info.get_field_types())
+        self._names = type_info.get_field_names() if isinstance(type_info, RowTypeInfo) else []
+        # Said now: a type that CSV cannot hold is found where the program declares it.
+        self._converters()
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        if isinstance(start, dict):
+            return start
+        path = split.info["path"]
+        bad = BadRecords(path, self.name, self.ignore_parse_errors)
+        # The module's own limit is for all of this process; it is only ever raised here.
+        csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARS_MAX))
+        size = None if is_compressed(path) else split.info["size"]
+        with opened_bytes(split) as file:
+            order = self._order(file, size, path) if self.dialect.header == "names" else None
+            file.seek(start)
+            records = _Records(file, start, size, self.dialect, bad)
+            if start == 0 and self.dialect.header != "none":
+                records.next()
+            rows: list[tuple[int, list[str]]] = []
+            while records.position < stop and (row := records.next()) is not None:
+                rows.append(row)
+                if len(rows) >= _BATCH_RECORDS:
+                    yield self._batch(rows, order, bad)
+                    rows = []
+            if rows:
+                yield self._batch(rows, order, bad)
+        bad.report()
+        return {"end": records.position} if size is None and records.ended else records.position
+
+    def _order(self, file: BinaryIO, size: int | None, path: str) -> list[int]:
+        """Where each field of the type stands in this file, by the names in its first record."""
+        file.seek(0)
+        first = _Records(file, 0, size, self.dialect, BadRecords(path, self.name, False)).next()
+        header = [] if first is None else [name.strip() for name in first[1]]
+        missing = [name for name in self._names if name not in header]
+        if missing:
+            raise JobFailedError(
+                f"File {path} has the columns {header}, and {missing} of the declared type is not among them. "
+                f"Correct the header, or the names of the type."
+            )
+        return [header.index(name) for name in self._names]
+
+    def _batch(self, rows: list[tuple[int, list[str]]], order: list[int] | None, bad: BadRecords) -> Any:
+        try:
+            return to_record_batch(self._values([row for _, row in rows], order), self.type_info)
+        except (ValueError, TypeMismatchError):
+            good = []
+            for position, row in rows:
+                try:
+                    [value] = self._values([row], order)
+                    to_record_batch([value], self.type_info)
+                    good.append(value)
+                except (ValueError, TypeMismatchError) as error:
+                    bad.add(position, self.dialect.delimiter.join(row), str(error).rstrip("."))
+            return to_record_batch(good, self.type_info)
+
+    def _values(self, rows: list[list[str]], order: list[int] | None) -> list[tuple[Any, ...]]:
+        """The records, converted a column at a time."""
+        for row in rows:
+            if len(row) != self._width and (order is None or len(row) <= max(order)):
+                raise ValueError(f"it has {len(row)} fields, expected {self._width}")
+        columns = list(zip(*rows, strict=order is None))
+        chosen = columns if order is None else [columns[at] for at in order]
+        null_text = self.dialect.null_text
+        converted = [
+            _column(column, converter, null_text) for column, converter in zip(chosen, self._converters(), strict=True)
+        ]
+        return list(zip(*converted, strict=True))
+
+    def _converters(self) -> list[Converter | None]:
+        assert isinstance(self.type_info, (RowTypeInfo, TupleTypeInfo))
+        return [text_converter(field, self.dialect.array_separator) for field in self.type_info.get_field_types()]
+
+
+def _column(texts: tuple[str, ...], convert: Converter | None, null_text: str | None) -> Any:
+    if convert is None:
+        return texts if null_text is None else [None if text == null_text else text for text in texts]
+    # An empty field is no number and no date; for text it is the empty text.
+    return [None if text == null_text or not text else convert(text) for text in texts]
+
+
+class _Records:
+    """Parsed records one at a time, and after each one the byte position at which the next begins."""
+
+    def __init__(self, file: BinaryIO, start: int, size: int | None, dialect: CsvDialect, bad: BadRecords) -> None:
+        self.position = start
+        self.ended = False
+        self._file = file
+        self._size = size
+        self._dialect = dialect
+        self._bad = bad
+        self._raw: list[str] = []
+        self._reader = self._parser()
+
+    def next(self) -> tuple[int, list[str]] | None:
+        """The next record with its position; None at the end of the file."""
+        while True:
+            began, self._raw = self.position, []
+            try:
+                row = next(self._reader)
+            except StopIteration:
+                self.ended = True
+                return None
+            except csv.Error as error:
+                self._bad.add(began, "".join(self._raw), str(error))
+                self._reader = self._parser()
+                continue
+            if row and not (self._dialect.comments and self._raw[0].startswith("#")):
+                return began, row
+
+    def _parser(self) -> Iterator[list[str]]:
+        dialect = self._dialect
+        return csv.reader(
+            self._lines(),
+            delimiter=dialect.delimiter,
+            quotechar=dialect.quote,
+            quoting=csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
+            escapechar=dialect.escape,
+            strict=True,
+        )
+
+    def _lines(self) -> Iterator[str]:
+        while line := self._file.readline(-1 if self._size is None else self._size - self.position):
+            text = line.decode("utf-8", "replace")
+            if self.position == 0:
+                text = text.removeprefix("\ufeff")
+            self.position += len(line)
+            self._raw.append(text)
+            yield text

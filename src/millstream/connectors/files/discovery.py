@@ -1,0 +1,156 @@
+"""Which files a source reads: found once, written down, and from then on never looked at differently.
+
+A file is known by its path, size and time of change as they were when it was first seen. What is found is written to
+the job's store before it is read, in the order (time of change, path): after a crash the source has the same files
+with the same sizes, whatever happened to the folder meanwhile. A file that grows later keeps its first size; put new
+records into new files, and move a file into place when it is complete.
+
+Names that start with '.' or '_' are hidden: files still being written, staging folders, markers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from millstream.errors import NotYetError, ProgramError, StoreDamagedError
+from millstream.storage.store import Store
+
+__all__ = ["FileLog", "FoundFile", "check_paths", "list_files", "local_path_of"]
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file as it was when it was first seen."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+def local_path_of(path: str) -> str:
+    """The absolute local path that `path` (plain, or file://) names.
+
+    >>> local_path_of("file:///data/in%20put")
+    '/data/in put'
+    """
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", path)
+    if scheme is None:
+        if path.startswith("file:/"):
+            return local_path_of("file://" + path[len("file:") :])
+        return os.path.abspath(os.path.expanduser(path))
+    if scheme.group(1).lower() == "file":
+        return os.path.abspath(unquote(urlsplit(path).path))
+    raise NotYetError.of(
+        f"FileSource on {scheme.group(1)}://",
+        "the object-store connectors",
+        "read it through Spark, env.from_spark(spark.read.…), or mount it as a folder",
+    )
+
+
+def check_paths(paths: Sequence[str]) -> None:
+    """Every path must be there before the job runs."""
+    if not paths:
+        raise ProgramError("FileSource has no path. Give at least one file or folder.")
+    for path in paths:
+        if not os.path.exists(path):
+            raise ProgramError(f"FileSource: {path} does not exist. Check the path, or make the folder first.")
+        if not os.access(path, os.R_OK):
+            raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
+
+
+def list_files(paths: Sequence[str]) -> list[FoundFile]:
+    """The visible files at and below these paths, oldest first."""
+    found: dict[str, FoundFile] = {}
+    for root in paths:
+        for path in _visible(root):
+            try:
+                status = os.stat(path)
+            except FileNotFoundError:
+                # Removed between listing and looking: it was never seen.
+                continue
+            found[path] = FoundFile(path, status.st_size, status.st_mtime_ns)
+    return sorted(found.values(), key=lambda file: (file.modified_ns, file.path))
+
+
+def _visible(root: str) -> Iterator[str]:
+    if os.path.isfile(root):
+        # A file that the user names is read even when its name is hidden.
+        yield root
+        return
+    for place, folders, names in os.walk(root, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        yield from (os.path.join(place, name) for name in names if not name.startswith((".", "_")))
+
+
+class FileLog:
+    """The files of one set of paths, in the order of their discovery, kept in the job's store.
+
+    Sources with the same paths share a log: whoever finds files first writes them down, and the others read it.
+    """
+
+    def __init__(self, paths: Sequence[str], store: Store | None) -> None:
+        self._paths = tuple(paths)
+        self._store = store
+        digest = hashlib.sha256("\0".join(sorted(self._paths)).encode()).hexdigest()[:16]
+        self._folder = f"input/files-{digest}"
+        self._rounds = 0
+        self.files: list[FoundFile] = []
+        self._known: set[str] = set()
+        self._catch_up()
+
+    @property
+    def started(self) -> bool:
+        """Whether there was a first discovery, by this driver or one before it."""
+        return self._rounds > 0
+
+    def discover(self) -> None:
+        """Look for new files, and write down what is new before anybody reads it."""
+        fresh = [file for file in list_files(self._paths) if file.path not in self._known]
+        if not fresh and self.started:
+            return
+        if self._store is None:
+            self._take(fresh)
+            return
+        data = json.dumps({"files": [asdict(file) for file in fresh]}, indent=1).encode()
+        if self._store.create(self._name(self._rounds + 1), data):
+            self._take(fresh)
+        else:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Read the rounds that others wrote."""
+        if self._store is None:
+            return
+        for name in self._store.list(self._folder):
+            number = int(Path(name).stem)
+            if number <= self._rounds:
+                continue
+            if number != self._rounds + 1:
+                raise StoreDamagedError(
+                    f"Store {self._store.url}: {self._name(self._rounds + 1)!r}, a list of input files, is missing. "
+                    f"Put it back; without it files would be skipped or read twice."
+                )
+            try:
+                entries = json.loads(self._store.get(name))["files"]
+                self._take([FoundFile(**entry) for entry in entries])
+            except (ValueError, KeyError, TypeError) as error:
+                raise StoreDamagedError(
+                    f"Store {self._store.url}: {name!r}, a list of input files, is not readable ({error}). "
+                    f"Restore it from a copy."
+                ) from error
+
+    def _take(self, files: list[FoundFile]) -> None:
+        new = [file for file in files if file.path not in self._known]
+        self.files.extend(new)
+        self._known.update(file.path for file in new)
+        self._rounds += 1
+
+    def _name(self, number: int) -> str:
+        return f"{self._folder}/{number:012d}.json"

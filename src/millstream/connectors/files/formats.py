@@ -1,0 +1,157 @@
+"""What a file format must say so that a file can be read in ranges, again and again with the same answer.
+
+`FileFormat` is the contract. `ByteFormat` is the part that formats made of bytes share: a file is cut into byte
+ranges, an offset is a byte position, and a compressed file, whose length nobody knows before its end, is read from
+the front and says with its last offset, `{"end": n}`, that it is over.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import BinaryIO, cast
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.contracts import Offset, Read, Split
+from millstream.connectors.files.discovery import FoundFile
+from millstream.errors import JobFailedError, TypeMismatchError
+
+__all__ = ["BadRecords", "ByteFormat", "FileFormat", "is_compressed", "opened_bytes"]
+
+_SAMPLE_BYTES = 64 * 1024
+_LOG = logging.getLogger(__name__)
+
+
+class FileFormat(ABC):
+    """Cuts a file into splits and reads them. Holds settings only; it travels to the tasks."""
+
+    type_info: TypeInformation | None = None
+    name: str = "file"
+
+    @abstractmethod
+    def plan(self, file: FoundFile, split_bytes_max: int) -> Sequence[Split]:
+        """The splits of a file; `info` holds at least its `path`."""
+
+    @abstractmethod
+    def reach(self, split: Split, offset: Offset, budget: int) -> Offset:
+        """How far about `budget` records from `offset` go."""
+
+    @abstractmethod
+    def finished(self, split: Split, offset: Offset) -> bool:
+        """Whether the split ends at `offset`."""
+
+    @abstractmethod
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        """The records that begin in [start, stop); returns where the next one begins."""
+
+
+class ByteFormat(FileFormat):
+    """Files whose offsets are byte positions (of the uncompressed bytes where they are compressed)."""
+
+    cuttable: bool = True
+    """Whether a record's start can be found from any byte position."""
+
+    def plan(self, file: FoundFile, split_bytes_max: int) -> Sequence[Split]:
+        if file.size == 0:
+            return ()
+        whole = is_compressed(file.path) or not self.cuttable
+        step = file.size if whole else split_bytes_max
+        return tuple(
+            Split(
+                # The first range has the file's own name, so that a small file's split is simply called like it.
+                file.path if start == 0 else f"{file.path}#{start}",
+                start,
+                {"path": file.path, "end": min(file.size, start + step), "size": file.size},
+            )
+            for start in range(0, file.size, step)
+        )
+
+    def reach(self, split: Split, offset: Offset, budget: int) -> Offset:
+        if self.finished(split, offset):
+            return offset
+        stop = offset + max(1, budget) * _record_bytes(split.info["path"])
+        return stop if is_compressed(split.info["path"]) else min(stop, split.info["end"])
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        if is_compressed(split.info["path"]):
+            return isinstance(offset, dict)
+        return bool(offset >= split.info["end"])
+
+
+def is_compressed(path: str) -> bool:
+    """Whether the file is read through gzip.
+
+    >>> is_compressed("a/log.txt.gz"), is_compressed("a/log.txt")
+    (True, False)
+    """
+    return path.endswith(".gz")
+
+
+@contextmanager
+def opened_bytes(split: Split) -> Iterator[BinaryIO]:
+    """The bytes of a split's file, uncompressed; a file that is not what it was planned to be is refused."""
+    path, size = split.info["path"], split.info["size"]
+    try:
+        with open(path, "rb") as file:
+            found = os.fstat(file.fileno()).st_size
+            if found < size:
+                raise JobFailedError(
+                    f"File {path} has {found} bytes, and had {size} when it was first seen: it was cut or replaced. "
+                    f"Nothing of it was skipped. Put the original back, and give changed data a new name."
+                )
+            if not is_compressed(path):
+                yield file
+                return
+            with gzip.open(file, "rb") as unpacked:
+                yield cast(BinaryIO, unpacked)
+    except FileNotFoundError as error:
+        raise JobFailedError(
+            f"File {path} is gone, and its records were not all read. Put it back under its name and start again."
+        ) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise JobFailedError(f"File {path} is not whole gzip data ({error}). Replace it by a whole copy.") from error
+
+
+@lru_cache(maxsize=4096)
+def _record_bytes(path: str) -> int:
+    """About how long a line of this file is, from its first lines; only the size of an epoch depends on it."""
+    try:
+        with (gzip.open if is_compressed(path) else open)(path, "rb") as file:
+            sample = file.read(_SAMPLE_BYTES)
+    except (OSError, EOFError, zlib.error):
+        # Reading the records will say what is wrong, with the file and the position.
+        return 100
+    return max(1, len(sample) // max(1, sample.count(b"\n")))
+
+
+class BadRecords:
+    """What to do with records that cannot be parsed: stop at the first, or count them and go on."""
+
+    def __init__(self, path: str, format_name: str, ignore: bool) -> None:
+        self._path = path
+        self._format_name = format_name
+        self._ignore = ignore
+        self._count = 0
+        self._first = ""
+
+    def add(self, position: int, text: str, reason: str) -> None:
+        shown = text if len(text) <= 200 else text[:200] + "…"
+        message = f"{self._path}, byte {position}: not a {self._format_name} record of this type: {reason}"
+        if not self._ignore:
+            raise TypeMismatchError(
+                f"{message}. The record is {shown!r}. Correct the file, or the declared type, or ignore parse errors.",
+                value=text,
+            )
+        self._count += 1
+        self._first = self._first or f"{message}: {shown!r}"
+
+    def report(self) -> None:
+        """Say in the log how many there were."""
+        if self._count:
+            _LOG.warning("%d records ignored; the first: %s", self._count, self._first)

@@ -1,0 +1,169 @@
+r"""Files of lines: plain text, and JSON with a document on each line.
+
+A line belongs to the range in which it starts. A reader that is put down in the middle of a line goes to the next
+one; the reader of the range before reads that line to its end. Whether a position is the start of a line is told by
+the byte before it, so the start of a range and the offset of a later epoch are treated alike.
+
+Lines end at '\n' or '\r\n'. Charsets in which '\n' is not that one byte (UTF-16, UTF-32) are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Generator
+from typing import Any, BinaryIO
+
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.connectors.contracts import Offset, Read, Split
+from millstream.connectors.files.formats import BadRecords, ByteFormat, is_compressed, opened_bytes
+from millstream.connectors.files.values import json_converter
+from millstream.errors import ProgramError, TypeMismatchError
+from millstream.records.batch import is_typed
+from millstream.records.columns import to_record_batch
+
+__all__ = ["JsonLines", "TextLines", "line_blocks"]
+
+_BLOCK_BYTES = 4 * 1024 * 1024
+
+
+def line_blocks(
+    file: BinaryIO, start: int, stop: int, size: int | None, block_bytes: int = _BLOCK_BYTES
+) -> Generator[tuple[int, bytes], None, tuple[int, bool]]:
+    r"""Whole lines that start in [start, stop), in blocks with the position of each; returns the position after them.
+
+    `size` is where the file ends, None when only reading on will tell; the second value returned says whether it ended.
+
+    >>> import io
+    >>> list(line_blocks(io.BytesIO(b"ab\ncd\nef\n"), 1, 4, 9))
+    [(3, b'cd\n')]
+    """
+    at = start
+    if start > 0:
+        file.seek(start - 1)
+        if file.read(1) != b"\n":
+            at += len(file.readline(-1 if size is None else size - start))
+    file.seek(at)
+    while at < stop:
+        block = file.read(block_bytes if size is None else min(block_bytes, size - at))
+        if not block:
+            return at, True
+        limit = stop - at
+        # Lines that start before `stop`: up to the end of the line that holds the byte before it.
+        cut = block.find(b"\n", limit - 1) + 1 if limit < len(block) else block.rfind(b"\n") + 1
+        if cut == 0:
+            block += file.readline(-1 if size is None else size - at - len(block))
+            cut = len(block)
+        yield at, block[:cut]
+        at += cut
+        if cut < len(block):
+            file.seek(at)
+    return at, size is not None and at >= size
+
+
+class LineFormat(ByteFormat):
+    """Reads blocks of lines and leaves to `decode` what a line means."""
+
+    charset: str = "UTF-8"
+    ignore_parse_errors: bool = False
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        if isinstance(start, dict):
+            return start
+        bad = BadRecords(split.info["path"], self.name, self.ignore_parse_errors)
+        size = None if is_compressed(split.info["path"]) else split.info["size"]
+        with opened_bytes(split) as file:
+            blocks = line_blocks(file, start, stop, size)
+            while True:
+                try:
+                    position, block = next(blocks)
+                except StopIteration as end:
+                    reached, ended = end.value
+                    break
+                yield self.decode(position, block, bad)
+        bad.report()
+        return {"end": reached} if size is None and ended else reached
+
+    @abstractmethod
+    def decode(self, position: int, block: bytes, bad: BadRecords) -> Any:
+        """The records in a block of whole lines: a list of values or a record batch."""
+
+    def lines(self, block: bytes) -> list[str]:
+        """The lines of a block, without their ends."""
+        # As Flink does, bytes that are no text of the charset become U+FFFD rather than stop the job.
+        text = block.decode(self.charset, "replace")
+        lines = text.split("\n")
+        if text.endswith("\n"):
+            lines.pop()
+        return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
+
+
+class TextLines(LineFormat):
+    """Every line is a record of type STRING."""
+
+    name = "text"
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        try:
+            one_byte = "\n".encode(charset) == b"\n"
+        except LookupError as error:
+            raise ProgramError(f"Charset {charset!r} is not known. Give a name such as 'UTF-8'.") from error
+        if not one_byte:
+            raise ProgramError(
+                f"Charset {charset!r} does not end a line with one byte, so its files cannot be read in ranges. "
+                f"Convert them to UTF-8."
+            )
+        self.charset = charset
+        self.type_info: TypeInformation = Types.STRING()
+
+    def decode(self, position: int, block: bytes, bad: BadRecords) -> list[str]:
+        return self.lines(block)
+
+
+class JsonLines(LineFormat):
+    """A JSON document on every line: records of `type_info`, or plain Python values when it is None.
+
+    Fields that a document lacks become None unless `fail_on_missing_field`; fields that the type lacks are dropped.
+    """
+
+    name = "JSON"
+
+    def __init__(
+        self,
+        type_info: TypeInformation | None = None,
+        ignore_parse_errors: bool = False,
+        fail_on_missing_field: bool = False,
+    ) -> None:
+        self.type_info = type_info
+        self.ignore_parse_errors = ignore_parse_errors
+        self.fail_on_missing_field = fail_on_missing_field
+        if type_info is not None:
+            json_converter(type_info, fail_on_missing_field)
+
+    def decode(self, position: int, block: bytes, bad: BadRecords) -> Any:
+        if position == 0:
+            block = block.removeprefix(b"\xef\xbb\xbf")
+        try:
+            return self._records(self.lines(block))
+        except (ValueError, TypeMismatchError):
+            return self._records(self._good_lines(position, block, bad))
+
+    def _records(self, lines: list[str]) -> Any:
+        values = [json.loads(line) for line in lines if line and not line.isspace()]
+        if self.type_info is None or not is_typed(self.type_info):
+            return values
+        convert = json_converter(self.type_info, self.fail_on_missing_field)
+        return to_record_batch(values if convert is None else [convert(value) for value in values], self.type_info)
+
+    def _good_lines(self, position: int, block: bytes, bad: BadRecords) -> list[str]:
+        """One by one: the lines that parse, when the bad ones may be ignored."""
+        good = []
+        for raw in block.split(b"\n"):
+            [line] = self.lines(raw + b"\n")
+            try:
+                self._records([line])
+                good.append(line)
+            except (ValueError, TypeMismatchError) as error:
+                bad.add(position, line, str(error).rstrip("."))
+            position += len(raw) + 1
+        return good

@@ -1,0 +1,160 @@
+"""Which files an epoch publishes: a pure function from what was staged and what is pending to parts.
+
+A **chunk** is what one task staged for one bucket in one epoch. A **part** is the file readers see: the chunks of one
+(bucket, subtask), gathered until the rolling policy says enough. Chunks that wait are listed in the manifest, and so
+is every decision made here; a crash changes nothing about which file holds which record.
+
+A part is named after its subtask, the epoch of its last chunk, and a token from the task attempt that wrote its first
+chunk: two jobs that write to one folder, or one job run twice from the start, never meet in a name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from millstream.connectors.contracts import CommitPlan, Json
+from millstream.connectors.files.rolling import RollingPolicy
+
+__all__ = ["Chunk", "Part", "Published", "plan_parts", "published_parts", "sweep_limit", "token_of"]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One staged file: its name below the base path, where it belongs, and what it must still hold when published."""
+
+    file: str
+    bucket: str
+    subtask: int
+    epoch: int
+    index: int
+    token: str
+    bytes: int
+    crc32: int
+    records: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """Chunks on their way to becoming one file."""
+
+    chunks: tuple[Chunk, ...]
+    since_ms: int
+    touched_ms: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(chunk.bytes for chunk in self.chunks)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return (self.chunks[0].bucket, self.chunks[0].subtask)
+
+    def file_name(self, prefix: str, suffix: str) -> str:
+        """The name readers see, below the base path.
+
+        >>> chunk = Chunk("c", "day=1", 2, 7, 0, "3f9a2c1b", 10, 0, 1)
+        >>> Part((chunk,), 0, 0).file_name("part", ".txt")
+        'day=1/part-3f9a2c1b-2-7.txt'
+        """
+        last = self.chunks[-1]
+        again = f"-{last.index}" if last.index else ""
+        name = f"{prefix}-{self.chunks[0].token}-{last.subtask}-{last.epoch}{again}{suffix}"
+        return f"{last.bucket}/{name}" if last.bucket else name
+
+
+@dataclass(frozen=True)
+class Published:
+    """A part under its final name, as the manifest lists it."""
+
+    file: str
+    chunks: tuple[Chunk, ...]
+
+
+def token_of(nonce: str) -> str:
+    """Eight letters and digits that stand for a task attempt."""
+    return hashlib.sha256(nonce.encode()).hexdigest()[:8]
+
+
+def plan_parts(
+    staged: Sequence[Json], pending: Json, now_ms: int, final: bool, policy: RollingPolicy, prefix: str, suffix: str
+) -> CommitPlan:
+    """Add the epoch's chunks to their parts, and publish the parts that are complete.
+
+    A part that was pending is first asked whether it is due, so that an old part does not swallow new records; then
+    chunk by chunk, so that one long epoch makes several parts.
+    """
+    publish: list[Part] = []
+    keep: dict[tuple[str, int], Part] = {}
+    for part in _decode_parts(pending):
+        _sort_out(part, publish, keep, policy, now_ms)
+    chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket, c.index))
+    for chunk in chunks:
+        before = keep.pop((chunk.bucket, chunk.subtask), None)
+        part = Part(
+            (*before.chunks, chunk) if before else (chunk,), before.since_ms if before else now_ms, touched_ms=now_ms
+        )
+        _sort_out(part, publish, keep, policy, now_ms)
+    if final:
+        publish.extend(keep.values())
+        keep = {}
+    entries: list[Json] = [
+        {"part": part.file_name(prefix, suffix), "chunks": [asdict(chunk) for chunk in part.chunks]} for part in publish
+    ]
+    sweep = _sweep_entry([*publish, *keep.values()], keep.values())
+    return CommitPlan(tuple(entries + sweep), _encode_parts(keep.values()))
+
+
+def _sort_out(
+    part: Part, publish: list[Part], keep: dict[tuple[str, int], Part], policy: RollingPolicy, now_ms: int
+) -> None:
+    if policy.rolls(part.bytes, part.since_ms, part.touched_ms, now_ms):
+        publish.append(part)
+    else:
+        keep[part.place] = part
+
+
+def _sweep_entry(known: Iterable[Part], kept: Iterable[Part]) -> list[Json]:
+    """Below which epoch a staged file that no part lists is a leftover of a lost attempt.
+
+    Files of the newest epoch are left alone: an attempt that lost its race may still be writing. What is pending was
+    staged at or after the limit, so the committer needs no list of it.
+    """
+    chunks = [chunk for part in known for chunk in part.chunks]
+    if not chunks:
+        return []
+    waiting = [chunk.epoch for part in kept for chunk in part.chunks]
+    folder = chunks[0].file.rpartition("/")[0]
+    return [{"sweep": folder, "before": min(waiting, default=max(chunk.epoch for chunk in chunks))}]
+
+
+def published_parts(publish: Sequence[Json]) -> list[Published]:
+    """The parts that a manifest lists."""
+    return [
+        Published(entry["part"], tuple(Chunk(**chunk) for chunk in entry["chunks"]))
+        for entry in publish
+        if "part" in entry
+    ]
+
+
+def sweep_limit(publish: Sequence[Json]) -> tuple[str, int] | None:
+    """The staging folder, and the epoch below which its leftovers may go; None when the epoch names none."""
+    return next(((entry["sweep"], entry["before"]) for entry in publish if "sweep" in entry), None)
+
+
+def pending_parts(pending: Json) -> list[Part]:
+    """The parts a manifest keeps back."""
+    return _decode_parts(pending)
+
+
+def _encode_parts(parts: Iterable[Part]) -> Json:
+    encoded = [asdict(part) for part in sorted(parts, key=lambda part: part.place)]
+    return encoded or None
+
+
+def _decode_parts(pending: Json) -> list[Part]:
+    return [
+        Part(tuple(Chunk(**chunk) for chunk in entry["chunks"]), entry["since_ms"], entry["touched_ms"])
+        for entry in pending or ()
+    ]

@@ -1,0 +1,287 @@
+"""How records become the bytes of a part file, and how the chunks of several epochs become one part.
+
+A writer encodes an epoch's records into chunks. For formats that are lines of text the chunks of a part are simply
+laid end to end; for Parquet their row groups are written into one file. Either way the records of a part stand in
+the order in which their chunks were written.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.common.serialization import Encoder
+from millstream.common.typeinfo import TypeInformation
+from millstream.common.types import Row, print_text
+from millstream.connectors.foreign_columns import outward
+from millstream.errors import ProgramError
+from millstream.records.batch import Batch
+from millstream.records.columns import stream_schema, to_record_batch
+
+__all__ = [
+    "CsvParts",
+    "EncodedParts",
+    "JsonParts",
+    "ParquetParts",
+    "PartEncoder",
+    "PartFormat",
+    "TextParts",
+    "parts_of_encoder",
+]
+
+
+class PartEncoder(ABC):
+    """Gathers the records of one chunk."""
+
+    @abstractmethod
+    def add(self, batch: Batch) -> None:
+        """Encode a batch."""
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """About how large the chunk is by now."""
+
+    @abstractmethod
+    def finish(self) -> bytes:
+        """The chunk."""
+
+
+class PartFormat(ABC):
+    """What the bytes of a part look like."""
+
+    suffix: str = ""
+    """The file ending when the user gives none."""
+    whole_chunks: bool = True
+    """True when a single chunk is a part as it stands, so that publishing it is only giving it its name."""
+
+    @abstractmethod
+    def encoder(self) -> PartEncoder:
+        """An encoder for one chunk. Called in the task."""
+
+    def assemble(self, chunks: Sequence[bytes]) -> bytes:
+        """The part made of these chunks. Called on the driver."""
+        return b"".join(chunks)
+
+
+class _Rows(PartEncoder):
+    """A chunk of a row format: the bytes of its records, end to end."""
+
+    def __init__(self, format: _RowFormat) -> None:
+        self._format = format
+        self._pieces: list[bytes] = []
+        self._size_bytes = 0
+
+    def add(self, batch: Batch) -> None:
+        piece = self._format.encode(batch.values())
+        self._pieces.append(piece)
+        self._size_bytes += len(piece)
+
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def finish(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+class _RowFormat(PartFormat):
+    def encoder(self) -> PartEncoder:
+        return _Rows(self)
+
+    @abstractmethod
+    def encode(self, values: list[Any]) -> bytes:
+        """The bytes of these records, end to end."""
+
+
+@dataclass(frozen=True)
+class TextParts(_RowFormat):
+    r"""Each record's text on a line.
+
+    >>> TextParts().encode(["a", 1])
+    b'a\n1\n'
+    """
+
+    charset: str = "UTF-8"
+
+    def __post_init__(self) -> None:
+        _check_charset(self.charset)
+
+    def encode(self, values: list[Any]) -> bytes:
+        try:
+            # Most streams of lines are str already; the join itself finds out whether this one is.
+            text = "\n".join(values)
+        except TypeError:
+            text = "\n".join([print_text(value) for value in values])
+        return (text + "\n").encode(self.charset) if values else b""
+
+
+@dataclass(frozen=True)
+class EncodedParts(_RowFormat):
+    """Each record as the user's encoder writes it: an object with `encode(value) -> bytes`."""
+
+    encode_value: Any
+
+    def encode(self, values: list[Any]) -> bytes:
+        return b"".join(map(self.encode_value.encode, values))
+
+
+def parts_of_encoder(encoder: Encoder) -> PartFormat:
+    """The format that writes what `encoder` writes; the usual string encoder has a faster way than record by record.
+
+    >>> parts_of_encoder(Encoder.simple_string_encoder())
+    TextParts(charset='utf-8')
+    """
+    usual = Encoder.simple_string_encoder()
+    if type(encoder) is type(usual):
+        charset: str = vars(encoder)["_charset"]
+        # Joining first is the same only where text has no mark of its own at the start (UTF-16 has).
+        if "\n".encode(charset) == b"\n":
+            return TextParts(charset)
+    return EncodedParts(encoder)
+
+
+@dataclass(frozen=True)
+class JsonParts(_RowFormat):
+    r"""One JSON document per line; rows become objects.
+
+    >>> JsonParts().encode([Row(a=1, b="x"), {"c": [None]}])
+    b'{"a":1,"b":"x"}\n{"c":[null]}\n'
+    """
+
+    suffix = ".json"
+
+    def encode(self, values: list[Any]) -> bytes:
+        write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode
+        return "".join([write(value) + "\n" for value in values]).encode("utf-8")
+
+
+@dataclass(frozen=True)
+class CsvParts(_RowFormat):
+    r"""Rows as CSV records, quoted where needed; `header` writes the column names once per file.
+
+    >>> CsvParts(("name", "note")).encode([Row("a", 'say "hi", twice'), ("b", None)])
+    b'a,"say ""hi"", twice"\nb,\n'
+    """
+
+    columns: tuple[str, ...] = ()
+    delimiter: str = ","
+    quote: str = '"'
+    null_text: str = ""
+    header: bool = False
+    suffix = ".csv"
+
+    def __post_init__(self) -> None:
+        if self.header and not self.columns:
+            raise ProgramError("CsvParts: a header needs the names of the columns. Give columns=(…).")
+
+    @property
+    def whole_chunks(self) -> bool:  # type: ignore[override]
+        return not self.header
+
+    def encode(self, values: list[Any]) -> bytes:
+        special = re.compile(f"[{re.escape(self.delimiter + self.quote)}\r\n]")
+        lines = []
+        for value in values:
+            fields = value if isinstance(value, (Row, tuple, list)) else (value,)
+            line = self.delimiter.join([self._field(field, special) for field in fields])
+            # A lone empty field would be a blank line, which readers skip.
+            lines.append((line or self.quote * 2) + "\n")
+        return "".join(lines).encode("utf-8")
+
+    def _field(self, field: Any, special: re.Pattern[str]) -> str:
+        text = self.null_text if field is None else _csv_text(field)
+        if special.search(text) is None:
+            return text
+        return f"{self.quote}{text.replace(self.quote, self.quote * 2)}{self.quote}"
+
+    def assemble(self, chunks: Sequence[bytes]) -> bytes:
+        head = self.encode([self.columns]) if self.header else b""
+        return head + b"".join(chunks)
+
+
+@dataclass(frozen=True)
+class ParquetParts(PartFormat):
+    """Parquet of the stream's type, or of `type_info` when the stream itself is untyped."""
+
+    type_info: TypeInformation | None = None
+    compression: str = "snappy"
+    suffix = ".parquet"
+
+    def encoder(self) -> PartEncoder:
+        return _ParquetRows(self)
+
+    def assemble(self, chunks: Sequence[bytes]) -> bytes:
+        files = [pq.ParquetFile(pa.BufferReader(chunk)) for chunk in chunks]
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(sink, files[0].schema_arrow, compression=self.compression) as writer:
+            for file in files:
+                for group in range(file.num_row_groups):
+                    writer.write_table(file.read_row_group(group))
+        return bytes(sink.getvalue())
+
+
+class _ParquetRows(PartEncoder):
+    def __init__(self, format: ParquetParts) -> None:
+        self._format = format
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, batch: Batch) -> None:
+        type_info = self._format.type_info or batch.type_info
+        schema = None if type_info is None else stream_schema(type_info)
+        if type_info is None or schema is None:
+            raise ProgramError(
+                "A Parquet file sink needs to know the type of its records, and this stream is untyped. "
+                "Give output_type= to the operator before it, or a row type to the sink."
+            )
+        same = batch.typed and batch.type_info == type_info
+        columns = batch.columns() if same else to_record_batch(batch.values(), type_info)
+        if len(columns.schema) != len(schema):
+            raise ProgramError(
+                "A Parquet file sink takes new rows only, and this batch holds updates or deletions. "
+                "Filter the rows by their kind before the sink."
+            )
+        self._batches.append(outward(columns, type_info))
+
+    def size_bytes(self) -> int:
+        return sum(batch.nbytes for batch in self._batches)
+
+    def finish(self) -> bytes:
+        sink = pa.BufferOutputStream()
+        table = pa.Table.from_batches(self._batches)
+        pq.write_table(table, sink, compression=self._format.compression)
+        return bytes(sink.getvalue())
+
+
+def _check_charset(charset: str) -> None:
+    try:
+        codecs.lookup(charset)
+    except LookupError as error:
+        raise ProgramError(f"Charset {charset!r} is not known. Give a name such as 'UTF-8'.") from error
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for, as text or as an object."""
+    if isinstance(value, Row):
+        return value.as_dict()
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    raise ProgramError(f"JSON cannot hold {value!r} ({type(value).__name__}). Map it to text or numbers first.")
+
+
+def _csv_text(field: Any) -> str:
+    if isinstance(field, bool):
+        return "true" if field else "false"
+    return field if isinstance(field, str) else str(field)

@@ -1,0 +1,170 @@
+"""A sink that writes files: each finished file appears whole, once, and holds the records of committed epochs only.
+
+A task stages chunks in a hidden folder below the base path; the plan of the epoch (`part_plan`) decides which chunks
+become which part and when; the driver gives parts their names (`publishing`). A reader who lists the base path and
+ignores hidden names never sees a partial or a doubled file.
+
+The base path may be a local or mounted folder, or an address of an object store; there a part is one conditional put.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from millstream.connectors.contracts import CommitPlan, Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.files.buckets import BasePathBuckets, BucketAssigner, checked_bucket
+from millstream.connectors.files.part_plan import Chunk, pending_parts, plan_parts, token_of
+from millstream.connectors.files.parts import PartEncoder, PartFormat
+from millstream.connectors.files.publishing import STAGING, chunk_name, publish_all
+from millstream.connectors.files.rolling import OnCheckpoint, RollingPolicy
+from millstream.errors import ProgramError
+from millstream.records.batch import Batch
+from millstream.storage.names import safe
+from millstream.storage.store import Store, open_store
+
+__all__ = ["FileSink"]
+
+
+class FileSink(Sink):
+    """Writes records to part files below `base_path`.
+
+    >>> from millstream.connectors.files.parts import TextParts
+    >>> FileSink("memory://doctest-file-sink", TextParts()).describe()
+    'files in memory://doctest-file-sink'
+    """
+
+    def __init__(
+        self,
+        base_path: str,
+        format: PartFormat,
+        buckets: BucketAssigner | None = None,
+        rolling: RollingPolicy | None = None,
+        prefix: str = "part",
+        suffix: str | None = None,
+    ) -> None:
+        for name, text in (("prefix", prefix), ("suffix", suffix or "")):
+            if "/" in text or "\\" in text or (name == "prefix" and text[:1] in (".", "_", "")):
+                raise ProgramError(
+                    f"FileSink: part {name} is {text!r}. "
+                    f"Give text without '/'; a prefix must not start with '.' or '_', which hide a file from readers."
+                )
+        # Absolute from here on: a task may have another working directory.
+        self.base_url = open_store(base_path).url
+        self.format = format
+        self.buckets = buckets or BasePathBuckets()
+        self.rolling: RollingPolicy = rolling or OnCheckpoint()
+        self.prefix = prefix
+        self.suffix = format.suffix if suffix is None else suffix
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _FileWriter(self, context)
+
+    def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
+        return plan_parts(staged, pending, now_ms, final, self.rolling, self.prefix, self.suffix)
+
+    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+        if publish:
+            publish_all(open_store(self.base_url), publish, self.format)
+
+    def due_ms(self, pending: Json) -> int | None:
+        """When the rolling policy wants an epoch though no record comes: to publish a part that waits."""
+        parts = pending_parts(pending)
+        return min((self.rolling.due_ms(part.since_ms, part.touched_ms) for part in parts), default=None)
+
+    def opened(self, session: Any) -> Sink:
+        open_store(self.base_url).check_writable()
+        return self
+
+    def close(self) -> None:
+        """Remove the staging folders if they are empty. What still waits there stays."""
+        staging = open_store(self.base_url).local_path(f"{STAGING}/any")
+        if staging is not None:
+            for folder in (*staging.parent.glob("*"), staging.parent):
+                with suppress(OSError):
+                    os.rmdir(folder)
+
+    def describe(self) -> str:
+        return f"files in {self.base_url}"
+
+
+class _FileWriter(SinkWriter):
+    """The chunks of one task attempt. Bytes are gathered in memory and each chunk is written by one call."""
+
+    def __init__(self, sink: FileSink, context: WriterContext) -> None:
+        self._sink = sink
+        self._context = context
+        self._target = open_store(sink.base_url)
+        # The store's address tells jobs apart that write to one folder; one must never sweep the other's chunks.
+        job = hashlib.sha256(context.store.url.encode()).hexdigest()[:12]
+        self._folder = f"{job}-{safe(context.uid)}"
+        self._open: dict[str, PartEncoder] = {}
+        self._records: dict[str, int] = {}
+        self._chunks: list[Chunk] = []
+
+    def write(self, batch: Batch) -> None:
+        if batch.length == 0:
+            return
+        bucket = self._sink.buckets.for_epoch(self._context.now_ms)
+        if bucket is not None:
+            self._add(bucket, batch)
+            return
+        places: dict[str, list[int]] = {}
+        for at, value in enumerate(batch.values()):
+            places.setdefault(self._sink.buckets.for_value(value, self._context.now_ms), []).append(at)
+        for bucket, indexes in places.items():
+            self._add(checked_bucket(bucket), _chosen(batch, indexes))
+
+    def stage(self) -> Sequence[Json]:
+        for bucket in list(self._open):
+            self._stage_chunk(bucket)
+        return [asdict(chunk) for chunk in self._chunks]
+
+    def abort(self) -> None:
+        self._open = {}
+        for chunk in self._chunks:
+            self._target.delete(chunk.file)
+
+    def _add(self, bucket: str, batch: Batch) -> None:
+        if bucket not in self._open:
+            self._open[bucket] = self._sink.format.encoder()
+            self._records[bucket] = 0
+        encoder = self._open[bucket]
+        encoder.add(batch)
+        self._records[bucket] += batch.length
+        limit = self._sink.rolling.chunk_bytes_max
+        if limit is not None and encoder.size_bytes() >= limit:
+            self._stage_chunk(bucket)
+
+    def _stage_chunk(self, bucket: str) -> None:
+        context, index = self._context, len(self._chunks)
+        data = self._open.pop(bucket).finish()
+        file = chunk_name(self._folder, context.epoch, context.subtask, context.nonce, index)
+        self._target.put(file, data)
+        self._chunks.append(
+            Chunk(
+                file=file,
+                bucket=bucket,
+                subtask=context.subtask,
+                epoch=context.epoch,
+                index=index,
+                token=token_of(context.nonce),
+                bytes=len(data),
+                crc32=zlib.crc32(data),
+                records=self._records[bucket],
+            )
+        )
+
+
+def _chosen(batch: Batch, indexes: list[int]) -> Batch:
+    """The records at `indexes`; the batch itself when they are all of it."""
+    if len(indexes) == batch.length:
+        return batch
+    import numpy as np
+
+    return batch.take(np.array(indexes, dtype=np.int64))

@@ -1,0 +1,100 @@
+"""A source over files: all that are there now, or all that will ever appear.
+
+What to read is decided by `discovery` and written down before it is read; how to read it is the format's business.
+Static: the files found at the start of the job, for ever. Monitored: the folders are looked at again every so often,
+and a new file is a new split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.connectors.files.discovery import FileLog, check_paths, local_path_of
+from millstream.connectors.files.formats import FileFormat
+from millstream.errors import ProgramError
+from millstream.storage.store import Store
+
+__all__ = ["FileSource"]
+
+_SPLIT_BYTES_MAX = 64 * 1024 * 1024
+
+
+class FileSource(Source):
+    """The records of the files at `paths` (folders are read recursively) in `format`.
+
+    `discovery_interval_ms` None reads what is there at the start; a number keeps looking for new files.
+
+    >>> from millstream.connectors.files.lines import TextLines
+    >>> FileSource(["in"], TextLines(), discovery_interval_ms=1000).bounded
+    False
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        format: FileFormat,
+        discovery_interval_ms: int | None = None,
+        split_bytes_max: int = _SPLIT_BYTES_MAX,
+    ) -> None:
+        if isinstance(paths, str):
+            raise ProgramError(f"FileSource: paths is the text {paths!r}. Give a list of paths.")
+        if discovery_interval_ms is not None and discovery_interval_ms < 0:
+            raise ProgramError(f"FileSource: discovery_interval_ms is {discovery_interval_ms}. Give 0 or more.")
+        if split_bytes_max < 1:
+            raise ProgramError(f"FileSource: split_bytes_max is {split_bytes_max}. Give at least 1.")
+        self.paths = tuple(local_path_of(path) for path in paths)
+        self.format = format
+        self.discovery_interval_ms = discovery_interval_ms
+        self.split_bytes_max = split_bytes_max
+        self.bounded = discovery_interval_ms is None
+        self.type_info = format.type_info
+        self._log: FileLog | None = None
+        self._looked_ms: int | None = None
+        self._splits: list[Split] = []
+        self._files_planned = 0
+
+    def opened(self, store: Store, session: Any) -> Source:
+        log = FileLog(self.paths, store)
+        if not log.started:
+            # A resumed job has its files by name already; what is missing then is told when it is read.
+            check_paths(self.paths)
+        source = FileSource(self.paths, self.format, self.discovery_interval_ms, self.split_bytes_max)
+        source._log = log
+        return source
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A task reads splits it is given; the list of files stays on the driver.
+        return {**self.__dict__, "_log": None, "_splits": [], "_files_planned": 0}
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        if self._log is None:
+            check_paths(self.paths)
+            self._log = FileLog(self.paths, None)
+        if self._must_look(self._log, context.now_ms):
+            self._looked_ms = context.now_ms
+            self._log.discover()
+        for file in self._log.files[self._files_planned :]:
+            self._splits.extend(self.format.plan(file, self.split_bytes_max))
+            self._files_planned += 1
+        return self._splits
+
+    def _must_look(self, log: FileLog, now_ms: int) -> bool:
+        if self.discovery_interval_ms is None:
+            return not log.started
+        return self._looked_ms is None or now_ms - self._looked_ms >= self.discovery_interval_ms
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        return self.format.reach(split, offset, budget)
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        return self.format.finished(split, offset)
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        return (yield from self.format.read(split, start, stop))
+
+    def describe(self) -> str:
+        interval_ms = self.discovery_interval_ms
+        again = "" if interval_ms is None else f", new ones every {interval_ms} ms"
+        return f"{self.format.name} files in {', '.join(self.paths)}{again}"

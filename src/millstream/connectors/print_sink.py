@@ -1,0 +1,92 @@
+"""A sink that prints each record on a line, as PyFlink does.
+
+The lines are made in the task and shown by the driver once their epoch is committed: nothing is printed that a retry
+or a crash would take back. A terminal cannot be asked what it has already shown, so an epoch whose printing was cut
+by a crash is printed again: at least once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millstream.common.types import print_text
+from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.staging import read_staged, stage_bytes
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = ["PrintSink", "print_prefix"]
+
+
+def print_prefix(identifier: str | None, subtask: int, parallelism: int) -> str:
+    """What stands before a printed value.
+
+    >>> print_prefix(None, 1, 4), print_prefix("id", 1, 4), print_prefix("id", 0, 1), print_prefix(None, 0, 1)
+    ('2> ', 'id:2> ', 'id> ', '')
+    """
+    number = str(subtask + 1) if parallelism > 1 else ""
+    words = ":".join(word for word in (identifier, number) if word)
+    return f"{words}> " if words else ""
+
+
+class PrintSink(Sink):
+    """Prints every record to standard output, or to standard error."""
+
+    guarantee = "at-least-once"
+
+    def __init__(self, identifier: str | None = None, to_stderr: bool = False) -> None:
+        self.identifier = identifier
+        self.to_stderr = to_stderr
+        self._output: Callable[[str], Any] | None = None
+
+    def printing_to(self, output: Callable[[str], Any]) -> PrintSink:
+        """This sink with its text handed to `output` on the driver, in whole lines, instead of the standard stream."""
+        sink = PrintSink(self.identifier, self.to_stderr)
+        sink._output = output
+        return sink
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The output belongs to the driver; a task never prints.
+        return {**self.__dict__, "_output": None}
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _PrintWriter(context, print_prefix(self.identifier, context.subtask, context.parallelism))
+
+    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+        text = "".join(read_staged(payload, store).decode("utf-8", "surrogatepass") for payload in publish)
+        if not text:
+            return
+        if self._output is not None:
+            self._output(text)
+            return
+        # Looked up now: the stream may have been redirected since the sink was made.
+        stream = sys.stderr if self.to_stderr else sys.stdout
+        stream.write(text)
+        stream.flush()
+
+    def describe(self) -> str:
+        where = "standard error" if self.to_stderr else "standard output"
+        return f"print to {where}" + (f" as {self.identifier!r}" if self.identifier else "")
+
+
+class _PrintWriter(SinkWriter):
+    def __init__(self, context: WriterContext, prefix: str) -> None:
+        self._context = context
+        self._prefix = prefix
+        self._texts: list[str] = []
+        self._records = 0
+
+    def write(self, batch: Batch) -> None:
+        if batch.length == 0:
+            return
+        prefix = self._prefix
+        self._texts.append("".join([f"{prefix}{print_text(value)}\n" for value in batch.values()]))
+        self._records += batch.length
+
+    def stage(self) -> Sequence[Json]:
+        if not self._records:
+            return ()
+        data = "".join(self._texts).encode("utf-8", "surrogatepass")
+        return (stage_bytes(self._context, data, self._records, suffix=".txt"),)

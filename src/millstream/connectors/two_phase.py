@@ -1,0 +1,119 @@
+"""The shape most users give a sink of their own: write in the task, stage, commit on the driver.
+
+A subclass is one plain object with five methods. The engine gives every task attempt of every epoch a copy of it, so
+what `open`, `write` and `stage` keep on `self` belongs to that attempt alone; the copy on the driver sees only what
+`stage` returned. What `stage` returns goes into the manifest (JSON, small: put large things where they belong and
+return their name). `commit` is called after the manifest is written, and again after a crash: it must be harmless
+when repeated. The epoch number is the usual way to make it so.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from millstream.connectors.contracts import CommitPlan, Json, Sink, SinkWriter, WriterContext
+from millstream.errors import ProgramError
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = ["TwoPhaseSink"]
+
+
+class TwoPhaseSink(Sink):
+    """A sink of your own.
+
+    >>> class Ledger(TwoPhaseSink):
+    ...     pages = {}
+    ...     def open(self, context): self.values = []
+    ...     def write(self, values): self.values.extend(values)
+    ...     def stage(self): return self.values or None
+    ...     def commit(self, epoch, staged): self.pages[epoch] = [v for values in staged for v in values]
+    >>> Ledger().guarantee
+    'exactly-once'
+
+    `commit_in = "tasks"` runs `commit(epoch, [one staged value])` for each staged value in a Spark task instead of
+    on the driver; use it when publishing is heavy work.
+    """
+
+    commit_in: Literal["driver", "tasks"] = "driver"
+
+    def open(self, context: WriterContext) -> None:
+        """A task attempt begins an epoch."""
+
+    @abstractmethod
+    def write(self, values: list[Any]) -> None:
+        """Take records. Nothing may become visible yet."""
+
+    @abstractmethod
+    def stage(self) -> Json | None:
+        """The epoch ends: make everything durable and return what `commit` needs, or None when there is nothing."""
+
+    def abort(self) -> None:
+        """The task failed: remove what was written, if that is easy."""
+
+    @abstractmethod
+    def commit(self, epoch: int, staged: Sequence[Json]) -> None:  # type: ignore[override]
+        """Publish what the tasks staged in `epoch`. Must be harmless when repeated."""
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        # A worker process keeps the unpickled plan; a copy keeps one attempt's fields out of the next one's.
+        return _TwoPhaseWriter(copy.copy(self), context)
+
+    def opened(self, session: Any) -> Sink:
+        """The engine's view of this sink: the same writer, and a `commit` that needs no store."""
+        if self.commit_in not in ("driver", "tasks"):
+            raise ProgramError(f"{type(self).__name__}.commit_in is {self.commit_in!r}. Set it to 'driver' or 'tasks'.")
+        return _TwoPhaseCommitter(self, session)
+
+
+class _TwoPhaseWriter(SinkWriter):
+    def __init__(self, sink: TwoPhaseSink, context: WriterContext) -> None:
+        self._sink = sink
+        sink.open(context)
+
+    def write(self, batch: Batch) -> None:
+        if batch.length:
+            self._sink.write(list(batch.values()))
+
+    def stage(self) -> Sequence[Json]:
+        staged = self._sink.stage()
+        return () if staged is None else (staged,)
+
+    def abort(self) -> None:
+        self._sink.abort()
+
+
+class _TwoPhaseCommitter(Sink):
+    def __init__(self, sink: TwoPhaseSink, session: Any) -> None:
+        self._sink = sink
+        self._session = session
+        self.guarantee = sink.guarantee
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A session cannot leave the driver.
+        return {**self.__dict__, "_session": None}
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return self._sink.writer(context)
+
+    def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
+        return self._sink.plan_commit(staged, pending, now_ms, final)
+
+    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+        if not publish:
+            return
+        if self._sink.commit_in == "driver":
+            self._sink.commit(epoch, list(publish))
+            return
+        sink = self._sink
+        rows = self._session.sparkContext.parallelize(list(publish), len(publish))
+        rows.foreach(lambda staged: sink.commit(epoch, [staged]))
+
+    def close(self) -> None:
+        self._sink.close()
+
+    def describe(self) -> str:
+        return self._sink.describe()

@@ -1,0 +1,136 @@
+"""The DataStream API: what programs import, under PyFlink's names.
+
+Importing it is light: no PySpark, no Java. A program builds a graph of frozen nodes with these classes; `execute`
+hands it to the engine.
+"""
+
+from __future__ import annotations
+
+from millstream.datastream.async_data_stream import AsyncDataStream
+from millstream.datastream.checkpoint_config import CheckpointConfig
+from millstream.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from millstream.datastream.checkpointing_mode import CheckpointingMode
+from millstream.datastream.data_stream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    ConnectedStreams,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+    WindowedStream,
+)
+from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.datastream.functions import (
+    AggregateFunction,
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ProcessFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    RuntimeContext,
+    SinkFunction,
+    SourceFunction,
+    WindowFunction,
+)
+from millstream.datastream.output_tag import OutputTag
+from millstream.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from millstream.datastream.state_backend import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    PredefinedOptions,
+    StateBackend,
+)
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.time_domain import TimeDomain
+from millstream.datastream.timerservice import TimerService
+from millstream.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
+
+__all__ = [
+    "AggregateFunction",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
+    "CheckpointConfig",
+    "CheckpointStorage",
+    "CheckpointingMode",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "ConnectedStreams",
+    "CountWindow",
+    "CustomCheckpointStorage",
+    "CustomStateBackend",
+    "DataStream",
+    "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
+    "FilterFunction",
+    "FlatMapFunction",
+    "GlobalWindow",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
+    "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "KeyedStream",
+    "MapFunction",
+    "MemorySize",
+    "MergingWindowAssigner",
+    "OutputTag",
+    "Partitioner",
+    "PredefinedOptions",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "RuntimeExecutionMode",
+    "SinkFunction",
+    "SlotSharingGroup",
+    "SourceFunction",
+    "StateBackend",
+    "StreamExecutionEnvironment",
+    "TimeDomain",
+    "TimeWindow",
+    "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "Window",
+    "WindowAssigner",
+    "WindowFunction",
+    "WindowedStream",
+]

@@ -1,0 +1,121 @@
+"""Checks of what a program passes to the API, made at the call so that the error shows the user's line.
+
+Each check returns what it was given, or raises a ProgramError that names the method, what was found, what was
+expected, and what to write instead. Nothing is converted silently.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.datastream.functions.function import Function
+from millstream.errors import ProgramError
+from millstream.graph.site import here
+
+__all__ = [
+    "checked_count",
+    "checked_function",
+    "checked_output_type",
+    "checked_text",
+    "projected_type",
+    "refuse",
+]
+
+
+def refuse(message: str) -> ProgramError:
+    """A ProgramError at the user's line."""
+    return ProgramError(message, at=str(here()))
+
+
+def checked_function(method: str, func: Any, wanted: type[Function], *, callables: bool = True) -> Any:
+    """`func`, when it is an instance of `wanted` or (if `callables`) any plain callable that is no other function class."""
+    expected = wanted.__name__ + (" or a callable" if callables else "")
+    if isinstance(func, wanted):
+        return func
+    if isinstance(func, type) and issubclass(func, Function):
+        raise refuse(f"{method}: found the class {func.__name__}, expected {expected}. Pass an instance: {func.__name__}()")
+    if isinstance(func, Function):
+        kind = next(base.__name__ for base in type(func).__mro__ if base.__module__.startswith("millstream."))
+        raise refuse(f"{method}: found a {kind} ({type(func).__name__}), expected {expected}. {_belongs(kind)}")
+    if callables and callable(func):
+        return func
+    raise refuse(f"{method}: found {func!r} ({type(func).__name__}), expected {expected}")
+
+
+def _belongs(kind: str) -> str:
+    place = {
+        "MapFunction": "map()",
+        "FlatMapFunction": "flat_map()",
+        "FilterFunction": "filter()",
+        "ProcessFunction": "process()",
+        "KeyedProcessFunction": "key_by(...).process()",
+        "ReduceFunction": "key_by(...).reduce()",
+        "KeySelector": "key_by()",
+        "Partitioner": "partition_custom()",
+        "CoMapFunction": "connect(...).map()",
+        "CoFlatMapFunction": "connect(...).flat_map()",
+        "CoProcessFunction": "connect(...).process()",
+        "WindowFunction": "window(...).apply()",
+        "ProcessWindowFunction": "window(...).process()",
+        "AggregateFunction": "window(...).aggregate()",
+    }.get(kind)
+    return f"Hand it to {place}" if place else "Hand it to the method it is made for"
+
+
+def checked_output_type(method: str, output_type: Any) -> TypeInformation | None:
+    """The declared type; None, and the pickled type that says the same, mean untyped. A list of types means a row of them."""
+    if isinstance(output_type, list):
+        return Types.ROW([_checked_type(method, field) for field in output_type])
+    return None if output_type is None else _untyped_as_none(_checked_type(method, output_type))
+
+
+def _checked_type(method: str, type_info: Any) -> TypeInformation:
+    if isinstance(type_info, TypeInformation):
+        return type_info
+    hint = "Call it: Types.NAME()" if callable(type_info) else "Use one of Types, such as Types.STRING()"
+    raise refuse(f"{method}: found {type_info!r} ({type(type_info).__name__}) as a type. {hint}")
+
+
+def _untyped_as_none(type_info: TypeInformation) -> TypeInformation | None:
+    return None if isinstance(type_info, PickledBytesTypeInfo) else type_info
+
+
+def checked_count(method: str, value: Any, least: int = 1) -> int:
+    """`value`, when it is a whole number of at least `least`."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    raise refuse(f"{method}: found {value!r}, expected a whole number of at least {least}")
+
+
+def checked_text(method: str, value: Any) -> str:
+    """`value`, when it is a text that is not empty."""
+    if isinstance(value, str) and value.strip():
+        return value
+    raise refuse(f"{method}: found {value!r}, expected a text that is not empty")
+
+
+def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) -> TypeInformation:
+    """The type of a row or tuple cut down to the fields at `indexes`, in that order.
+
+    >>> str(projected_type(Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()]), (1,)))
+    'ROW<b INT>'
+    """
+    if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
+        found = "untyped" if type_info is None else str(type_info)
+        raise refuse(f"project: the stream is {found}; only rows and tuples have fields. Declare output_type= before it")
+    fields = type_info.get_field_types()
+    if not indexes:
+        raise refuse(f"project: no field was named. Give indexes from 0 to {len(fields) - 1}")
+    for index in indexes:
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(fields):
+            raise refuse(f"project: there is no field {index!r} in {type_info}. Give indexes from 0 to {len(fields) - 1}")
+    kept = [fields[index] for index in indexes]
+    if isinstance(type_info, TupleTypeInfo):
+        return Types.TUPLE(kept)
+    if not type_info.has_given_names:
+        return Types.ROW(kept)
+    names = [type_info.get_field_names()[index] for index in indexes]
+    if len(set(names)) < len(names):
+        raise refuse(f"project: {list(indexes)} takes a field twice, and names in a row must differ. Take each field once")
+    return Types.ROW_NAMED(names, kept)

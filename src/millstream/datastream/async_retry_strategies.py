@@ -1,0 +1,111 @@
+"""How often, and after what time, an asynchronous call is tried again. Pure settings; nothing waits here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from millstream.datastream.argument_checks import checked_count, refuse
+from millstream.datastream.functions.asynchronous import AsyncRetryPredicate, AsyncRetryStrategy
+
+__all__ = ["ExponentialBackoffDelayRetryStrategy", "FixedDelayRetryStrategy", "NoRetryStrategy", "RetryPredicate"]
+
+OUT = TypeVar("OUT")
+ResultPredicate = Callable[[list[Any]], bool]
+ExceptionPredicate = Callable[[Exception], bool]
+
+
+class RetryPredicate(AsyncRetryPredicate[OUT], Generic[OUT]):
+    """The two questions, as given."""
+
+    def __init__(
+        self, result_predicate: ResultPredicate | None, exception_predicate: ExceptionPredicate | None
+    ) -> None:
+        self._result_predicate = result_predicate
+        self._exception_predicate = exception_predicate
+
+    def result_predicate(self) -> ResultPredicate | None:
+        return self._result_predicate
+
+    def exception_predicate(self) -> ExceptionPredicate | None:
+        return self._exception_predicate
+
+
+class NoRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
+    """Never again."""
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return False
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return -1
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        return RetryPredicate(None, None)
+
+
+class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
+    """At most `max_attempts` further tries, each after the same time."""
+
+    def __init__(
+        self,
+        max_attempts: int,
+        backoff_time_millis: int,
+        result_predicate: ResultPredicate | None = None,
+        exception_predicate: ExceptionPredicate | None = None,
+    ) -> None:
+        self._max_attempts = checked_count("FixedDelayRetryStrategy, max_attempts", max_attempts)
+        self._backoff_time_millis = checked_count("FixedDelayRetryStrategy, backoff_time_millis", backoff_time_millis)
+        self._predicate: RetryPredicate[OUT] = RetryPredicate(result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return self._backoff_time_millis
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        return self._predicate
+
+
+class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
+    """At most `max_attempts` further tries, the time before each `multiplier` times the one before, up to a limit.
+
+    The time is a function of the attempt's number alone, so a strategy can be shared by many calls.
+
+    >>> strategy = ExponentialBackoffDelayRetryStrategy(5, 100, 500, 2.0)
+    >>> [strategy.get_backoff_time_millis(attempt) for attempt in (1, 2, 3, 4)]
+    [100, 200, 400, 500]
+    """
+
+    def __init__(
+        self,
+        max_attempts: int,
+        initial_delay: int,
+        max_retry_delay: int,
+        multiplier: float,
+        result_predicate: ResultPredicate | None = None,
+        exception_predicate: ExceptionPredicate | None = None,
+    ) -> None:
+        name = type(self).__name__
+        self._max_attempts = checked_count(f"{name}, max_attempts", max_attempts)
+        self._initial_delay_ms = checked_count(f"{name}, initial_delay", initial_delay)
+        self._max_delay_ms = checked_count(f"{name}, max_retry_delay", max_retry_delay, least=initial_delay)
+        if not isinstance(multiplier, (int, float)) or multiplier < 1:
+            raise refuse(f"{name}, multiplier: found {multiplier!r}, expected a number of at least 1")
+        self._multiplier = multiplier
+        self._predicate: RetryPredicate[OUT] = RetryPredicate(result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        delay_ms = float(self._initial_delay_ms)
+        for _ in range(1, current_attempts):
+            delay_ms *= self._multiplier
+            if delay_ms >= self._max_delay_ms:
+                return self._max_delay_ms
+        return int(delay_ms)
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        return self._predicate

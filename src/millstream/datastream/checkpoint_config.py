@@ -1,0 +1,183 @@
+"""Checkpoint settings: getters and setters over the environment's configuration, and nothing else.
+
+Every epoch of Millstream is a checkpoint: its manifest, once written, is the point the job resumes from. So the
+interval sets how long an epoch may be, and the rest of Flink's knobs (alignment, concurrency, pauses) are kept and
+given back, but have nothing to turn here. The modes and values are checked as Flink checks them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from millstream.common.configuration import Configuration
+from millstream.common.time import Duration
+from millstream.datastream.argument_checks import checked_count, refuse
+from millstream.datastream.checkpointing_mode import CheckpointingMode
+from millstream.datastream.duration_settings import duration_ms
+from millstream.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.datastream.stream_edges import no_java_object
+
+if TYPE_CHECKING:
+    from enum import Enum
+
+    from typing_extensions import Self
+
+    Choice = TypeVar("Choice", bound=Enum)
+
+__all__ = ["CheckpointConfig"]
+
+_PREFIX = "execution.checkpointing."
+_INTERVAL = _PREFIX + "interval"
+_MODE = _PREFIX + "mode"
+_TIMEOUT = _PREFIX + "timeout"
+_MIN_PAUSE = _PREFIX + "min-pause"
+_CONCURRENT = _PREFIX + "max-concurrent-checkpoints"
+_TOLERABLE = _PREFIX + "tolerable-failed-checkpoints"
+_RETENTION = _PREFIX + "externalized-checkpoint-retention"
+_UNALIGNED = _PREFIX + "unaligned.enabled"
+_UNALIGNED_FORCED = _PREFIX + "unaligned.forced"
+_ALIGNED_TIMEOUT = _PREFIX + "aligned-checkpoint-timeout"
+
+
+class CheckpointConfig:
+    """How often the job commits, and Flink's other checkpoint settings as data.
+
+    >>> config = CheckpointConfig()
+    >>> config.is_checkpointing_enabled(), config.get_checkpoint_timeout()
+    (False, 600000)
+    >>> config.set_checkpoint_interval(5000).get_checkpoint_interval()
+    5000
+    """
+
+    def __init__(self, j_checkpoint_config: Any = None, *, configuration: Configuration | None = None) -> None:
+        no_java_object(self, j_checkpoint_config)
+        self._configuration = Configuration() if configuration is None else configuration
+
+    def _set_ms(self, method: str, key: str, value_ms: int, least: int) -> Self:
+        self._configuration.set_string(key, f"{checked_count(method, value_ms, least)} ms")
+        return self
+
+    def _choice(self, key: str, kind: type[Choice], default: Choice) -> Choice:
+        text = self._configuration.get_string(key, default.name)
+        name = text.strip().upper().replace("-", "_")
+        if name not in kind.__members__:
+            raise refuse(f"{key}: found {text!r}, expected one of {', '.join(kind.__members__)}")
+        return kind[name]
+
+    def is_checkpointing_enabled(self) -> bool:
+        """Whether an interval was set. Millstream commits every epoch either way."""
+        return self.get_checkpoint_interval() > 0
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """EXACTLY_ONCE unless set."""
+        return self._choice(_MODE, CheckpointingMode, CheckpointingMode.EXACTLY_ONCE)
+
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> Self:
+        """Either mode is accepted; what runs is exactly-once."""
+        if not isinstance(checkpointing_mode, CheckpointingMode):
+            raise refuse(f"set_checkpointing_mode: found {checkpointing_mode!r}, expected a CheckpointingMode")
+        self._configuration.set_string(_MODE, checkpointing_mode.name)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """In ms; -1 when none was set."""
+        return duration_ms(self._configuration, _INTERVAL, -1)
+
+    def set_checkpoint_interval(self, checkpoint_interval: int) -> Self:
+        """Commit about every so many ms."""
+        return self._set_ms("set_checkpoint_interval", _INTERVAL, checkpoint_interval, least=1)
+
+    def get_checkpoint_timeout(self) -> int:
+        """In ms; ten minutes unless set."""
+        return duration_ms(self._configuration, _TIMEOUT, 600_000)
+
+    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> Self:
+        return self._set_ms("set_checkpoint_timeout", _TIMEOUT, checkpoint_timeout, least=1)
+
+    def get_min_pause_between_checkpoints(self) -> int:
+        """In ms."""
+        return duration_ms(self._configuration, _MIN_PAUSE, 0)
+
+    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> Self:
+        method = "set_min_pause_between_checkpoints"
+        return self._set_ms(method, _MIN_PAUSE, min_pause_between_checkpoints, least=0)
+
+    def get_max_concurrent_checkpoints(self) -> int:
+        """One: epochs follow one another."""
+        return self._configuration.get_integer(_CONCURRENT, 1)
+
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> Self:
+        checked = checked_count("set_max_concurrent_checkpoints", max_concurrent_checkpoints)
+        self._configuration.set_integer(_CONCURRENT, checked)
+        return self
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Whether the first failed checkpoint fails the job."""
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> Self:
+        """The old way to tolerate no failed checkpoint, or any number of them."""
+        return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        return self._configuration.get_integer(_TOLERABLE, 0)
+
+    def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> Self:
+        method = "set_tolerable_checkpoint_failure_number"
+        self._configuration.set_integer(_TOLERABLE, checked_count(method, tolerable_checkpoint_failure_number, least=0))
+        return self
+
+    def set_externalized_checkpoint_retention(self, retention_mode: ExternalizedCheckpointRetention) -> Self:
+        if not isinstance(retention_mode, ExternalizedCheckpointRetention):
+            raise refuse(
+                f"set_externalized_checkpoint_retention: found {retention_mode!r}, expected ExternalizedCheckpointRetention"
+            )
+        self._configuration.set_string(_RETENTION, retention_mode.name)
+        return self
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        none = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+        return self.get_externalized_checkpoint_retention() is not none
+
+    def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        none = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+        return self._choice(_RETENTION, ExternalizedCheckpointRetention, none)
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self._configuration.get_boolean(_UNALIGNED, False)
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> Self:
+        """Kept as data: barriers travel behind an epoch's data, so there is no alignment to skip."""
+        self._configuration.set_boolean(_UNALIGNED, bool(enabled))
+        return self
+
+    def disable_unaligned_checkpoints(self) -> Self:
+        return self.enable_unaligned_checkpoints(False)
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration | timedelta) -> Self:
+        if isinstance(alignment_timeout, timedelta):
+            timeout_ms = alignment_timeout // timedelta(milliseconds=1)
+        elif isinstance(alignment_timeout, Duration):
+            timeout_ms = alignment_timeout.to_millis()
+        else:
+            raise refuse(f"set_aligned_checkpoint_timeout: found {alignment_timeout!r}, expected a Duration")
+        return self._set_ms("set_aligned_checkpoint_timeout", _ALIGNED_TIMEOUT, timeout_ms, least=0)
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        return Duration.of_millis(duration_ms(self._configuration, _ALIGNED_TIMEOUT, 0))
+
+    def set_alignment_timeout(self, alignment_timeout: Duration | timedelta) -> Self:
+        """The older name of `set_aligned_checkpoint_timeout`."""
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def get_alignment_timeout(self) -> Duration:
+        """The older name of `get_aligned_checkpoint_timeout`."""
+        return self.get_aligned_checkpoint_timeout()
+
+    def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> Self:
+        self._configuration.set_boolean(_UNALIGNED_FORCED, bool(force_unaligned_checkpoints))
+        return self
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self._configuration.get_boolean(_UNALIGNED_FORCED, False)

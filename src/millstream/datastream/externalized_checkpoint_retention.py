@@ -1,0 +1,15 @@
+"""What becomes of a job's checkpoints when it is cancelled."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["ExternalizedCheckpointRetention"]
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """Here the store always keeps the last epoch; the setting is kept as data."""
+
+    DELETE_ON_CANCELLATION = 0
+    RETAIN_ON_CANCELLATION = 1
+    NO_EXTERNALIZED_CHECKPOINTS = 2

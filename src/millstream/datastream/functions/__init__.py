@@ -1,0 +1,112 @@
+"""All function classes under the module path PyFlink programs import them from, one module per concept.
+
+`RuntimeContext` and the contexts of process functions are interfaces; the objects a function meets in its task
+follow them.
+"""
+
+from __future__ import annotations
+
+from millstream.datastream.functions.asynchronous import (
+    AsyncFunction,
+    AsyncFunctionDescriptor,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+)
+from millstream.datastream.functions.function import (
+    AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    FunctionWrapper,
+    KeySelector,
+    MapFunction,
+    NullByteKeySelector,
+    Partitioner,
+    ReduceFunction,
+    ReduceFunctionWrapper,
+)
+from millstream.datastream.functions.internal_window import (
+    InternalIterableAllWindowFunction,
+    InternalIterableProcessAllWindowFunction,
+    InternalIterableProcessWindowFunction,
+    InternalIterableWindowFunction,
+    InternalProcessAllWindowContext,
+    InternalProcessWindowContext,
+    InternalSingleValueAllWindowFunction,
+    InternalSingleValueProcessAllWindowFunction,
+    InternalSingleValueProcessWindowFunction,
+    InternalSingleValueWindowFunction,
+    InternalWindowFunction,
+)
+from millstream.datastream.functions.process import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+)
+from millstream.datastream.functions.runtime_context import KeyedStateStore, RuntimeContext
+from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper, SinkFunction, SourceFunction
+from millstream.datastream.functions.window import (
+    AllWindowFunction,
+    PassThroughAllWindowFunction,
+    PassThroughWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from millstream.datastream.timerservice import TimerService
+
+__all__ = [
+    "AggregateFunction",
+    "AllWindowFunction",
+    "AsyncFunction",
+    "AsyncFunctionDescriptor",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "FunctionWrapper",
+    "InternalIterableAllWindowFunction",
+    "InternalIterableProcessAllWindowFunction",
+    "InternalIterableProcessWindowFunction",
+    "InternalIterableWindowFunction",
+    "InternalProcessAllWindowContext",
+    "InternalProcessWindowContext",
+    "InternalSingleValueAllWindowFunction",
+    "InternalSingleValueProcessAllWindowFunction",
+    "InternalSingleValueProcessWindowFunction",
+    "InternalSingleValueWindowFunction",
+    "InternalWindowFunction",
+    "JavaFunctionWrapper",
+    "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "KeyedStateStore",
+    "MapFunction",
+    "NullByteKeySelector",
+    "Partitioner",
+    "PassThroughAllWindowFunction",
+    "PassThroughWindowFunction",
+    "ProcessAllWindowFunction",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "ReduceFunctionWrapper",
+    "RuntimeContext",
+    "SinkFunction",
+    "SourceFunction",
+    "TimerService",
+    "WindowFunction",
+]

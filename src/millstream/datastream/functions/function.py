@@ -1,0 +1,189 @@
+"""The functions a program hands to a stream, one record at a time, and those that choose keys and partitions.
+
+A function travels to its task by pickle, once. There `open` is called before the first record, with the task's
+`RuntimeContext`, and `close` after the last one. These classes only fix names and shapes: they hold no state and do
+nothing by themselves. A plain callable may stand for every one-method function here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from millstream.datastream.functions.runtime_context import RuntimeContext
+
+__all__ = [
+    "AggregateFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "FunctionWrapper",
+    "KeySelector",
+    "MapFunction",
+    "NullByteKeySelector",
+    "Partitioner",
+    "ReduceFunction",
+    "ReduceFunctionWrapper",
+]
+
+
+class Function(ABC):
+    """What every user-defined function has: a beginning and an end in its task."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional hook
+        """Called once in the task before the first record. Open connections and metrics here, not in `__init__`."""
+
+    def close(self) -> None:  # noqa: B027 - optional hook
+        """Called once in the task after the last record, also when the task fails."""
+
+
+class MapFunction(Function):
+    """One value in, one value out.
+
+    >>> class Double(MapFunction):
+    ...     def map(self, value):
+    ...         return value * 2
+    >>> Double().map(21)
+    42
+    """
+
+    @abstractmethod
+    def map(self, value: Any) -> Any:
+        """The value that takes the place of `value`."""
+
+
+class CoMapFunction(Function):
+    """A map over two connected streams, with one method for each."""
+
+    @abstractmethod
+    def map1(self, value: Any) -> Any:
+        """The value that takes the place of a value of the first stream."""
+
+    @abstractmethod
+    def map2(self, value: Any) -> Any:
+        """The value that takes the place of a value of the second stream."""
+
+
+class FlatMapFunction(Function):
+    """One value in, any number of values out: return an iterable, or `yield` them.
+
+    >>> class Words(FlatMapFunction):
+    ...     def flat_map(self, value):
+    ...         yield from value.split()
+    >>> list(Words().flat_map("to be"))
+    ['to', 'be']
+    """
+
+    @abstractmethod
+    def flat_map(self, value: Any) -> Iterable[Any]:
+        """The values that take the place of `value`; none drops it."""
+
+
+class CoFlatMapFunction(Function):
+    """A flat map over two connected streams, with one method for each."""
+
+    @abstractmethod
+    def flat_map1(self, value: Any) -> Iterable[Any]:
+        """The values that take the place of a value of the first stream."""
+
+    @abstractmethod
+    def flat_map2(self, value: Any) -> Iterable[Any]:
+        """The values that take the place of a value of the second stream."""
+
+
+class ReduceFunction(Function):
+    """Combines two values of a type into one of the same type. Must be associative."""
+
+    @abstractmethod
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """`value1` is what was combined so far, `value2` the next value."""
+
+
+class AggregateFunction(Function):
+    """Folds values into an accumulator, from which the result is read.
+
+    >>> class Mean(AggregateFunction):
+    ...     def create_accumulator(self):
+    ...         return (0, 0)
+    ...     def add(self, value, accumulator):
+    ...         return (accumulator[0] + value, accumulator[1] + 1)
+    ...     def get_result(self, accumulator):
+    ...         return accumulator[0] / accumulator[1]
+    ...     def merge(self, acc_a, acc_b):
+    ...         return (acc_a[0] + acc_b[0], acc_a[1] + acc_b[1])
+    >>> mean = Mean()
+    >>> mean.get_result(mean.add(4, mean.add(2, mean.create_accumulator())))
+    3.0
+    """
+
+    @abstractmethod
+    def create_accumulator(self) -> Any:
+        """An empty accumulator."""
+
+    @abstractmethod
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """The accumulator after `value`. It may be changed in place, and must be returned."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Any) -> Any:
+        """The result the accumulator stands for."""
+
+    @abstractmethod
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """One accumulator for both; needed where windows merge."""
+
+
+class KeySelector(Function):
+    """Chooses the key of a record. The same record must always give the same key."""
+
+    @abstractmethod
+    def get_key(self, value: Any) -> Any:
+        """The key of `value`."""
+
+
+class NullByteKeySelector(KeySelector):
+    """Gives every record the same key, as windows over a whole stream need.
+
+    >>> NullByteKeySelector().get_key("anything")
+    0
+    """
+
+    def get_key(self, value: Any) -> int:
+        return 0
+
+
+class FilterFunction(Function):
+    """Keeps the values for which `filter` is true."""
+
+    @abstractmethod
+    def filter(self, value: Any) -> bool:
+        """Whether `value` stays in the stream."""
+
+
+class Partitioner(Function):
+    """Chooses the partition a key goes to."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """A number from 0 to `num_partitions - 1`, always the same for the same arguments."""
+
+
+class FunctionWrapper(Function):
+    """A plain callable dressed as a function object."""
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self._func = func
+
+
+class ReduceFunctionWrapper(FunctionWrapper):
+    """A plain callable of two values as a `ReduceFunction`.
+
+    >>> ReduceFunctionWrapper(max).reduce(3, 5)
+    5
+    """
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return self._func(value1, value2)

@@ -1,0 +1,224 @@
+"""Process functions: records with their time, timers, side outputs, and broadcast state.
+
+The keyed, connected and broadcast ones can be written and imported today; a stream takes them as soon as the
+feature they need is built, and says which one that is until then.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from millstream.datastream.functions.function import Function
+from millstream.datastream.time_domain import TimeDomain
+from millstream.datastream.timerservice import TimerService
+
+if TYPE_CHECKING:
+    from millstream.datastream.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
+
+__all__ = [
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CoProcessFunction",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "ProcessFunction",
+]
+
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+KEY = TypeVar("KEY")
+OUT = TypeVar("OUT")
+
+
+class _TimedContext(ABC):
+    """The time of the record at hand, and the clock."""
+
+    @abstractmethod
+    def timer_service(self) -> TimerService:
+        """The clock, and on keyed streams the timers."""
+
+    @abstractmethod
+    def timestamp(self) -> int | None:
+        """The event timestamp of the record or timer at hand, in ms; None when it has none."""
+
+
+class _KeyedContext(_TimedContext):
+    @abstractmethod
+    def get_current_key(self) -> Any:
+        """The key of the record or timer at hand."""
+
+
+class ProcessFunction(Function):
+    """Each record with its context; any number of values out, to the stream or to a side output.
+
+    >>> from millstream.datastream import OutputTag
+    >>> odd = OutputTag("odd")
+    >>> class Even(ProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         yield (odd, value) if value % 2 else value
+    """
+
+    class Context(_TimedContext):
+        """What is known about the record at hand."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """Yield values for the stream, or pairs `(OutputTag, value)` for a side output."""
+
+
+class KeyedProcessFunction(Function):
+    """Each record of a keyed stream, with state and timers of its key."""
+
+    class Context(_KeyedContext):
+        """What is known about the record at hand."""
+
+    class OnTimerContext(Context):
+        """What is known about the timer at hand."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Whether the timer is one of event time or of processing time."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """Yield values for the stream, or pairs `(OutputTag, value)` for a side output."""
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
+        """A timer of the current key is due. By default nothing happens."""
+        return None
+
+
+class CoProcessFunction(Function):
+    """Records of two connected streams, with one method for each."""
+
+    class Context(_TimedContext):
+        """What is known about the record at hand."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """A record of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """A record of the second stream."""
+
+
+class KeyedCoProcessFunction(Function):
+    """Records of two connected keyed streams, sharing state and timers of their key."""
+
+    class Context(_KeyedContext):
+        """What is known about the record at hand."""
+
+    class OnTimerContext(Context):
+        """What is known about the timer at hand."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Whether the timer is one of event time or of processing time."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """A record of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """A record of the second stream."""
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
+        """A timer of the current key is due. By default nothing happens."""
+        return None
+
+
+class BaseBroadcastProcessFunction(Function):
+    """What the two broadcast functions share: contexts that may write broadcast state, or only read it."""
+
+    class BaseContext(ABC):
+        """Times, as the operator sees them."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """The event timestamp of the record at hand, in ms; None when it has none."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """The epoch's processing time, in ms."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """The operator's watermark, in ms."""
+
+    class Context(BaseContext):
+        """For broadcast records: broadcast state can be written."""
+
+        @abstractmethod
+        def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+            """The broadcast state of this name."""
+
+    class ReadOnlyContext(BaseContext):
+        """For the other side's records: broadcast state can only be read."""
+
+        @abstractmethod
+        def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
+            """The broadcast state of this name."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+    """A stream that reads the state a broadcast stream writes."""
+
+    class Context(BaseBroadcastProcessFunction.Context, ABC):
+        """For broadcast records."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
+        """For the other side's records."""
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:
+        """A record of the stream that is not broadcast."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
+        """A broadcast record; every subtask sees it and must do the same with it."""
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
+    """A keyed stream, with state and timers, that reads the state a broadcast stream writes."""
+
+    class Context(BaseBroadcastProcessFunction.Context, ABC):
+        """For broadcast records."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
+        """For keyed records."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """The clock and the timers of the current key."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """The key of the record at hand."""
+
+    class OnTimerContext(ReadOnlyContext, ABC):
+        """What is known about the timer at hand."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Whether the timer is one of event time or of processing time."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """The key the timer belongs to."""
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:
+        """A record of the keyed stream."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
+        """A broadcast record; every subtask sees it and must do the same with it."""
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[OUT] | None:
+        """A timer of the current key is due. By default nothing happens."""
+        return None

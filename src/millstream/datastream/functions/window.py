@@ -1,0 +1,122 @@
+"""Functions over the records of a window, and the ones that pass them through.
+
+They are interfaces: a program subclasses them now and hands them to a windowed stream when windows are built.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from millstream.datastream.functions.function import Function
+from millstream.datastream.functions.runtime_context import KeyedStateStore
+
+__all__ = [
+    "AllWindowFunction",
+    "PassThroughAllWindowFunction",
+    "PassThroughWindowFunction",
+    "ProcessAllWindowFunction",
+    "ProcessWindowFunction",
+    "WindowFunction",
+]
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+KEY = TypeVar("KEY")
+W = TypeVar("W")
+W2 = TypeVar("W2")
+
+
+class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """All records of a key's window, when it fires."""
+
+    @abstractmethod
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """What the window comes to."""
+
+
+class AllWindowFunction(Function, Generic[IN, OUT, W]):
+    """All records of a window over a whole stream, when it fires."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """What the window comes to."""
+
+
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """All records of a key's window, with the window's times and state."""
+
+    class Context(ABC, Generic[W2]):
+        """The window at hand."""
+
+        @abstractmethod
+        def window(self) -> W2:
+            """The window."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """The epoch's processing time, in ms."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """The operator's watermark, in ms."""
+
+        @abstractmethod
+        def window_state(self) -> KeyedStateStore:
+            """State of this key and window; clear it in `clear`."""
+
+        @abstractmethod
+        def global_state(self) -> KeyedStateStore:
+            """State of this key, whatever the window."""
+
+    @abstractmethod
+    def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
+        """What the window comes to."""
+
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:  # noqa: B027 - optional hook
+        """The window is gone: delete what you kept in `window_state`."""
+
+
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+    """All records of a window over a whole stream, with the window's state."""
+
+    class Context(ABC, Generic[W2]):
+        """The window at hand."""
+
+        @abstractmethod
+        def window(self) -> W2:
+            """The window."""
+
+        @abstractmethod
+        def window_state(self) -> KeyedStateStore:
+            """State of this window; clear it in `clear`."""
+
+        @abstractmethod
+        def global_state(self) -> KeyedStateStore:
+            """State of the operator, whatever the window."""
+
+    @abstractmethod
+    def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
+        """What the window comes to."""
+
+    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:  # noqa: B027 - optional hook
+        """The window is gone: delete what you kept in `window_state`."""
+
+
+class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W]):
+    """Emits a window's records as they are.
+
+    >>> list(PassThroughWindowFunction().apply("key", None, [1, 2]))
+    [1, 2]
+    """
+
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
+        yield from inputs
+
+
+class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
+    """Emits a window's records as they are."""
+
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
+        yield from inputs

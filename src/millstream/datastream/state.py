@@ -1,0 +1,300 @@
+"""State of a key: what functions see of it, and the descriptors that name it.
+
+The state classes are interfaces: the task brings the objects. A descriptor is data: a name, a type, and how long a
+value lives. Two descriptors of one name in one operator mean the same state. How long values live is described in
+`state_ttl`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from millstream.common.typeinfo import MapTypeInfo, TypeInformation, Types
+from millstream.datastream.argument_checks import checked_function, checked_text, refuse
+from millstream.datastream.functions.function import AggregateFunction, ReduceFunction, ReduceFunctionWrapper
+from millstream.datastream.state_ttl import StateTtlConfig
+
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "AppendingState",
+    "BroadcastState",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "MergingState",
+    "OperatorStateStore",
+    "ReadOnlyBroadcastState",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "State",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "ValueState",
+    "ValueStateDescriptor",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class OperatorStateStore(ABC):
+    """Where state that belongs to an operator, not to a key, is found."""
+
+    @abstractmethod
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """The broadcast state of this name."""
+
+
+class State(ABC):
+    """What every kind of state can do."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget the value of the current key."""
+
+
+class ValueState(State, Generic[T]):
+    """One value per key."""
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """The value; None when there is none."""
+
+    @abstractmethod
+    def update(self, value: T) -> None:
+        """Replace it."""
+
+
+class AppendingState(State, Generic[IN, OUT]):
+    """State that takes one kind of value and gives another."""
+
+    @abstractmethod
+    def get(self) -> OUT | None:
+        """What was made of everything added."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Take one more."""
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """State of which two can become one, as merging windows need."""
+
+
+class ReducingState(MergingState[T, T]):
+    """One value per key, combined with what is added to it."""
+
+
+class AggregatingState(MergingState[IN, OUT]):
+    """One accumulator per key, into which values are folded."""
+
+
+class ListState(MergingState[T, Iterable[T]]):
+    """A list per key."""
+
+    @abstractmethod
+    def update(self, values: list[T]) -> None:
+        """Replace the list."""
+
+    @abstractmethod
+    def add_all(self, values: list[T]) -> None:
+        """Append all of them."""
+
+    def __iter__(self) -> Any:
+        return iter(self.get() or ())
+
+
+class MapState(State, Generic[K, V]):
+    """A map per key."""
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value under `key`; None when there is none."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set the value under `key`."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set all of them."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Forget `key`."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether there is a value under `key`."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All pairs."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """All keys."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """All values."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Any:
+        return iter(self.keys())
+
+
+class ReadOnlyBroadcastState(State, Generic[K, V]):
+    """Broadcast state as the other side's records see it."""
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value under `key`; None when there is none."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether there is a value under `key`."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All pairs."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """All keys."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """All values."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it."""
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Any:
+        return iter(self.keys())
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V]):
+    """Broadcast state as broadcast records see it. Every subtask must change it in the same way."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set the value under `key`."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set all of them."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Forget `key`."""
+
+
+class StateDescriptor(ABC):  # noqa: B024 - PyFlink has it abstract; its kinds differ in what they are made of
+    """The name and type of a state."""
+
+    def __init__(self, name: str, type_info: TypeInformation) -> None:
+        self.name = checked_text(type(self).__name__, name)
+        if not isinstance(type_info, TypeInformation):
+            hint = "Call it: Types.NAME()" if callable(type_info) else "Use one of Types, such as Types.LONG()"
+            raise refuse(f"{type(self).__name__} '{name}': found {type_info!r} as its type. {hint}")
+        self.type_info = type_info
+        self._ttl_config: StateTtlConfig | None = None
+
+    def get_name(self) -> str:
+        """The name under which the state is kept."""
+        return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let values expire."""
+        if not isinstance(ttl_config, StateTtlConfig):
+            raise refuse(f"enable_time_to_live of '{self.name}': found {ttl_config!r}, expected a StateTtlConfig")
+        self._ttl_config = ttl_config
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.name))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """Names a `ValueState`.
+
+    >>> ValueStateDescriptor("total", Types.LONG()).get_name()
+    'total'
+    """
+
+    def __init__(self, name: str, value_type_info: TypeInformation) -> None:
+        super().__init__(name, value_type_info)
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Names a `ListState`."""
+
+    def __init__(self, name: str, elem_type_info: TypeInformation) -> None:
+        super().__init__(name, Types.LIST(elem_type_info))
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Names a `MapState`, or a broadcast state."""
+
+    def __init__(self, name: str, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        super().__init__(name, MapTypeInfo(key_type_info, value_type_info))
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """Names a `ReducingState` and how it combines."""
+
+    def __init__(
+        self, name: str, reduce_function: Callable[[Any, Any], Any] | ReduceFunction, type_info: TypeInformation
+    ) -> None:
+        super().__init__(name, type_info)
+        found = checked_function(f"ReducingStateDescriptor '{name}'", reduce_function, ReduceFunction)
+        self._reduce_function = found if isinstance(found, ReduceFunction) else ReduceFunctionWrapper(found)
+
+    def get_reduce_function(self) -> ReduceFunction | ReduceFunctionWrapper:
+        """The function, whatever the program gave, as an object with `reduce`."""
+        return self._reduce_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """Names an `AggregatingState`, how it folds, and the type of its accumulator."""
+
+    def __init__(self, name: str, agg_function: AggregateFunction, state_type_info: TypeInformation) -> None:
+        super().__init__(name, state_type_info)
+        what = f"AggregatingStateDescriptor '{name}'"
+        self._agg_function = checked_function(what, agg_function, AggregateFunction, callables=False)
+
+    def get_agg_function(self) -> AggregateFunction:
+        """The function."""
+        return self._agg_function  # type: ignore[no-any-return]

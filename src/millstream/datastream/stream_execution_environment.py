@@ -1,0 +1,220 @@
+"""`StreamExecutionEnvironment`: where a program begins. It collects the graph and runs it.
+
+An environment holds one configuration and one graph under construction. `execute` freezes the graph, hands it to
+`millstream.jobs` with the settings, and leaves the environment ready for the next job. Importing this module does
+not import PySpark: that happens when a job starts or a DataFrame is handed over.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.configuration import Configuration
+from millstream.common.job_client import JobClient
+from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.typeinfo import TypeInformation
+from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.connectors import contracts
+from millstream.connectors.collection import CollectionSource
+from millstream.datastream.argument_checks import checked_output_type, checked_text, refuse
+from millstream.datastream.environment_dependencies import EnvironmentDependencies
+from millstream.datastream.environment_settings import EnvironmentSettings
+from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
+from millstream.datastream.launch_defaults import launch_defaults
+from millstream.datastream.stream import DataStream
+from millstream.datastream.stream_edges import no_java_object
+from millstream.errors import NotYetError, TypeMismatchError
+from millstream.graph.nodes import Edge, Graph, GraphBuilder, Read
+from millstream.graph.site import here
+from millstream.records.batch import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from millstream.common.io import InputFormat
+    from millstream.datastream.connectors.base import Source
+    from millstream.datastream.functions.source_and_sink import SourceFunction
+    from millstream.jobs.launch import Job
+
+__all__ = ["StreamExecutionEnvironment"]
+
+_DEFAULT_JOB_NAME = "Millstream Job"
+
+
+class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
+    """The beginning of a program.
+
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> stream = env.set_parallelism(2).from_collection([1, 2, 3]).map(lambda n: n + 1)
+    >>> sink = stream.print()
+    """
+
+    def __init__(
+        self,
+        j_stream_execution_environment: Any = None,
+        serializer: Any = None,
+        *,
+        configuration: Configuration | None = None,
+    ) -> None:
+        no_java_object(self, j_stream_execution_environment)
+        if serializer is not None:
+            raise refuse(f"StreamExecutionEnvironment: found serializer {serializer!r}; untyped values are always pickled")
+        self._builder = GraphBuilder()
+        self._session: SparkSession | None = None
+        self._start_settings()
+        self._merge(Configuration.from_dict(launch_defaults()))
+        if configuration is not None:
+            self._merge(configuration)
+
+    @staticmethod
+    def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
+        """A new environment. `configuration` wins over what the command line gave."""
+        return StreamExecutionEnvironment(configuration=configuration)
+
+    # --- where records come from ------------------------------------------------------------------------
+
+    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
+        """The values of a list or any other finite iterable, in order. They are checked against the type now."""
+        try:
+            values = list(collection)
+        except TypeError as error:
+            raise refuse(f"from_collection: found {collection!r}, expected a list or another iterable") from error
+        declared = checked_output_type("from_collection", type_info)
+        try:
+            Batch.of_values(values, declared)
+        except TypeMismatchError as error:
+            raise TypeMismatchError(
+                f"from_collection: {error.message}", value=error.value, path=error.path, at=str(here())
+            ) from None
+        return self._read(CollectionSource(values, declared), None, "Collection Source")
+
+    def from_source(
+        self,
+        source: Source | contracts.Source,
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """The records of a source: one of `millstream.datastream.connectors`, or your own `PythonSource`."""
+        if not isinstance(watermark_strategy, WatermarkStrategy):
+            raise refuse(
+                f"from_source: found {watermark_strategy!r}, expected a WatermarkStrategy; without event time that is "
+                "WatermarkStrategy.no_watermarks()"
+            )
+        engine = _typed_source(_engine_source("from_source", source), checked_output_type("from_source", type_info))
+        return self._read(engine, watermark_strategy, checked_text("from_source, source_name", source_name))
+
+    def add_source(
+        self,
+        source_func: SourceFunction | contracts.Source,
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """The records of a source, without event time."""
+        engine = _typed_source(_engine_source("add_source", source_func), checked_output_type("add_source", type_info))
+        return self._read(engine, None, checked_text("add_source, source_name", source_name))
+
+    def from_spark(self, df: DataFrame, trigger: dict[str, Any] | None = None) -> DataStream:
+        """The rows of any Spark DataFrame, static or streaming, as typed rows (beyond PyFlink).
+
+        A streaming one runs for ever; `trigger={"availableNow": True}` takes what is there and ends. The job then
+        runs in the DataFrame's session.
+        """
+        from millstream.connectors.spark_frame import SparkFrameSource
+
+        self.use_spark_session(df.sparkSession)
+        return self._read(SparkFrameSource(df, trigger=trigger), None, "Spark DataFrame")
+
+    def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
+        raise NotYetError.of(
+            "StreamExecutionEnvironment.create_input", "connectors", "from_source(FileSource...) reads files"
+        )
+
+    def _read(self, source: contracts.Source, watermarks: WatermarkStrategy | None, name: str) -> DataStream:
+        node = self._builder.add(
+            Read(source, watermarks),
+            f"Source: {name}",
+            output_type=source.type_info,
+            parallelism=1 if source.single else None,
+            site=here(),
+        )
+        return DataStream(environment=self, edges=(Edge(node.id),))
+
+    # --- running ----------------------------------------------------------------------------------------
+
+    def use_spark_session(self, session: SparkSession) -> StreamExecutionEnvironment:
+        """Run the jobs of this environment in your Spark session, after a check that its settings are safe (beyond PyFlink)."""
+        if self._session is not None and self._session is not session:
+            raise refuse("use_spark_session: this environment already uses another Spark session. Use one for all of it")
+        self._session = session
+        return self
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run the job and wait for its end. A streaming job over unbounded input ends only when it is stopped."""
+        return self._launch(job_name).result()
+
+    def execute_async(self, job_name: str | None = None) -> JobClient:
+        """Start the job and return at once; the client asks for its status, its result, and stops it."""
+        return JobClient(self._launch(job_name))
+
+    def explain(self, job_name: str | None = None) -> str:
+        """The plan as text: stages, operators, how records travel and in which form (beyond PyFlink). Runs nothing."""
+        from millstream.compiler.explain import explain
+
+        return explain(self._graph(job_name))
+
+    def get_execution_plan(self) -> str:
+        """The plan as JSON in the shape Flink's plan has. Runs nothing."""
+        from millstream.compiler.plan_json import plan_json
+
+        return plan_json(self._graph(None))
+
+    def close(self) -> None:
+        """Forget the graph under construction. Jobs that run go on."""
+        self._builder.take()
+
+    def _graph(self, job_name: str | None) -> Graph:
+        """The frozen graph of the next job."""
+        name = self._job_name(job_name)
+        self._check_parallelism()
+        return self._builder.graph(
+            name, self.get_parallelism(), self.get_max_parallelism(), chaining=self.is_chaining_enabled()
+        )
+
+    def _job_name(self, job_name: str | None) -> str:
+        if job_name is None:
+            return self._configuration.get_string("pipeline.name", _DEFAULT_JOB_NAME) or _DEFAULT_JOB_NAME
+        return checked_text("job name", job_name)
+
+    def _launch(self, job_name: str | None) -> Job:
+        """Start the job. The graph is taken even when that fails: a rejected program must not haunt the next one."""
+        from millstream.jobs.launch import launch
+
+        try:
+            graph = self._graph(job_name)
+            return launch(graph, self._job_settings(), self._configuration.to_dict())
+        finally:
+            self._builder.take()
+
+
+def _engine_source(method: str, source: Any) -> contracts.Source:
+    found = source._connector if isinstance(source, JavaFunctionWrapper) else source
+    if isinstance(found, contracts.Source):
+        return found
+    raise refuse(
+        f"{method}: found {source!r} ({type(source).__name__}), expected a source such as FileSource or a PythonSource of "
+        "yours. A builder must be finished with build()"
+    )
+
+
+def _typed_source(source: contracts.Source, type_info: TypeInformation | None) -> contracts.Source:
+    """The source with the type the program declares, where the source itself has none."""
+    if type_info is None or type_info == source.type_info:
+        return source
+    if source.type_info is not None:
+        raise refuse(f"the source gives {source.type_info} and type_info= says {type_info}. Leave type_info= out")
+    typed = copy.copy(source)
+    typed.type_info = type_info
+    return typed

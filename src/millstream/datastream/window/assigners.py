@@ -1,0 +1,330 @@
+"""Which windows a record belongs to: tumbling, sliding, counted and global.
+
+An assigner is pure: the windows of a record follow from its timestamp (or the clock, or a count in window state)
+and the assigner's settings. Windows that merge are in `session_assigners`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from millstream.common.serializer import TypeSerializer
+from millstream.common.time import DurationLike, as_duration
+from millstream.common.typeinfo import Types
+from millstream.datastream.argument_checks import checked_count, refuse
+from millstream.datastream.functions.runtime_context import RuntimeContext
+from millstream.datastream.state import ValueState, ValueStateDescriptor
+from millstream.datastream.window.counting_triggers import CountTrigger, NeverTrigger
+from millstream.datastream.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
+from millstream.datastream.window.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+    Window,
+)
+
+if TYPE_CHECKING:
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = [
+    "CountSlidingWindowAssigner",
+    "CountTumblingWindowAssigner",
+    "GlobalWindows",
+    "MergingWindowAssigner",
+    "SlidingEventTimeWindows",
+    "SlidingProcessingTimeWindows",
+    "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows",
+    "WindowAssigner",
+]
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Window)
+W2 = TypeVar("W2")
+
+# What Flink gives a record that has no timestamp.
+_NO_TIMESTAMP = -(2**63)
+
+
+class WindowAssigner(ABC, Generic[T, W]):
+    """Says which windows a record belongs to."""
+
+    class WindowAssignerContext(ABC):
+        """What an assigner may use."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """The epoch's processing time, in ms."""
+
+        @abstractmethod
+        def get_runtime_context(self) -> RuntimeContext:
+            """The task, with the state of the current key."""
+
+    @abstractmethod
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[W]:
+        """The windows `element` belongs to."""
+
+    @abstractmethod
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, W]:
+        """The trigger used unless the program gives one."""
+
+    @abstractmethod
+    def get_window_serializer(self) -> TypeSerializer[W]:
+        """How its windows are written."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool:
+        """Whether windows go by event time; else by the clock or a count."""
+
+
+class MergingWindowAssigner(WindowAssigner[T, W]):
+    """An assigner whose windows can become one."""
+
+    class MergeCallback(ABC, Generic[W2]):
+        """Told of windows that become one."""
+
+        @abstractmethod
+        def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None:
+            """These became that."""
+
+    @abstractmethod
+    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
+        """Tell `callback` which of `windows` become one."""
+
+
+def _shift(name: str, offset_ms: int, period_ms: int) -> int:
+    if abs(offset_ms) >= period_ms:
+        raise refuse(f"{name}: the offset is {offset_ms} ms, expected less than the window's period of {period_ms} ms")
+    return offset_ms
+
+
+def _starts(timestamp: int, size_ms: int, slide_ms: int, offset_ms: int) -> range:
+    """The starts of all windows that hold `timestamp`, the latest first."""
+    latest = TimeWindow.get_window_start_with_offset(timestamp, offset_ms, slide_ms)
+    return range(latest, timestamp - size_ms, -slide_ms)
+
+
+def _timestamp_of(name: str, timestamp: int | None) -> int:
+    if timestamp is None or timestamp <= _NO_TIMESTAMP:
+        raise refuse(
+            f"{name}: a record has no timestamp. Call assign_timestamps_and_watermarks() with a timestamp assigner first"
+        )
+    return timestamp
+
+
+class _TimeWindows(WindowAssigner[T, TimeWindow]):
+    """Windows of one size that start every `slide` ms."""
+
+    def __init__(self, size: int, slide: int, offset: int) -> None:
+        name = type(self).__name__
+        self._size = checked_count(f"{name}, size", size)
+        self._slide = checked_count(f"{name}, slide", slide)
+        self._offset = _shift(name, offset, slide)
+
+    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+        return TimeWindowSerializer()
+
+    def _windows(self, time: int) -> list[TimeWindow]:
+        starts = _starts(time, self._size, self._slide, self._offset)
+        return [TimeWindow(start, start + self._size) for start in starts]
+
+
+class TumblingProcessingTimeWindows(_TimeWindows[T]):
+    """Windows side by side, by the clock."""
+
+    def __init__(self, size: int, offset: int) -> None:
+        super().__init__(size, size, offset)
+
+    @staticmethod
+    def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingProcessingTimeWindows[Any]:
+        """From durations."""
+        return TumblingProcessingTimeWindows(_ms(size), _ms(offset))
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return self._windows(context.get_current_processing_time())
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class TumblingEventTimeWindows(_TimeWindows[T]):
+    """Windows side by side, by event time.
+
+    >>> from millstream.common import Duration
+    >>> TumblingEventTimeWindows.of(Duration.of_seconds(1)).assign_windows("x", 1500, None)
+    [TimeWindow(start=1000, end=2000)]
+    """
+
+    def __init__(self, size: int, offset: int) -> None:
+        super().__init__(size, size, offset)
+
+    @staticmethod
+    def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingEventTimeWindows[Any]:
+        """From durations."""
+        return TumblingEventTimeWindows(_ms(size), _ms(offset))
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return self._windows(_timestamp_of("TumblingEventTimeWindows", timestamp))
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class SlidingProcessingTimeWindows(_TimeWindows[T]):
+    """Windows that overlap, by the clock."""
+
+    def __init__(self, size: int, slide: int, offset: int) -> None:
+        super().__init__(size, slide, offset)
+
+    @staticmethod
+    def of(
+        size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
+    ) -> SlidingProcessingTimeWindows[Any]:
+        """From durations."""
+        return SlidingProcessingTimeWindows(_ms(size), _ms(slide), _ms(offset))
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return self._windows(context.get_current_processing_time())
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class SlidingEventTimeWindows(_TimeWindows[T]):
+    """Windows that overlap, by event time.
+
+    >>> SlidingEventTimeWindows(10, 5, 0).assign_windows("x", 12, None)
+    [TimeWindow(start=10, end=20), TimeWindow(start=5, end=15)]
+    """
+
+    def __init__(self, size: int, slide: int, offset: int) -> None:
+        super().__init__(size, slide, offset)
+
+    @staticmethod
+    def of(size: DurationLike, slide: DurationLike, offset: DurationLike | None = None) -> SlidingEventTimeWindows[Any]:
+        """From durations."""
+        return SlidingEventTimeWindows(_ms(size), _ms(slide), _ms(offset))
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return self._windows(_timestamp_of("SlidingEventTimeWindows", timestamp))
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+def _ms(length: DurationLike | None) -> int:
+    return 0 if length is None else as_duration(length).to_millis()
+
+
+class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
+    """Every `window_size` records of a key make a window."""
+
+    def __init__(self, window_size: int) -> None:
+        self._window_size = checked_count("CountTumblingWindowAssigner", window_size)
+        self._counter_state_descriptor = ValueStateDescriptor("assigner-count", Types.LONG())
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
+        """Of so many records."""
+        return CountTumblingWindowAssigner(window_size)
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[CountWindow]:
+        counter: ValueState[Any] = context.get_runtime_context().get_state(self._counter_state_descriptor)
+        count = counter.value() or 0
+        counter.update(count + 1)
+        return [CountWindow(count // self._window_size)]
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, CountWindow]:
+        return CountTrigger.of(self._window_size)
+
+    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
+    """A window of `window_size` records begins every `window_slide` records of a key."""
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        self._window_size = checked_count("CountSlidingWindowAssigner, window_size", window_size)
+        self._window_slide = checked_count("CountSlidingWindowAssigner, window_slide", window_slide)
+        self._count_descriptor = ValueStateDescriptor("slide-count-assigner", Types.LONG())
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Any]:
+        """Of so many records, every so many records."""
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[CountWindow]:
+        counter: ValueState[Any] = context.get_runtime_context().get_state(self._count_descriptor)
+        count = counter.value() or 0
+        counter.update(count + 1)
+        last = count // self._window_slide
+        first = max(0, -(-(count - self._window_size + 1) // self._window_slide))
+        return [CountWindow(id) for id in range(last, first - 1, -1)]
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, CountWindow]:
+        return CountTrigger.of(self._window_size)
+
+    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class GlobalWindows(WindowAssigner[T, GlobalWindow]):
+    """Everything in one window, which fires only by a trigger of the program's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    @staticmethod
+    def create() -> GlobalWindows[Any]:
+        """The assigner."""
+        return GlobalWindows()
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[GlobalWindow]:
+        return [GlobalWindow.get()]
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, GlobalWindow]:
+        return NeverTrigger()
+
+    def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:
+        return GlobalWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False

@@ -1,0 +1,307 @@
+"""When a window's result is emitted: each trigger decides from what it is told, and keeps what it must in window state.
+
+A trigger is pure logic over its context: it reads the times, sets timers and uses partitioned state there. It holds
+nothing itself, so one object serves all windows of an operator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from millstream.common.time import DurationLike, as_duration
+from millstream.common.typeinfo import Types
+from millstream.datastream.argument_checks import checked_count
+from millstream.datastream.functions.function import ReduceFunction
+from millstream.datastream.state import ReducingState, ReducingStateDescriptor, State, StateDescriptor
+from millstream.datastream.window.windows import TimeWindow, Window
+
+if TYPE_CHECKING:
+    from millstream.metrics import MetricGroup
+
+__all__ = [
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
+    "EventTimeTrigger",
+    "Min",
+    "ProcessingTimeTrigger",
+    "Trigger",
+    "TriggerResult",
+]
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Window)
+
+
+class TriggerResult(Enum):
+    """What to do with a window: emit its result, drop its contents, both, or neither.
+
+    >>> TriggerResult.FIRE_AND_PURGE.is_fire(), TriggerResult.FIRE.is_purge()
+    (True, False)
+    """
+
+    CONTINUE = (False, False)
+    FIRE_AND_PURGE = (True, True)
+    FIRE = (True, False)
+    PURGE = (False, True)
+
+    def is_fire(self) -> bool:
+        """Whether the result is emitted."""
+        return self.value[0]
+
+    def is_purge(self) -> bool:
+        """Whether the contents are dropped."""
+        return self.value[1]
+
+
+class Trigger(ABC, Generic[T, W]):
+    """Decides when a window fires."""
+
+    class TriggerContext(ABC):
+        """What a trigger may use: the times, timers of its window, and state of its key and window."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """The epoch's processing time, in ms."""
+
+        @abstractmethod
+        def get_metric_group(self) -> MetricGroup:
+            """Where the trigger's metrics are made."""
+
+        @abstractmethod
+        def get_current_watermark(self) -> int:
+            """The operator's watermark, in ms."""
+
+        @abstractmethod
+        def register_processing_time_timer(self, time: int) -> None:
+            """Call `on_processing_time` when the clock has reached `time`."""
+
+        @abstractmethod
+        def register_event_time_timer(self, time: int) -> None:
+            """Call `on_event_time` when the watermark has reached `time`."""
+
+        @abstractmethod
+        def delete_processing_time_timer(self, time: int) -> None:
+            """Forget that timer."""
+
+        @abstractmethod
+        def delete_event_time_timer(self, time: int) -> None:
+            """Forget that timer."""
+
+        @abstractmethod
+        def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
+            """State of this key and window."""
+
+    class OnMergeContext(TriggerContext):
+        """What a trigger may use when windows merge."""
+
+        @abstractmethod
+        def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+            """Make one state of those of the merged windows."""
+
+    @abstractmethod
+    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerContext) -> TriggerResult:
+        """A record came into the window."""
+
+    @abstractmethod
+    def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
+        """A timer by the clock is due."""
+
+    @abstractmethod
+    def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
+        """A timer by the watermark is due."""
+
+    def can_merge(self) -> bool:
+        """Whether the trigger works with windows that merge."""
+        return False
+
+    @abstractmethod
+    def on_merge(self, window: W, ctx: OnMergeContext) -> None:
+        """Several windows became `window`."""
+
+    @abstractmethod
+    def clear(self, window: W, ctx: TriggerContext) -> None:
+        """The window is gone: delete timers and state."""
+
+
+class EventTimeTrigger(Trigger[T, TimeWindow]):
+    """Fires when the watermark passes the window's end, and again for each late record."""
+
+    def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        # A window whose end has passed already fires with the record that merged it.
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+    @staticmethod
+    def create() -> EventTimeTrigger[Any]:
+        """The trigger."""
+        return EventTimeTrigger()
+
+
+class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
+    """Fires when the clock passes the window's end."""
+
+    def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_processing_time():
+            ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
+    @staticmethod
+    def create() -> ProcessingTimeTrigger[Any]:
+        """The trigger."""
+        return ProcessingTimeTrigger()
+
+
+class Min(ReduceFunction):
+    """The smaller of two: the next moment to fire at."""
+
+    def reduce(self, value1: int, value2: int) -> int:
+        return min(value1, value2)
+
+
+def _reducing(ctx: Trigger.TriggerContext, descriptor: ReducingStateDescriptor) -> ReducingState[int]:
+    state = ctx.get_partitioned_state(descriptor)
+    assert isinstance(state, ReducingState)
+    return state
+
+
+class _Continuous(Trigger[T, TimeWindow]):
+    """Fires every so often. The next moment is kept in state; both kinds differ only in their clock."""
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        self.state_desc = ReducingStateDescriptor("fire-time", Min(), Types.LONG())
+
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        raise NotImplementedError
+
+    def register_next_fire_timestamp(
+        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
+    ) -> None:
+        """Remember and await the next moment, which is never after the window's end."""
+        next_fire = min(time + self.interval, window.max_timestamp())
+        fire_timestamp_state.add(next_fire)
+        self._register(next_fire, ctx)
+
+    def _first_fire(self, now: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        state = _reducing(ctx, self.state_desc)
+        if state.get() is None:
+            self.register_next_fire_timestamp(now - now % self.interval, window, ctx, state)
+
+    def _due(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        state = _reducing(ctx, self.state_desc)
+        if state.get() != time:
+            return TriggerResult.CONTINUE
+        state.clear()
+        self.register_next_fire_timestamp(time, window, ctx, state)
+        return TriggerResult.FIRE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self.state_desc)
+        next_fire = _reducing(ctx, self.state_desc).get()
+        if next_fire is not None:
+            self._register(next_fire, ctx)
+
+
+class ContinuousEventTimeTrigger(_Continuous[T]):
+    """Fires every `interval` ms of event time, and at the window's end."""
+
+    def __init__(self, interval: int) -> None:
+        super().__init__(checked_count("ContinuousEventTimeTrigger", interval))
+
+    @staticmethod
+    def of(interval: DurationLike) -> ContinuousEventTimeTrigger[Any]:
+        """From a duration."""
+        return ContinuousEventTimeTrigger(as_duration(interval).to_millis())
+
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.register_event_time_timer(time)
+
+    def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        self._first_fire(timestamp, window, ctx)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if time == window.max_timestamp() else self._due(time, window, ctx)
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        state = _reducing(ctx, self.state_desc)
+        pending = state.get()
+        if pending is not None:
+            ctx.delete_event_time_timer(pending)
+            state.clear()
+
+
+class ContinuousProcessingTimeTrigger(_Continuous[T]):
+    """Fires every `interval` ms of the clock."""
+
+    def __init__(self, interval: int) -> None:
+        super().__init__(checked_count("ContinuousProcessingTimeTrigger", interval))
+
+    @staticmethod
+    def of(interval: DurationLike) -> ContinuousProcessingTimeTrigger[Any]:
+        """From a duration."""
+        return ContinuousProcessingTimeTrigger(as_duration(interval).to_millis())
+
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.register_processing_time_timer(time)
+
+    def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        self._first_fire(ctx.get_current_processing_time(), window, ctx)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return self._due(time, window, ctx)
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        state = _reducing(ctx, self.state_desc)
+        pending = state.get()
+        if pending is not None:
+            ctx.delete_processing_time_timer(pending)
+            state.clear()

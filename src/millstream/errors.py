@@ -1,0 +1,118 @@
+"""Every error a user of Millstream can meet, as one small tree.
+
+    MillstreamError
+    ├── ProgramError            the program is wrong; found before anything ran
+    │   ├── ConfigurationError  a setting is unknown, malformed or out of range
+    │   └── TypeMismatchError   a value does not fit the declared type
+    ├── NotYetError             PyFlink has it, Millstream does not have it yet
+    ├── NotAvailableError       PyFlink has it, Millstream will not (no JVM object behind it); says what to use
+    ├── PlatformError           the machine is not ready (Java, Spark, Python); says the command that helps
+    ├── StoreError              the job's store cannot be read or written, or belongs to another job
+    │   ├── StoreDamagedError   a file in the store is missing, cut or changed
+    │   └── FencedError         another driver took this job over; this one must stop
+    └── JobFailedError          a running job failed; carries the failure report
+
+A message names the subject, what was found, what was expected, and the next step. Where an error comes
+from a line of the user's program, `at` holds it and the message ends with `(file.py:41)`.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigurationError",
+    "FencedError",
+    "JobFailedError",
+    "MillstreamError",
+    "NotAvailableError",
+    "NotYetError",
+    "PlatformError",
+    "ProgramError",
+    "StoreDamagedError",
+    "StoreError",
+    "TypeMismatchError",
+]
+
+
+class MillstreamError(Exception):
+    """The root of the tree; catching it catches everything Millstream raises on purpose.
+
+    >>> str(MillstreamError("no sink", at="job.py:3"))
+    'no sink (job.py:3)'
+    """
+
+    def __init__(self, message: str, *, at: str | None = None) -> None:
+        super().__init__(f"{message} ({at})" if at else message)
+        self.message = message
+        self.at = at
+
+
+class ProgramError(MillstreamError):
+    """The program cannot run as written; nothing has been started."""
+
+
+class ConfigurationError(ProgramError):
+    """A configuration key is unknown or its value is out of range."""
+
+
+class TypeMismatchError(ProgramError):
+    """A value does not fit the type that was declared for it.
+
+    `value` is the offending value, `path` the field inside it (empty for the value itself).
+    """
+
+    def __init__(self, message: str, *, value: object = None, path: str = "", at: str | None = None) -> None:
+        super().__init__(message, at=at)
+        self.value = value
+        self.path = path
+
+
+class NotYetError(MillstreamError, NotImplementedError):
+    """PyFlink offers this and Millstream will; the message says what is planned and what works today.
+
+    >>> raise NotYetError.of("KeyedStream.sum", "keyed state")
+    Traceback (most recent call last):
+    millstream.errors.NotYetError: KeyedStream.sum is not built yet: it comes with keyed state.
+    """
+
+    @classmethod
+    def of(cls, name: str, comes_with: str, instead: str = "") -> NotYetError:
+        """The standard sentence for a name that exists in PyFlink and is not built here yet."""
+        tail = f" Until then: {instead}." if instead else ""
+        return cls(f"{name} is not built yet: it comes with {comes_with}.{tail}")
+
+
+class NotAvailableError(MillstreamError, NotImplementedError):
+    """PyFlink offers this around a JVM object; Millstream has none. The message says what to use instead."""
+
+
+class PlatformError(MillstreamError):
+    """Java, Spark or Python on this machine are not what is needed; the message holds the command that helps."""
+
+
+class StoreError(MillstreamError):
+    """The job's store cannot be read or written, or belongs to another job."""
+
+
+class StoreDamagedError(StoreError):
+    """A file in the store is missing, cut short or altered. Nothing was overwritten."""
+
+
+class FencedError(StoreError):
+    """Another driver committed this epoch first: it owns the job now and this driver stops."""
+
+
+class JobFailedError(MillstreamError):
+    """A job failed while running. `report` is the user's traceback, record and operator, as text; it prints along.
+
+    >>> print(JobFailedError("'Map' failed: ValueError: no", report="Traceback ..."))
+    'Map' failed: ValueError: no
+    <BLANKLINE>
+    Traceback ...
+    """
+
+    def __init__(self, message: str, *, report: str = "", at: str | None = None) -> None:
+        super().__init__(message, at=at)
+        self.report = report
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n\n{self.report}" if self.report else super().__str__()

@@ -1,0 +1,1 @@
+"""The logical plan: what the user wrote, as frozen data."""

@@ -1,0 +1,201 @@
+"""The logical graph: what the user wrote, as frozen data. No Spark, no execution.
+
+A **node** is one operation of the program with a name, a type and a place in the user's file. An **edge**
+leads into a node and says how records travel along it (its *partitioning*). Union is several edges into one
+node; `rebalance`, `key_by` and the like are properties of an edge; so the graph holds only things that do
+something to records.
+
+The graph is built by `GraphBuilder` while the program runs, and never changed afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.connectors.contracts import Sink, Source
+from millstream.graph.site import UNKNOWN_SITE, Site
+
+__all__ = [
+    "AssignTimestamps",
+    "Edge",
+    "Filter",
+    "FlatMap",
+    "Graph",
+    "GraphBuilder",
+    "Map",
+    "MapBatches",
+    "Node",
+    "Operation",
+    "Partitioning",
+    "Process",
+    "Project",
+    "Read",
+    "Write",
+]
+
+
+class Partitioning(Enum):
+    """How the records of an edge find the subtask that takes them."""
+
+    UNSPECIFIED = "unspecified"  # forward where parallelism is equal, else rebalance: decided by a pass
+    FORWARD = "forward"  # stays in its task
+    REBALANCE = "rebalance"  # evenly, in turn
+    RESCALE = "rescale"  # evenly, within a neighbourhood of subtasks
+    SHUFFLE = "shuffle"  # at random, the same at every replay
+    BROADCAST = "broadcast"  # to every subtask
+    GLOBAL = "global"  # all to subtask 0
+    HASH = "hash"  # by the key's group
+    CUSTOM = "custom"  # by the user's partitioner
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Records flowing from node `source` into the node that lists this edge. `tag` names a side output of it."""
+
+    source: int
+    partitioning: Partitioning = Partitioning.UNSPECIFIED
+    key_selector: Callable[[Any], Any] | None = None
+    key_type: TypeInformation | None = None
+    partitioner: Any = None
+    tag: str | None = None
+
+
+@dataclass(frozen=True)
+class Read:
+    source: Source
+    watermarks: WatermarkStrategy | None = None
+
+
+@dataclass(frozen=True)
+class Map:
+    function: Any  # a MapFunction or a callable
+
+
+@dataclass(frozen=True)
+class FlatMap:
+    function: Any
+
+
+@dataclass(frozen=True)
+class Filter:
+    function: Any
+
+
+@dataclass(frozen=True)
+class Process:
+    function: Any  # a ProcessFunction
+    tags: tuple[tuple[str, TypeInformation | None], ...] = ()  # side outputs that somebody reads, with their types
+
+
+@dataclass(frozen=True)
+class Project:
+    indexes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MapBatches:
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class AssignTimestamps:
+    watermarks: WatermarkStrategy
+
+
+@dataclass(frozen=True)
+class Write:
+    sink: Sink
+
+
+Operation = Read | Map | FlatMap | Filter | Process | Project | MapBatches | AssignTimestamps | Write
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation. `parallelism` None means the environment's; `uid` None means derived by a pass.
+
+    `output_type` None means untyped: records travel as pickled values.
+    """
+
+    id: int
+    operation: Operation
+    name: str
+    inputs: tuple[Edge, ...] = ()
+    output_type: TypeInformation | None = None
+    uid: str | None = None
+    uid_hash: str | None = None
+    description: str | None = None
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    starts_chain: bool = False
+    chaining_disabled: bool = False
+    slot_sharing_group: str | None = None
+    site: Site = UNKNOWN_SITE
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The program as a whole. Nodes are in the order they were made, so every edge points backwards."""
+
+    job_name: str
+    nodes: tuple[Node, ...]
+    parallelism: int
+    max_parallelism: int
+    chaining: bool = True
+
+    def node(self, id: int) -> Node:
+        """The node with this id."""
+        return next(node for node in self.nodes if node.id == id)
+
+
+@dataclass
+class GraphBuilder:
+    """Collects nodes while the user's program runs. `amend` replaces a node's attributes (`name`, `uid`, …).
+
+    A job is made of the nodes added since the last job was taken, and of all they read from: an environment
+    can be used again after `execute`, and a stream of the first job can feed the second.
+    """
+
+    nodes: dict[int, Node] = field(default_factory=dict)
+    _fresh: set[int] = field(default_factory=set)
+
+    def add(self, operation: Operation, name: str, **attributes: Any) -> Node:
+        """Add a node and return it. Its id is its place in the order of calls, which makes plans stable."""
+        node = Node(len(self.nodes) + 1, operation, name, **attributes)
+        self.nodes[node.id] = node
+        self._fresh.add(node.id)
+        return node
+
+    def amend(self, id: int, **changes: Any) -> Node:
+        """Replace attributes of node `id`; unknown names are a TypeError of the dataclass."""
+        self.nodes[id] = replace(self.nodes[id], **changes)
+        return self.nodes[id]
+
+    def graph(self, job_name: str, parallelism: int, max_parallelism: int, chaining: bool = True) -> Graph:
+        """The frozen graph of what was added since `take`, with all it reads from, numbered from 1."""
+        wanted: set[int] = set()
+        pending = sorted(self._fresh)
+        while pending:
+            id = pending.pop()
+            if id not in wanted:
+                wanted.add(id)
+                pending.extend(edge.source for edge in self.nodes[id].inputs)
+        number = {old: new for new, old in enumerate(sorted(wanted), start=1)}
+        nodes = tuple(
+            replace(
+                self.nodes[old],
+                id=new,
+                inputs=tuple(replace(edge, source=number[edge.source]) for edge in self.nodes[old].inputs),
+            )
+            for old, new in number.items()
+        )
+        return Graph(job_name, nodes, parallelism, max_parallelism, chaining)
+
+    def take(self) -> None:
+        """The nodes so far belong to a job that was started; the next job begins with what is added from now on."""
+        self._fresh.clear()

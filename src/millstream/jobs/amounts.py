@@ -1,0 +1,62 @@
+"""Numbers as people read them: counts, rates, spans of time, sizes. Pure, and the same wherever they are shown."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+__all__ = ["bytes_text", "count_text", "epoch_time_text", "rate_text", "span_text"]
+
+_SECOND_MS = 1_000
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND_MS, "s"))
+
+
+def count_text(count: int) -> str:
+    """
+    >>> count_text(1234567)
+    '1,234,567'
+    """
+    return f"{count:,}"
+
+
+def rate_text(per_second: float) -> str:
+    """
+    >>> rate_text(0.25), rate_text(12345.6)
+    ('0.2/s', '12,346/s')
+    """
+    return f"{per_second:,.0f}/s" if per_second >= 10 or per_second == 0 else f"{per_second:.1f}/s"
+
+
+def span_text(span_ms: float) -> str:
+    """A span of time in its two largest units at most.
+
+    >>> span_text(250), span_text(12_000), span_text(192_000), span_text(93_600_000)
+    ('0.2 s', '12 s', '3 min 12 s', '1 d 2 h')
+    """
+    if span_ms < 10 * _SECOND_MS:
+        return f"{span_ms / _SECOND_MS:.1f} s"
+    for (unit_ms, unit), (part_ms, part) in pairwise(_UNITS):
+        if span_ms >= unit_ms:
+            return f"{int(span_ms // unit_ms)} {unit} {int(span_ms % unit_ms // part_ms)} {part}"
+    return f"{int(span_ms // _SECOND_MS)} s"
+
+
+def epoch_time_text(epoch_ms: float) -> str:
+    """How long an epoch took.
+
+    >>> epoch_time_text(118.4), epoch_time_text(2500)
+    ('118 ms', '2.5 s')
+    """
+    return f"{epoch_ms:.0f} ms" if epoch_ms < _SECOND_MS else span_text(epoch_ms)
+
+
+def bytes_text(size_bytes: int) -> str:
+    """
+    >>> bytes_text(0), bytes_text(1536), bytes_text(5 << 30)
+    ('0 B', '1.5 KiB', '5.0 GiB')
+    """
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -1,0 +1,91 @@
+"""Ctrl-C, twice: the first finishes the running epoch and stops the job, the second aborts it.
+
+A terminal sends its interrupt to the whole foreground process group. The JVM is in it but ignores the signal (PySpark
+starts it so), and Spark's Python workers are in a group of their own: nothing dies before the epoch is finished.
+A TERM from a supervisor asks for the same as the first Ctrl-C.
+
+Signals can be caught on the main thread only; a job that runs in the foreground of another thread is left alone.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol
+
+__all__ = ["Interrupts", "Stoppable", "stop_on_interrupt"]
+
+
+class Stoppable(Protocol):
+    """What a signal can end: a job."""
+
+    def stop(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+class Interrupts:
+    """What the user asked of a job so far. Pure but for the two calls to the job.
+
+    >>> class Printed:
+    ...     def stop(self): print("stop")
+    ...     def cancel(self): print("cancel")
+    >>> asked = Interrupts(Printed(), say=print, epoch=lambda: 12)
+    >>> asked.interrupt()
+    stop
+    finishing epoch 12; Ctrl-C again to abort
+    >>> asked.interrupt()
+    cancel
+    aborting: the running epoch is dropped, what is committed stays
+    """
+
+    def __init__(self, job: Stoppable, say: Callable[[str], None], epoch: Callable[[], int]) -> None:
+        self._job, self._say, self._epoch = job, say, epoch
+        self.stopping = False
+        self.aborting = False
+
+    def interrupt(self) -> None:
+        """A Ctrl-C."""
+        if self.aborting:
+            raise KeyboardInterrupt  # the third time: the job does not even cancel
+        if self.stopping:
+            self.aborting = True
+            self._job.cancel()
+            self._say("aborting: the running epoch is dropped, what is committed stays")
+            return
+        self._stop("Ctrl-C again to abort")
+
+    def terminate(self) -> None:
+        """A TERM."""
+        if not self.stopping:
+            self._stop("asked by TERM")
+
+    def _stop(self, why: str) -> None:
+        self.stopping = True
+        self._job.stop()
+        self._say(f"finishing epoch {self._epoch()}; {why}")
+
+
+@contextmanager
+def stop_on_interrupt(job: Stoppable, say: Callable[[str], None], epoch: Callable[[], int]) -> Iterator[Interrupts]:
+    """Inside, INT and TERM stop the job; the handlers from before come back afterwards. `epoch` is the running one."""
+    asked = Interrupts(job, say, epoch)
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        asked.interrupt()
+
+    def on_terminate(number: int, frame: FrameType | None) -> None:
+        asked.terminate()
+
+    before = signal.signal(signal.SIGINT, on_interrupt), signal.signal(signal.SIGTERM, on_terminate)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])

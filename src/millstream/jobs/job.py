@@ -1,0 +1,124 @@
+"""A job that was launched: a driver on a thread of its own, and the handle to it.
+
+CREATED ──► RUNNING ──► FINISHED
+             │  ▲ │ ├──► CANCELED
+             ▼  │ │ └──► SUSPENDED   (stopped; resumes from its store)
+         RESTARTING └──► FAILED
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from millstream.checkpoint import events as e
+from millstream.checkpoint.phases import Phase
+from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_id import JobID
+from millstream.common.job_status import JobStatus
+from millstream.errors import JobFailedError
+from millstream.jobs.driver import EpochDriver
+from millstream.jobs.progress import ProgressBoard
+
+__all__ = ["Job"]
+
+_LOG = logging.getLogger(__name__)
+_ENDS = {
+    Phase.FINISHED: JobStatus.FINISHED,
+    Phase.SUSPENDED: JobStatus.SUSPENDED,
+    Phase.CANCELED: JobStatus.CANCELED,
+}
+
+
+class Job:
+    """A running or ended job. Satisfies `common.job_client.JobControl`."""
+
+    def __init__(
+        self, job_id: str, board: ProgressBoard, make_driver: Callable[[], EpochDriver], on_end: Callable[[], None]
+    ) -> None:
+        self.job_id = JobID(job_id)
+        self.board = board
+        self._make_driver = make_driver
+        self._on_end = on_end
+        self._driver: EpochDriver | None = None
+        self._status = JobStatus.CREATED
+        self._error: BaseException | None = None
+        self._started = time.monotonic()
+        self._ended = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"millstream-{job_id}", daemon=True)
+        self._requests: list[e.StopRequested | e.CancelRequested] = []
+        self._lock = threading.Lock()
+
+    def start(self) -> Job:
+        """Begin to run."""
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        try:
+            driver = self._make_driver()
+            with self._lock:
+                self._driver = driver
+                waiting, self._requests = self._requests, []
+            for request in waiting:
+                driver.request(request)
+            self._change(JobStatus.RUNNING)
+            self._end(_ENDS[driver.run()])
+        except BaseException as error:
+            self._error = error
+            _LOG.info("job failed", exc_info=error)
+            self.board.change(last_error=str(error))
+            self._end(JobStatus.FAILED)
+
+    def _change(self, status: JobStatus) -> None:
+        self._status = status
+        self.board.change(status=status.name)
+
+    def _end(self, status: JobStatus) -> None:
+        self._ended = time.monotonic()
+        self._on_end()
+        self._change(status)
+
+    def status(self) -> JobStatus:
+        """Where the job is in its life."""
+        shown = self.board.now.status
+        return JobStatus.RESTARTING if shown == "RESTARTING" else self._status
+
+    def cancel(self) -> None:
+        """End now; what is committed stays."""
+        self._request(e.CancelRequested())
+
+    def stop(self, drain: bool = False) -> None:
+        """Finish the running epoch, publish it, and end; the job resumes from its store."""
+        self._request(e.StopRequested())
+
+    def _request(self, request: e.StopRequested | e.CancelRequested) -> None:
+        with self._lock:
+            driver = self._driver
+            if driver is None:
+                self._requests.append(request)
+                return
+        driver.request(request)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it has come."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def result(self) -> JobExecutionResult:
+        """Wait for the end and return the result, or raise why the job failed."""
+        self.wait()
+        if self._error is not None:
+            # The driver thread's own frames say nothing to the user; they are in the job's log.
+            raise self._error.with_traceback(None)
+        if self._status is JobStatus.CANCELED:
+            raise JobFailedError(f"job '{self.board.now.job_name}' was cancelled")
+        took_ms = int((self._ended - self._started) * 1000)
+        return JobExecutionResult(job_id=self.job_id, net_runtime_ms=took_ms, accumulators=self.accumulators())
+
+    def accumulators(self) -> dict[str, Any]:
+        """What the job has counted: records in and out by operator name."""
+        return {uid: {"in": o.records_in, "out": o.records_out} for uid, o in self.board.now.operators.items()}

@@ -1,0 +1,180 @@
+"""Launching: from a graph and its settings to a running job.
+
+Everything that can be found wrong is found before the job starts, in this order: the program, its settings, the
+store (writable, ours, a program that fits it), the machine (Java, Spark). Only then does the driver's thread begin.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from millstream.checkpoint.job_record import claim
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.common import options
+from millstream.compiler.passes import compile_graph
+from millstream.compiler.stages import Plan
+from millstream.connectors.contracts import Sink
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Graph, Read, Write
+from millstream.jobs.driver import DriverSettings, EpochDriver, Runner
+from millstream.jobs.input_plan import PlannedSource
+from millstream.jobs.job import Job
+from millstream.jobs.manifests import check_program
+from millstream.jobs.progress import JobProgress, ProgressBoard
+from millstream.jobs.restart_settings import restart_policy
+from millstream.jobs.settings import Clock, JobSettings
+from millstream.runtime.residents import Job as SentJob
+from millstream.runtime.spec import JobFacts
+from millstream.storage.store import Store, open_store
+
+__all__ = ["Launch", "launch", "session_for"]
+
+_UNBOUNDED = 1 << 62
+DEFAULT_ROOT = ".millstream"
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1000)
+
+
+@dataclass
+class Launch:
+    """How a job is launched. Tests bring their own clock, runner and store; everybody else uses `launch`."""
+
+    clock: Clock
+    runner: Runner | None = None
+    store: Store | None = None
+
+    def start(self, graph: Graph, settings: JobSettings) -> Job:
+        """Check everything, then start the job on a thread of its own."""
+        plan = compile_graph(graph)
+        sources, sinks = _ends(plan)
+        batch = _is_batch(settings, sources)
+        store = self.store or open_store(settings.store or _new_folder(graph.job_name))
+        store.check_writable()
+        record = claim(store, graph.job_name, job_id=secrets.token_hex(16), now_ms=self.clock.now_ms())
+        check_program(plan, ManifestLog(store).newest(), store.url)
+        runner, session = self._runner(settings)
+        facts = JobFacts(
+            job_name=graph.job_name,
+            job_id=record.job_id,
+            run=_new_run(),
+            store=store,
+            parameters=dict(settings.job_parameters),
+            batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
+        )
+        board = ProgressBoard(JobProgress(graph.job_name, record.job_id, store.url))
+        driver_settings = DriverSettings(
+            records_max=_UNBOUNDED if batch else options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
+            poll_ms=options.read(options.EPOCH_POLL_INTERVAL, settings.configuration),
+            min_interval_ms=options.read(options.EPOCH_MIN_INTERVAL, settings.configuration),
+            policy=restart_policy(settings),
+            new_run=_new_run,
+            show=show_output,
+        )
+
+        def make_driver() -> EpochDriver:
+            opened = tuple(replace(p, source=p.source.opened(store, session)) for p in sources)
+            ready = {uid: sink.opened(session) for uid, sink in sinks.items()}
+            opened_plan = _with_sources(plan, opened)
+            sent = SentJob(cloudpickle.dumps(opened_plan), facts)
+            return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings)
+
+        return Job(record.job_id, board, make_driver, on_end=lambda: None).start()
+
+    def _runner(self, settings: JobSettings) -> tuple[Runner, Any]:
+        if self.runner is not None:
+            return self.runner, settings.session
+        from millstream.compiler.session import our_session
+        from millstream.compiler.spark import SparkRunner
+
+        session = our_session(session_for(settings))
+        return SparkRunner(session), session
+
+
+def launch(graph: Graph, settings: JobSettings, configuration: dict[str, str] | None = None) -> Job:
+    """Start a job on Spark."""
+    if configuration:
+        settings = replace(settings, configuration={**settings.configuration, **configuration})
+    return Launch(SystemClock()).start(graph, settings)
+
+
+def session_for(settings: JobSettings) -> Any:
+    """The user's Spark session, or one made now."""
+    if settings.session is not None:
+        return settings.session
+    from millstream.compiler.session import make_session
+
+    spark_settings = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
+    return make_session(options.read(options.SPARK_MASTER, settings.configuration), spark_settings)
+
+
+def _ends(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:
+    sources = tuple(
+        PlannedSource(node.uid or "", node.operation.source, node.parallelism or 1)
+        for node in plan.nodes()
+        if isinstance(node.operation, Read)
+    )
+    sinks = {node.uid or "": node.operation.sink for node in plan.nodes() if isinstance(node.operation, Write)}
+    return sources, sinks
+
+
+def _with_sources(plan: Plan, opened: tuple[PlannedSource, ...]) -> Plan:
+    """The plan with its sources as they are after opening: that is what tasks read with."""
+    by_uid = {planned.uid: planned.source for planned in opened}
+    stages = tuple(
+        replace(
+            stage,
+            operators=tuple(
+                replace(node, operation=replace(node.operation, source=by_uid[node.uid or ""]))
+                if isinstance(node.operation, Read)
+                else node
+                for node in stage.operators
+            ),
+        )
+        for stage in plan.stages
+    )
+    return replace(plan, stages=stages)
+
+
+def _is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
+    unbounded = [planned for planned in sources if not planned.source.bounded]
+    if settings.runtime_mode == "BATCH" and unbounded:
+        raise ProgramError(
+            f"runtime mode BATCH needs bounded input, but {unbounded[0].source.describe()} never ends. "
+            "Use RuntimeExecutionMode.STREAMING",
+            at=str(settings.site),
+        )
+    return settings.runtime_mode == "BATCH" or (settings.runtime_mode == "AUTOMATIC" and not unbounded)
+
+
+def _new_run() -> str:
+    return secrets.token_hex(4)
+
+
+def _new_folder(job_name: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", job_name.lower()).strip("-")[:40] or "job"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return str(Path(DEFAULT_ROOT, f"{slug}-{stamp}-{secrets.token_hex(2)}"))
+
+
+def show_output(lines: list[list[str]]) -> None:
+    """What user code printed and logged in tasks, on this process's own streams and loggers."""
+    for stream, *rest in lines:
+        if stream == "log":
+            level, name, text = rest
+            logging.getLogger(name).log(logging.getLevelName(level), "%s", text)
+        else:
+            print(rest[0], file=sys.stderr if stream == "stderr" else sys.stdout)

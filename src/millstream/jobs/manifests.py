@@ -1,0 +1,151 @@
+"""From an epoch's outcome to its manifest, and from a manifest to the next epoch's spec. Pure.
+
+What the manifest keeps per operator lies under `states[uid]`: its event time, the small state of its subtasks, and
+what its sink holds back for a later epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.checkpoint import events as e
+from millstream.checkpoint.manifest import Manifest, SplitPosition, Staged
+from millstream.compiler.stages import Plan
+from millstream.connectors.contracts import Sink, Source
+from millstream.errors import StoreError
+from millstream.jobs.input_plan import InputPlan
+from millstream.jobs.outcome import EpochOutcome
+from millstream.metrics.registry import merge
+from millstream.runtime.barrier import MIN_WATERMARK
+from millstream.runtime.spec import EpochSpec, JobFacts
+
+__all__ = ["check_program", "closing_manifest", "epoch_manifest", "epoch_spec"]
+
+
+def epoch_spec(action: e.RunEpoch, try_: int, now_ms: int, plan: InputPlan, newest: Manifest | None) -> EpochSpec:
+    """What the tasks are told of the epoch that follows `newest`."""
+    states: Mapping[str, Any] = {} if newest is None else newest.states
+    return EpochSpec(
+        epoch=action.epoch,
+        try_=try_,
+        now_ms=now_ms,
+        final=action.final,
+        reads=plan.reads,
+        floors=plan.floors,
+        watermarks={uid: state.get("watermark", MIN_WATERMARK) for uid, state in states.items()},
+        states={uid: state["subtasks"] for uid, state in states.items() if "subtasks" in state},
+    )
+
+
+def epoch_manifest(
+    action: e.Commit,
+    plan: Plan,
+    facts: JobFacts,
+    planned: InputPlan,
+    outcome: EpochOutcome,
+    newest: Manifest | None,
+    now_ms: int,
+    sources: Mapping[str, Source],
+    sinks: Mapping[str, Sink],
+) -> Manifest:
+    """The manifest that commits `outcome`."""
+    final = action.status == "DRAINED"
+    before: Mapping[str, Any] = {} if newest is None else newest.states
+    states: dict[str, dict[str, Any]] = {}
+    for uid, watermark in outcome.watermarks.items():
+        # Event time never goes back, not even when a parallelism or a split set has changed.
+        states[uid] = {"watermark": max(watermark, before.get(uid, {}).get("watermark", MIN_WATERMARK))}
+    for uid, subtasks in outcome.states.items():
+        states[uid]["subtasks"] = subtasks
+    staged: dict[str, tuple[Staged, ...]] = {}
+    for uid, sink in sinks.items():
+        given = outcome.staged.get(uid, [])
+        pending = before.get(uid, {}).get("pending")
+        decided = sink.plan_commit([item for _, item in given], pending, now_ms, final)
+        if decided.publish:
+            staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
+        if decided.pending is not None:
+            states.setdefault(uid, {})["pending"] = decided.pending
+    ends = [states[node.uid]["watermark"] for node in plan.nodes() if node.uid in sinks and node.uid in states]
+    return Manifest(
+        job=facts.job_name,
+        job_id=facts.job_id,
+        epoch=action.epoch,
+        parent=0 if newest is None else newest.epoch,
+        created_ms=now_ms,
+        attempt=facts.run,
+        status=action.status,
+        sources=_positions(planned, outcome, newest, sources, final),
+        states=states,
+        staged=staged,
+        published_through=action.published_through,
+        watermark=min(ends, default=None),
+        counters=_counters(outcome, newest),
+        program={node.uid or "": {"name": node.name, "parallelism": node.parallelism} for node in plan.nodes()},
+    )
+
+
+def _positions(
+    planned: InputPlan, outcome: EpochOutcome, newest: Manifest | None, sources: Mapping[str, Source], final: bool
+) -> dict[str, dict[str, SplitPosition]]:
+    positions = {} if newest is None else {uid: dict(splits) for uid, splits in newest.sources.items()}
+    for uid, ranges in planned.reads.items():
+        own = positions.setdefault(uid, {})
+        for range_ in ranges:
+            read = outcome.sources[uid][range_.split.name]
+            finished = sources[uid].finished(range_.split, read["offset"])
+            if final and not finished:
+                raise StoreError(
+                    f"split '{range_.split.name}' of source '{uid}' was to be read to its end, "
+                    f"but stopped at {read['offset']!r} before {range_.stop!r}. Was the input cut while it was read?"
+                )
+            own[range_.split.name] = SplitPosition(read["offset"], finished, read["watermark"])
+    return positions
+
+
+def _counters(outcome: EpochOutcome, newest: Manifest | None) -> dict[str, Any]:
+    before: Mapping[str, Any] = {} if newest is None else newest.counters
+    totals = {uid: dict(counts) for uid, counts in before.get("operators", {}).items()}
+    for uid, counts in outcome.operators.items():
+        total = totals.setdefault(uid, {"in": 0, "out": 0})
+        total["in"] += counts["in"]
+        total["out"] += counts["out"]
+    return {"operators": totals, "metrics": merge(before.get("metrics", {}), outcome.metrics)}
+
+
+def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms: int) -> Manifest:
+    """The manifest that says everything is published: the parent's positions, no output of its own."""
+    return Manifest(
+        job=newest.job,
+        job_id=newest.job_id,
+        epoch=action.epoch,
+        parent=newest.epoch,
+        created_ms=now_ms,
+        attempt=facts.run,
+        status=action.status,
+        sources=newest.sources,
+        states=newest.states,
+        published_through=action.published_through,
+        watermark=newest.watermark,
+        counters=newest.counters,
+        program=newest.program,
+    )
+
+
+def check_program(plan: Plan, newest: Manifest | None, store_url: str) -> None:
+    """Refuse to go on with a program that has lost a source or a sink the manifest speaks of."""
+    if newest is None:
+        return
+    present = {node.uid for node in plan.nodes()}
+    states: Mapping[str, Any] = newest.states
+    program: Mapping[str, Any] = newest.program
+    kept = {uid for uid, state in states.items() if "pending" in state or "subtasks" in state}
+    lost = sorted((set(newest.sources) | set(newest.staged) | kept) - present)
+    if lost:
+        names = ", ".join(f"'{program.get(uid, {}).get('name', uid)}' (uid {uid})" for uid in lost)
+        raise StoreError(
+            f"store {store_url} holds epoch {newest.epoch} of job '{newest.job}', which has {names}; this program "
+            "has not. It was changed: give its sources and sinks the uids they had, or give another --store to "
+            "start anew"
+        )

@@ -1,0 +1,94 @@
+"""What an epoch came to: the acknowledgements of all its tasks, checked and put together.
+
+Invariant: an outcome exists only if every task of every stage acknowledged exactly once, and all tasks of a stage
+heard the *same attempt* of each task before them. Spark may run a task again after others have read its first
+output; if the two attempts differ (a user's function is not deterministic), some records would be lost or
+doubled. Such an epoch is refused here and run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.compiler.stages import Plan
+from millstream.metrics.registry import merge
+from millstream.runtime.barrier import Acknowledgement, Barrier
+from millstream.runtime.envelope import FAILURE
+from millstream.runtime.failure import FailureReport, UserFailureError
+
+__all__ = ["EpochOutcome", "MixedEpochError", "gather"]
+
+
+class MixedEpochError(RuntimeError):
+    """The acknowledgements do not add up to one epoch; it must be run again."""
+
+
+@dataclass
+class EpochOutcome:
+    """One epoch's acknowledgements, merged over subtasks."""
+
+    sources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    staged: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
+    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    operators: dict[str, dict[str, int]] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    output: list[list[str]] = field(default_factory=list)
+
+
+def gather(plan: Plan, rows: Iterable[tuple[int, bytes]]) -> EpochOutcome:
+    """The outcome of an epoch from the rows its last stage returned. Raises the user's failure, if there was one."""
+    acknowledgements: list[Acknowledgement] = []
+    failed = False
+    for kind, payload in rows:
+        if kind == FAILURE:
+            failed = True
+            if payload:
+                raise UserFailureError(FailureReport.decode(payload))
+        else:
+            acknowledgements.extend(Barrier.decode(pa.py_buffer(payload)).acknowledgements)
+    if failed:
+        raise MixedEpochError("a task failed, but its report did not arrive; the epoch is run again")
+    _check(plan, acknowledgements)
+    return _merged(acknowledgements)
+
+
+def _check(plan: Plan, acknowledgements: list[Acknowledgement]) -> None:
+    by_task = {(a.stage, a.subtask): a for a in acknowledgements}
+    expected = {(stage.index, subtask) for stage in plan.stages for subtask in range(stage.width)}
+    if len(by_task) != len(acknowledgements) or set(by_task) != expected:
+        missing = sorted(expected - set(by_task))
+        raise MixedEpochError(f"tasks that did not acknowledge (stage, subtask): {missing}; or some did twice")
+    for (stage, _), ack in by_task.items():
+        for sender, nonce in ack.heard.items():
+            if by_task[stage - 1, int(sender)].nonce != nonce:
+                raise MixedEpochError(
+                    f"stage {stage} read two different attempts of task {sender} of stage {stage - 1}; "
+                    "the epoch is run again"
+                )
+
+
+def _merged(acknowledgements: list[Acknowledgement]) -> EpochOutcome:
+    outcome = EpochOutcome()
+    for ack in sorted(acknowledgements, key=lambda a: (a.stage, a.subtask)):
+        for uid, positions in ack.sources.items():
+            outcome.sources.setdefault(uid, {}).update(positions)
+        for uid, staged in ack.staged.items():
+            outcome.staged.setdefault(uid, []).extend((ack.subtask, item) for item in staged)
+        for uid, state in ack.states.items():
+            outcome.states.setdefault(uid, {})[str(ack.subtask)] = state
+        for uid, watermark in ack.watermarks.items():
+            outcome.watermarks[uid] = min(watermark, outcome.watermarks.get(uid, watermark))
+        for uid, counts in ack.operators.items():
+            outcome.operators[uid] = _added(outcome.operators.get(uid, {}), counts)
+        outcome.metrics = merge(outcome.metrics, ack.metrics)
+        outcome.output.extend(ack.output)
+    return outcome
+
+
+def _added(total: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {key: total.get(key, 0) + value for key, value in more.items()}

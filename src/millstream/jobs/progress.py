@@ -1,0 +1,71 @@
+"""What a running job shows of itself: a snapshot that changes with every epoch.
+
+The driver writes it, the console, the command line and tests read it. Reading never waits for the job.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+__all__ = ["JobProgress", "OperatorProgress", "ProgressBoard"]
+
+
+@dataclass(frozen=True)
+class OperatorProgress:
+    """One operator, over the job's life (`records_*`) and in its last epoch (`busy_share`, of the epoch's time)."""
+
+    name: str
+    records_in: int = 0
+    records_out: int = 0
+    busy_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """A job at one moment. Rates are of the last epoch; `watermark_ms` None: no event time."""
+
+    job_name: str
+    job_id: str
+    store: str
+    status: str = "CREATED"
+    epoch: int = 0
+    published: int = 0
+    epoch_ms: float = 0.0
+    records_in: int = 0
+    records_out: int = 0
+    in_per_second: float = 0.0
+    out_per_second: float = 0.0
+    watermark_ms: int | None = None
+    state_bytes: int = 0
+    restarts: int = 0
+    last_error: str = ""
+    operators: Mapping[str, OperatorProgress] = field(default_factory=dict)
+
+
+class ProgressBoard:
+    """The current progress of one job, and those who want to hear of every change."""
+
+    def __init__(self, first: JobProgress) -> None:
+        self._now = first
+        self._listeners: list[Callable[[JobProgress], None]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def now(self) -> JobProgress:
+        """The newest snapshot."""
+        return self._now
+
+    def change(self, **changes: object) -> None:
+        """Replace fields of the snapshot and tell the listeners."""
+        with self._lock:
+            self._now = replace(self._now, **changes)  # type: ignore[arg-type]
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener(self._now)
+
+    def listen(self, listener: Callable[[JobProgress], None]) -> None:
+        """Call `listener` with every new snapshot, on the driver's thread: it must be quick."""
+        with self._lock:
+            self._listeners.append(listener)

@@ -1,0 +1,113 @@
+"""A batch: some records of one stream, as Python values, as Arrow columns, or as both.
+
+Operators hand batches to one another inside a task. Which form a batch has is decided by who made it: a
+per-record function makes values, a columnar function or an exchange makes columns. The other form is made
+when somebody asks for it, once. A typed stream always *can* be columns; an untyped one never is.
+
+Invariant: values and columns, where both are there, say the same thing. A typed batch made from values is
+converted (and so checked against its type) when it is made, and its values are kept only if a round trip
+through Arrow would give them back unchanged: what a downstream function sees never depends on whether an
+exchange stood in between.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.records.columns import arrow_type, from_record_batch, keeps_values, to_record_batch
+
+__all__ = ["Batch", "Timestamps", "is_typed"]
+
+Timestamps = npt.NDArray[np.int64]
+
+
+def is_typed(type_info: TypeInformation | None) -> bool:
+    """Whether records of this type travel as Arrow columns (else: as pickled values)."""
+    return type_info is not None and arrow_type(type_info) is not None
+
+
+class Batch:
+    """Records of one stream, in order, with their event timestamps where they have any.
+
+    >>> from millstream.common.typeinfo import Types
+    >>> batch = Batch.of_values([1, 2], Types.LONG())
+    >>> batch.columns().num_rows, batch.values()
+    (2, [1, 2])
+    """
+
+    __slots__ = ("_columns", "_values", "length", "timestamps", "type_info")
+
+    def __init__(
+        self,
+        type_info: TypeInformation | None,
+        length: int,
+        values: list[Any] | None,
+        columns: pa.RecordBatch | None,
+        timestamps: Timestamps | None,
+    ) -> None:
+        self.type_info = type_info
+        self.length = length
+        self._values = values
+        self._columns = columns
+        self.timestamps = timestamps
+
+    @classmethod
+    def of_values(
+        cls, values: list[Any], type_info: TypeInformation | None, timestamps: Timestamps | None = None
+    ) -> Batch:
+        """A batch of Python values. Typed values are checked now, so that the error names their maker."""
+        if type_info is None or not is_typed(type_info):
+            return cls(type_info, len(values), values, None, timestamps)
+        columns = to_record_batch(values, type_info)
+        kept = values if keeps_values(values, type_info) else None
+        return cls(type_info, len(values), kept, columns, timestamps)
+
+    @classmethod
+    def of_columns(
+        cls, columns: pa.RecordBatch, type_info: TypeInformation, timestamps: Timestamps | None = None
+    ) -> Batch:
+        """A batch of Arrow columns laid out as `stream_schema(type_info)`."""
+        return cls(type_info, columns.num_rows, None, columns, timestamps)
+
+    @property
+    def typed(self) -> bool:
+        return self._columns is not None
+
+    def values(self) -> list[Any]:
+        """The records as Python values. Callers must not change the list."""
+        if self._values is None:
+            assert self._columns is not None and self.type_info is not None
+            self._values = from_record_batch(self._columns, self.type_info)
+        return self._values
+
+    def columns(self) -> pa.RecordBatch:
+        """The records as Arrow columns; only typed batches have them."""
+        assert self._columns is not None, "an untyped batch has no columns"
+        return self._columns
+
+    def slice(self, start: int, length: int) -> Batch:
+        """The records start, start+1, …; shares memory with this batch."""
+        return Batch(
+            self.type_info,
+            length,
+            None if self._values is None else self._values[start : start + length],
+            None if self._columns is None else self._columns.slice(start, length),
+            None if self.timestamps is None else self.timestamps[start : start + length],
+        )
+
+    def take(self, indices: npt.NDArray[np.int64]) -> Batch:
+        """The records at `indices`, in that order. Typed batches are taken in columns."""
+        timestamps = None if self.timestamps is None else self.timestamps[indices]
+        if self._columns is not None:
+            return Batch(self.type_info, len(indices), None, self._columns.take(pa.array(indices)), timestamps)
+        assert self._values is not None
+        values = self._values
+        return Batch(self.type_info, len(indices), [values[i] for i in indices.tolist()], None, timestamps)
+
+    def __len__(self) -> int:
+        return self.length

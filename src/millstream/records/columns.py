@@ -1,0 +1,248 @@
+"""Values to Arrow columns and back: the hot path of every typed stream.
+
+A stream of type ROW has a column per field, one of TUPLE the columns f0, f1, ..., any other the one column
+`value`. Conversion runs a column at a time (`codecs`, `row_codec`); only when a column meets something unusual
+are the values taken one by one (`conform`), to make them exact or to name the one that does not fit.
+
+Invariant: what comes back is what `conform` says of each value, in order; nothing is cut, rounded (but FLOAT)
+or guessed on the way. Untyped streams (`Types.PICKLED_BYTE_ARRAY()`) have no columns and are refused here.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    MapTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
+from millstream.errors import ProgramError, TypeMismatchError
+from millstream.records import codecs
+from millstream.records.codecs import Codec, Doubt
+from millstream.records.conform import conform
+from millstream.records.row_codec import KIND_COLUMN, RowCodec, ValueCodec
+from millstream.records.shapes import is_byte_array, is_hashable, is_sequence, plain_type
+
+__all__ = [
+    "KIND_COLUMN",
+    "arrow_type",
+    "as_declared",
+    "checked_batch",
+    "from_record_batch",
+    "keeps_values",
+    "stream_schema",
+    "to_record_batch",
+    "to_record_batch_kept",
+]
+
+_DIRECT: dict[BasicType, tuple[pa.DataType, type]] = {
+    BasicType.STRING: (pa.string(), str),
+    BasicType.BOOLEAN: (pa.bool_(), bool),
+    BasicType.BYTE: (pa.int8(), int),
+    BasicType.SHORT: (pa.int16(), int),
+    BasicType.INT: (pa.int32(), int),
+    BasicType.LONG: (pa.int64(), int),
+}
+
+
+def arrow_type(type_info: TypeInformation) -> pa.DataType | None:
+    """The Arrow type of the values, or None where the stream is untyped and travels as pickles.
+
+    >>> arrow_type(Types.LIST(Types.INT()))
+    ListType(list<item: int32>)
+    """
+    return None if _is_untyped(type_info) else _codec(type_info).arrow
+
+
+def stream_schema(type_info: TypeInformation) -> pa.Schema | None:
+    """The columns of a stream of this type, or None where it is untyped.
+
+    >>> stream_schema(Types.TUPLE([Types.STRING(), Types.LONG()])).names
+    ['f0', 'f1']
+    """
+    return None if _is_untyped(type_info) else _stream_codec(type_info).schema
+
+
+def to_record_batch(values: list[Any], type_info: TypeInformation) -> pa.RecordBatch:
+    """The values as columns; raises TypeMismatchError for the first value that does not fit.
+
+    >>> to_record_batch([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()])).to_pylist()
+    [{'f0': 'a', 'f1': 1}]
+    """
+    return to_record_batch_kept(values, type_info)[0]
+
+
+def to_record_batch_kept(values: list[Any], type_info: TypeInformation) -> tuple[pa.RecordBatch, bool]:
+    """The values as columns, and whether they are kept (see `keeps_values`): both for the price of one.
+
+    >>> to_record_batch_kept([1, 2], Types.DOUBLE())[1]
+    False
+    """
+    codec = _stream_codec(type_info)
+    try:
+        return codec.encode_batch(values)
+    except Doubt:
+        pass
+    exact = [conform(value, type_info) for value in values]
+    try:
+        return codec.encode_batch(exact)[0], False
+    except Doubt:
+        raise ProgramError(
+            f"{len(values)} values of {type_info} do not fit one Arrow batch: a column or its lists would pass 2 GiB. "
+            "Lower millstream.batch.max-records."
+        ) from None
+
+
+def from_record_batch(batch: pa.RecordBatch, type_info: TypeInformation) -> list[Any]:
+    """The columns as Python values: Row for ROW, tuple for TUPLE, and so on.
+
+    >>> row_type = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()])
+    >>> from_record_batch(to_record_batch([("a", 1)], row_type), row_type)
+    [Row(word='a', count=1)]
+    """
+    return _stream_codec(type_info).decode_batch(checked_batch(batch, type_info))
+
+
+def keeps_values(values: list[Any], type_info: TypeInformation) -> bool:
+    """Whether a round trip through columns gives equal values of the same Python types.
+
+    If so the caller may go on using the objects it has. Values that do not fit the type are not kept.
+
+    >>> keeps_values([1, 2], Types.LONG()), keeps_values([1, 2], Types.DOUBLE())
+    (True, False)
+    """
+    if _is_untyped(type_info):
+        return True
+    try:
+        return _stream_codec(type_info).encode_batch(values)[1]
+    except Doubt:
+        return False
+
+
+def as_declared(values: list[Any], type_info: TypeInformation) -> list[Any]:
+    """The values as they would come back from columns; the same list where they are kept.
+
+    >>> as_declared([1, 2], Types.DOUBLE())
+    [1.0, 2.0]
+    """
+    if _is_untyped(type_info):
+        return values
+    batch, kept = to_record_batch_kept(values, type_info)
+    return values if kept else from_record_batch(batch, type_info)
+
+
+def checked_batch(batch: pa.RecordBatch, type_info: TypeInformation) -> pa.RecordBatch:
+    """The batch with exactly the stream's columns; columns of a kindred type are cast, if nothing is lost.
+
+    For batches that come from outside: a user's `map_batches`, a DataFrame, a file.
+
+    >>> checked_batch(pa.record_batch({"value": pa.array([1], pa.int64())}), Types.INT()).schema.field(0).type
+    DataType(int32)
+    """
+    expected = _stream_codec(type_info).schema
+    if batch.schema.equals(expected):
+        return batch
+    if batch.schema.names == [*expected.names, KIND_COLUMN]:
+        expected = expected.append(pa.field(KIND_COLUMN, pa.int8()))
+        if batch.schema.equals(expected):
+            return batch
+    if batch.schema.names != expected.names:
+        raise TypeMismatchError(
+            f"a batch of {type_info} has the columns {batch.schema.names}, expected {expected.names}. "
+            "Select and name the columns so, or declare another type.",
+            value=batch.schema,
+        )
+    return _cast(batch, expected, type_info)
+
+
+def _cast(batch: pa.RecordBatch, expected: pa.Schema, type_info: TypeInformation) -> pa.RecordBatch:
+    arrays = []
+    for field, column in zip(expected, batch.columns, strict=True):
+        try:
+            # Arrow would happily write numbers as text and read text as numbers. That is guessing.
+            if pa.types.is_string(field.type) != _is_text(column.type):
+                raise pa.ArrowInvalid("text is never made from or into other types")
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowException as refusal:
+            raise TypeMismatchError(
+                f"column {field.name} of a batch of {type_info} is {column.type}, expected {field.type} ({refusal}). "
+                "Cast it, or declare another type.",
+                value=column,
+                path=field.name,
+            ) from None
+    return pa.RecordBatch.from_arrays(arrays, schema=expected)
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_dictionary)
+    return any(is_kind(arrow) for is_kind in kinds)
+
+
+def _is_untyped(type_info: TypeInformation) -> bool:
+    return _codec_or_none(type_info) is None
+
+
+@lru_cache(maxsize=1024)
+def _codec_or_none(type_info: TypeInformation) -> Codec | None:
+    """The codec of a type; None for the pickle and for types of other kinds, which travel as pickles."""
+    plain = plain_type(type_info)
+    if isinstance(plain, BasicTypeInfo):
+        return _basic_codec(plain.basic_type)
+    if isinstance(plain, RowTypeInfo):
+        return _row_codec(plain.get_field_names(), plain.get_field_types(), to_tuples=False)
+    if isinstance(plain, TupleTypeInfo):
+        types = plain.get_field_types()
+        return _row_codec([f"f{i}" for i in range(len(types))], types, to_tuples=True)
+    if is_byte_array(plain):
+        return Codec(pa.binary(), bytes)
+    if is_sequence(plain):
+        return codecs.ListCodec(_codec(plain.element_type))
+    if isinstance(plain, MapTypeInfo):
+        if not is_hashable(plain.key_type):
+            raise ProgramError(f"{type_info} has keys that a dict cannot have. Use a ROW, a TUPLE or a single value.")
+        return codecs.MapCodec(_codec(plain.key_type), _codec(plain.value_type))
+    temporal: dict[TypeInformation, Codec] = {
+        Types.SQL_DATE(): codecs.DateCodec(),
+        Types.SQL_TIME(): codecs.TimeCodec(),
+        Types.SQL_TIMESTAMP(): codecs.TimestampCodec(),
+    }
+    return temporal.get(plain)
+
+
+def _codec(type_info: TypeInformation) -> Codec:
+    """The codec of a type inside another, where the untyped has one too: a pickle per value."""
+    return _codec_or_none(type_info) or codecs.pickled_codec()
+
+
+def _basic_codec(basic: BasicType) -> Codec:
+    special = {
+        BasicType.CHAR: codecs.CharCodec,
+        BasicType.FLOAT: codecs.FloatCodec,
+        BasicType.DOUBLE: codecs.DoubleCodec,
+        BasicType.BIG_INT: codecs.big_int_codec,
+        BasicType.BIG_DEC: codecs.big_dec_codec,
+        BasicType.INSTANT: codecs.InstantCodec,
+    }
+    return special[basic]() if basic in special else Codec(*_DIRECT[basic])
+
+
+def _row_codec(names: list[str], types: list[TypeInformation], *, to_tuples: bool) -> RowCodec:
+    if KIND_COLUMN in names:
+        raise ProgramError(f"a ROW names a field {KIND_COLUMN!r}, which holds the row's change kind. Rename the field.")
+    return RowCodec(names, [_codec(field_type) for field_type in types], to_tuples=to_tuples)
+
+
+@lru_cache(maxsize=1024)
+def _stream_codec(type_info: TypeInformation) -> RowCodec | ValueCodec:
+    codec = _codec_or_none(type_info)
+    if codec is None:
+        raise ProgramError(f"a stream of {type_info} is untyped and has no columns. Declare a type, as Types.LONG().")
+    return codec if isinstance(codec, RowCodec) else ValueCodec(codec)

@@ -1,0 +1,55 @@
+"""Envelopes: the only rows that cross Spark's shuffle.
+
+An envelope is addressed to a task (`target`) and holds a block of records, a barrier, or the news of a failure.
+It names its channel, the subtask it is meant for (further on, when relayed), who sent it and its place in the
+order of that sender, so that the receiver can check that it has everything, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["BARRIER", "DATA", "ENVELOPE_DDL", "ENVELOPE_SCHEMA", "FAILURE", "Envelope", "open_envelopes", "seal"]
+
+DATA, BARRIER, FAILURE = 0, 1, 2
+
+_NAMES = ("target", "kind", "channel", "subtask", "sender", "sequence")
+ENVELOPE_SCHEMA = pa.schema([*((name, pa.int32()) for name in _NAMES), ("payload", pa.binary())])
+ENVELOPE_DDL = ", ".join([*(f"{name} int" for name in _NAMES), "payload binary"])
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """One row. `channel` is -1 for barriers and failures, which belong to no channel."""
+
+    target: int
+    kind: int
+    payload: pa.Buffer
+    channel: int = -1
+    subtask: int = -1
+    sender: int = -1
+    sequence: int = -1
+
+
+def seal(envelopes: Sequence[Envelope]) -> pa.RecordBatch:
+    """Rows for the shuffle. A single envelope's payload is not copied."""
+    heads = [pa.array([getattr(e, name) for e in envelopes], pa.int32()) for name in _NAMES]
+    if len(envelopes) == 1:
+        body = envelopes[0].payload
+        ends = pa.py_buffer(np.array([0, body.size], dtype=np.int32))
+        payload = pa.Array.from_buffers(pa.binary(), 1, [None, ends, body])
+    else:
+        payload = pa.array([e.payload.to_pybytes() for e in envelopes], pa.binary())
+    return pa.RecordBatch.from_arrays([*heads, payload], schema=ENVELOPE_SCHEMA)
+
+
+def open_envelopes(rows: pa.RecordBatch) -> Iterator[Envelope]:
+    """The envelopes of a batch of rows; payloads are views, not copies."""
+    heads = [rows.column(i).to_pylist() for i in range(len(_NAMES))]
+    payloads = rows.column(len(_NAMES))
+    for row, (target, kind, channel, subtask, sender, sequence) in enumerate(zip(*heads, strict=True)):
+        yield Envelope(target, kind, payloads[row].as_buffer(), channel, subtask, sender, sequence)

@@ -1,0 +1,190 @@
+"""The two ends of an exchange inside a task: what goes out is packed and counted, what comes in is checked.
+
+Invariant: a task passes on the end of an epoch only if it has heard every sender of the stage before, and has
+received on every channel exactly the blocks each sender says it sent, in order. Anything else is an error that
+fails the epoch: a hole is never committed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from millstream.compiler.stages import Channel, Plan
+from millstream.records.batch import Batch
+from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
+from millstream.runtime.blocks import encode_block
+from millstream.runtime.envelope import BARRIER, DATA, FAILURE, Envelope
+from millstream.runtime.routing import Router
+
+__all__ = ["BrokenExchangeError", "Inbox", "Outbox"]
+
+# Small batches wait for one another up to this size, so that a block is worth its header. The size of untyped
+# records is not known before they are pickled, so fewer of them share a block.
+_BLOCK_RECORDS_MAX = 131_072
+_BLOCK_UNTYPED_MAX = 16_384
+
+
+class BrokenExchangeError(RuntimeError):
+    """Blocks or barriers are missing, doubled or out of order: the epoch must be run again."""
+
+
+class _Parcel:
+    """Batches waiting to go to one subtask as one block."""
+
+    __slots__ = ("batches", "bytes", "records")
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.records = 0
+        self.bytes = 0
+
+    def add(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self.records += len(batch)
+        if batch.typed:
+            self.bytes += batch.columns().nbytes
+
+
+def _alike(a: Batch, b: Batch) -> bool:
+    """Whether two batches fit one block."""
+    if (a.timestamps is None) != (b.timestamps is None) or a.typed != b.typed:
+        return False
+    return not a.typed or a.columns().schema.equals(b.columns().schema)
+
+
+class Outbox:
+    """Everything this task sends to the next stage."""
+
+    def __init__(self, next_width: int, sender: int, block_bytes_max: int) -> None:
+        self._next_width = next_width
+        self._sender = sender
+        self._block_bytes_max = block_bytes_max
+        self._parcels: dict[tuple[int, int], _Parcel] = defaultdict(_Parcel)
+        self._sent: dict[tuple[int, int, int], int] = defaultdict(int)  # channel, sender, subtask -> blocks
+        self._ready: list[Envelope] = []
+
+    def send(self, channel: Channel, router: Router, batch: Batch) -> None:
+        """Route a batch and pack what is large enough."""
+        for subtask, piece in router(batch):
+            key = (channel.id, subtask)
+            parcel = self._parcels[key]
+            if parcel.batches and not _alike(parcel.batches[-1], piece):
+                self._pack(key)
+                parcel = self._parcels[key]
+            parcel.add(piece)
+            records_max = _BLOCK_RECORDS_MAX if piece.typed else _BLOCK_UNTYPED_MAX
+            if parcel.records >= records_max or parcel.bytes >= self._block_bytes_max:
+                self._pack(key)
+
+    def relay(self, envelope: Envelope) -> None:
+        """Pass on a block that is meant for a later stage."""
+        self._put(envelope.channel, envelope.sender, envelope.subtask, envelope.payload)
+
+    def _pack(self, key: tuple[int, int]) -> None:
+        parcel = self._parcels.pop(key)
+        self._put(key[0], self._sender, key[1], encode_block(parcel.batches))
+
+    def _put(self, channel: int, sender: int, subtask: int, payload: pa.Buffer) -> None:
+        place = (channel, sender, subtask)
+        target = subtask % self._next_width
+        self._ready.append(Envelope(target, DATA, payload, channel, subtask, sender, self._sent[place]))
+        self._sent[place] += 1
+
+    def ready(self) -> Iterator[Envelope]:
+        """Blocks to send now."""
+        ready, self._ready = self._ready, []
+        yield from ready
+
+    def flush(self) -> None:
+        """Pack everything that still waits."""
+        for key in list(self._parcels):
+            self._pack(key)
+
+    def barriers(
+        self, epoch: int, nonce: str, ends: list[tuple[int, int, int, int]], acks: list[Acknowledgement]
+    ) -> Iterator[Envelope]:
+        """One barrier for every task of the next stage.
+
+        `ends`: (channel, sender, subtask, watermark) of everything this task speaks for: its own channels and
+        those it relays.
+        """
+        for target in range(self._next_width):
+            mine = tuple(
+                ChannelEnd(channel, sender, subtask, self._sent.get((channel, sender, subtask), 0), watermark)
+                for channel, sender, subtask, watermark in ends
+                if subtask % self._next_width == target
+            )
+            carried = tuple(acks) if target == self._sender % self._next_width else ()
+            barrier = Barrier(epoch, self._sender, nonce, mine, carried)
+            yield Envelope(target, BARRIER, barrier.encode(), sender=self._sender)
+
+    def failures(self, report: bytes) -> Iterator[Envelope]:
+        """The news of a failure, to every task of the next stage; one of them gets the report."""
+        for target in range(self._next_width):
+            body = report if target == self._sender % self._next_width else b""
+            yield Envelope(target, FAILURE, pa.py_buffer(body), sender=self._sender)
+
+
+class Inbox:
+    """Checks everything this task receives from the stage before."""
+
+    def __init__(self, plan: Plan, stage: int, subtask: int, epoch: int) -> None:
+        self._plan, self._stage, self._subtask, self._epoch = plan, stage, subtask, epoch
+        self._senders = plan.stages[stage - 1].width if stage else 0
+        self._width = plan.stages[stage].width
+        self._received: dict[tuple[int, int, int], int] = defaultdict(int)
+        self.barriers: dict[int, Barrier] = {}
+        self.failures: list[bytes] = []
+        self.failed = False
+
+    def data(self, envelope: Envelope) -> None:
+        """Take note of a block and check its place in the order of its sender."""
+        place = (envelope.channel, envelope.sender, envelope.subtask)
+        if envelope.sequence != self._received[place]:
+            raise BrokenExchangeError(
+                f"epoch {self._epoch}, stage {self._stage}, task {self._subtask}: block {envelope.sequence} of sender "
+                f"{envelope.sender} came where {self._received[place]} was due; the epoch is run again"
+            )
+        self._received[place] += 1
+
+    def barrier(self, barrier: Barrier) -> None:
+        """Take note that a sender is done."""
+        if barrier.epoch != self._epoch or barrier.sender in self.barriers:
+            raise BrokenExchangeError(
+                f"epoch {self._epoch}, stage {self._stage}, task {self._subtask}: barrier of sender {barrier.sender} "
+                f"for epoch {barrier.epoch} is doubled or of another epoch"
+            )
+        self.barriers[barrier.sender] = barrier
+
+    def failure(self, report: bytes) -> None:
+        """A sender failed; what it sent is void."""
+        self.failed = True
+        if report:
+            self.failures.append(report)
+
+    def check(self) -> dict[tuple[int, int, int], ChannelEnd]:
+        """All senders heard, all blocks here. Returns the end of every channel, by (channel, sender, subtask)."""
+        missing = sorted(set(range(self._senders)) - set(self.barriers))
+        if missing:
+            raise BrokenExchangeError(
+                f"epoch {self._epoch}, stage {self._stage}, task {self._subtask}: no barrier from sender(s) {missing}"
+            )
+        ends = {(e.channel, e.sender, e.subtask): e for b in self.barriers.values() for e in b.ends}
+        for channel in self._plan.channels:
+            if channel.source_stage < self._stage <= channel.target_stage and not channel.local:
+                for subtask in range(self._subtask, channel.receivers, self._width):
+                    for sender in range(channel.senders):
+                        self._check_end(ends.get((channel.id, sender, subtask)), (channel.id, sender, subtask))
+        return ends
+
+    def _check_end(self, end: ChannelEnd | None, place: tuple[int, int, int]) -> None:
+        received = self._received.get(place, 0)
+        announced = "none were announced" if end is None else f"{end.blocks} were sent"
+        if end is None or end.blocks != received:
+            raise BrokenExchangeError(
+                f"epoch {self._epoch}, stage {self._stage}, task {self._subtask}: "
+                f"channel {place[0]}, sender {place[1]}: {received} blocks came, {announced}"
+            )

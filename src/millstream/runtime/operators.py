@@ -1,0 +1,294 @@
+"""The operators: what each kind of node does to a batch.
+
+An operator takes a batch, computes what it gives out, and hands that to its outputs (further operators of the
+task, or exchanges). It is opened once per task attempt and kept across epochs in its worker process. Operators
+measure their own time, not that of those they hand to, so the shares add up.
+
+No operator does anything per record outside the user's own function.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError, TypeMismatchError
+from millstream.graph.nodes import (
+    Filter,
+    FlatMap,
+    Map,
+    MapBatches,
+    Node,
+    Process,
+    Project,
+)
+from millstream.graph.tags import SideTag
+from millstream.records.batch import Batch, Timestamps
+from millstream.records.columns import stream_schema
+from millstream.runtime.barrier import MIN_WATERMARK
+from millstream.runtime.context import ElementContext, TaskContext, TaskTimerService
+from millstream.runtime.failure import UserCall
+from millstream.runtime.spec import EpochSpec
+
+__all__ = ["OPERATORS", "Operator", "OperatorSetting", "Output"]
+
+Output = Callable[[Batch], None]
+
+
+@dataclass(frozen=True)
+class OperatorSetting:
+    """Where an operator stands: its node, its runtime context, and whether its batches may be large."""
+
+    node: Node
+    context: TaskContext
+    batch_records_max: int
+
+
+class Operator:
+    """One node in one subtask. Subclasses say what `apply` gives for a batch."""
+
+    method = ""  # the name of the user's method, for function classes
+    role = "function"
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        node = setting.node
+        assert node.uid is not None
+        self.node = node
+        self.uid = node.uid
+        self.setting = setting
+        self.call = UserCall(node.name, node.uid, str(node.site))
+        self.outputs: list[Output] = []
+        self.side_outputs: dict[str, list[Output]] = {}
+        self.time = TaskTimerService()
+        self.records_in = self.records_out = self.busy_ns = 0
+
+    # The user's function object, when it is one with open() and close().
+    def user_function(self) -> Any:
+        return getattr(self.node.operation, "function", None)
+
+    def open(self) -> None:
+        """Open the user's function, once."""
+        opener = getattr(self.user_function(), "open", None)
+        if callable(opener):
+            with self.call.running("open"):
+                opener(self.setting.context)
+
+    def close(self) -> None:
+        """Close the user's function."""
+        closer = getattr(self.user_function(), "close", None)
+        if callable(closer):
+            with self.call.running("close"):
+                closer()
+
+    def begin(self, spec: EpochSpec) -> None:
+        """An epoch begins. Time stands at what the last epoch ended with."""
+        self.time.now_ms = spec.now_ms
+        self.time.watermark = spec.watermarks.get(self.uid, MIN_WATERMARK)
+        self.records_in = self.records_out = self.busy_ns = 0
+
+    def take(self, batch: Batch) -> None:
+        """Work on a batch and hand on the result."""
+        started = time.perf_counter_ns()
+        self.records_in += len(batch)
+        result = self.apply(batch)
+        self.busy_ns += time.perf_counter_ns() - started
+        if result is not None and len(result):
+            self.emit(result)
+
+    def apply(self, batch: Batch) -> Batch | None:
+        """What this operator makes of a batch."""
+        raise NotImplementedError
+
+    def emit(self, batch: Batch) -> None:
+        """Hand a batch to every output."""
+        self.records_out += len(batch)
+        for output in self.outputs:
+            output(batch)
+
+    def advance(self, watermark: int) -> int:
+        """Event time has come to `watermark` on all inputs; returns where it stands behind this operator."""
+        self.time.watermark = max(self.time.watermark, watermark)
+        return self.time.watermark
+
+    def typed(self, values: list[Any], timestamps: Timestamps | None, type_info: TypeInformation | None) -> Batch:
+        """A batch of what user code returned, checked against the type it was declared to have."""
+        try:
+            return Batch.of_values(values, type_info, timestamps)
+        except TypeMismatchError as error:
+            raise self.call.failed(error, "output type") from error
+
+
+class MapOperator(Operator):
+    method = "map"
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        self._function = self.call.bind(self.user_function(), self.method, self.role)
+
+    def apply(self, batch: Batch) -> Batch:
+        values = self.call.each(self._function, batch.values(), "map")
+        return self.typed(values, batch.timestamps, self.node.output_type)
+
+
+class FilterOperator(MapOperator):
+    method = "filter"
+
+    def apply(self, batch: Batch) -> Batch:
+        values = batch.values()
+        kept = self.call.each(self._function, values, "filter")
+        mask = np.fromiter(map(bool, kept), dtype=bool, count=len(kept))
+        stamps = None if batch.timestamps is None else batch.timestamps[mask]
+        survivors = list(compress(values, kept))
+        columns = batch.columns().filter(pa.array(mask)) if batch.typed else None
+        return Batch(batch.type_info, len(survivors), survivors, columns, stamps)
+
+
+class FlatMapOperator(MapOperator):
+    method = "flat_map"
+
+    def apply(self, batch: Batch) -> Batch:
+        values = batch.values()
+        remaining = iter(values)
+        out: list[Any] = []
+        ends: list[int] = []
+        function = self._function
+        try:
+            for value in remaining:
+                results = function(value)
+                if results is not None:
+                    out.extend(results)
+                ends.append(len(out))
+        except Exception as error:
+            raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
+        return self.typed(out, _inherit(batch.timestamps, ends), self.node.output_type)
+
+
+def _inherit(timestamps: Timestamps | None, ends: list[int]) -> Timestamps | None:
+    """Timestamps of derived records: those of the record they came from. `ends[i]`: results up to record i."""
+    if timestamps is None:
+        return None
+    counts = np.array(ends, dtype=np.int64)
+    counts[1:] -= counts[:-1].copy()
+    return np.repeat(timestamps, counts)
+
+
+class ProcessOperator(MapOperator):
+    """A `ProcessFunction`: yields values, and `(tag, value)` pairs for side outputs."""
+
+    method = "process_element"
+
+    def apply(self, batch: Batch) -> Batch:
+        values = batch.values()
+        remaining = iter(values)
+        out: list[Any] = []
+        ends: list[int] = []
+        function, context = self._function, ElementContext(self.time)
+        stamps = iter(batch.timestamps.tolist()) if batch.timestamps is not None else None
+        try:
+            for value in remaining:
+                context._timestamp = next(stamps) if stamps is not None else None
+                results = function(value, context)
+                if results is not None:
+                    out.extend(results)
+                ends.append(len(out))
+        except Exception as error:
+            raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
+        inherited = _inherit(batch.timestamps, ends)
+        return self._part(out, inherited)
+
+    def _part(self, out: list[Any], stamps: Timestamps | None) -> Batch:
+        """Send tagged values to their side outputs and keep the rest."""
+        tagged = [type(item) is tuple and len(item) == 2 and isinstance(item[0], SideTag) for item in out]
+        if not any(tagged):
+            return self.typed(out, stamps, self.node.output_type)
+        assert isinstance(self.node.operation, Process)
+        types = dict(self.node.operation.tags)
+        mask = np.array(tagged, dtype=bool)
+        for tag_id, outputs in self.side_outputs.items():
+            chosen = [i for i, is_tagged in enumerate(tagged) if is_tagged and out[i][0].tag_id == tag_id]
+            if chosen:
+                inherited = None if stamps is None else stamps[chosen]
+                side = self.typed([out[i][1] for i in chosen], inherited, types[tag_id])
+                for output in outputs:
+                    output(side)
+        main = list(compress(out, ~mask))
+        return self.typed(main, None if stamps is None else stamps[~mask], self.node.output_type)
+
+
+class ProjectOperator(Operator):
+    def apply(self, batch: Batch) -> Batch:
+        assert isinstance(self.node.operation, Project) and self.node.output_type is not None
+        columns = batch.columns()
+        schema = stream_schema(self.node.output_type)
+        assert schema is not None
+        chosen = [columns.column(i) for i in self.node.operation.indexes]
+        kind = columns.schema.get_field_index("__kind")
+        if kind >= 0:
+            chosen.append(columns.column(kind))
+            schema = schema.append(columns.schema.field(kind))
+        return Batch.of_columns(
+            pa.RecordBatch.from_arrays(chosen, schema=schema), self.node.output_type, batch.timestamps
+        )
+
+
+class MapBatchesOperator(Operator):
+    """The user's function gets and returns Arrow record batches. Same number of rows: timestamps are kept."""
+
+    def apply(self, batch: Batch) -> Batch | None:
+        assert isinstance(self.node.operation, MapBatches) and self.node.output_type is not None
+        with self.call.running("map_batches"):
+            parts = [self._checked(part) for part in _batches(self.node.operation.function(batch.columns()))]
+        parts = [part for part in parts if part.num_rows]
+        if not parts:
+            return None
+        columns = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        stamps = batch.timestamps if columns.num_rows == len(batch) else None
+        return Batch.of_columns(columns, self.node.output_type, stamps)
+
+    def _checked(self, part: pa.RecordBatch) -> pa.RecordBatch:
+        assert self.node.output_type is not None
+        expected = stream_schema(self.node.output_type)
+        assert expected is not None
+        if part.schema.equals(expected):
+            return part
+        if part.schema.names == expected.names:
+            try:
+                return part.cast(expected)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise TypeMismatchError(f"the batch returned does not fit the declared type: {error}") from error
+        raise TypeMismatchError(
+            f"the batch returned has columns {part.schema.names}, the declared type has {expected.names}. "
+            "Return these columns, or change output_type"
+        )
+
+
+def _batches(result: Any) -> Iterator[pa.RecordBatch]:
+    if isinstance(result, pa.RecordBatch):
+        yield result
+    elif isinstance(result, pa.Table):
+        yield from result.combine_chunks().to_batches()
+    elif isinstance(result, Iterable):
+        for item in result:
+            yield from _batches(item)
+    else:
+        raise ProgramError(
+            "map_batches must return a pyarrow RecordBatch, a Table, or an iterable of them; "
+            f"got {type(result).__name__}"
+        )
+
+
+OPERATORS: dict[type, type[Operator]] = {
+    Map: MapOperator,
+    FlatMap: FlatMapOperator,
+    Filter: FilterOperator,
+    Process: ProcessOperator,
+    Project: ProjectOperator,
+    MapBatches: MapBatchesOperator,
+}

@@ -1,0 +1,77 @@
+"""What user code prints and logs in a task reaches the user on the driver.
+
+While a task runs, `sys.stdout`, `sys.stderr` and the root logger are watched; complete lines go into a bounded
+list that travels with the task's acknowledgement (or its failure). Only attempts that count are heard, so a
+retried task does not print twice.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["Captured", "capture_output"]
+
+Captured = list[list[str]]
+_LINES_MAX = 1000
+
+
+class _Lines(io.TextIOBase):
+    """A text stream that keeps complete lines."""
+
+    def __init__(self, stream: str, lines: Captured) -> None:
+        self._stream, self._lines, self._open = stream, lines, ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *complete, self._open = (self._open + text).split("\n")
+        for line in complete:
+            _keep(self._lines, [self._stream, line])
+        return len(text)
+
+    def end(self) -> None:
+        if self._open:
+            self.write("\n")
+
+
+class _Records(logging.Handler):
+    def __init__(self, lines: Captured) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _keep(self._lines, ["log", record.levelname, record.name, self.format(record)])
+
+
+def _keep(lines: Captured, line: list[str]) -> None:
+    if len(lines) < _LINES_MAX:
+        lines.append(line)
+    elif len(lines) == _LINES_MAX:
+        lines.append(["stderr", f"… more than {_LINES_MAX} lines in one task and epoch; the rest is not shown"])
+
+
+@contextmanager
+def capture_output(lines: Captured) -> Iterator[None]:
+    """Collect what is printed and logged inside the block into `lines`."""
+    stdout, stderr = sys.stdout, sys.stderr
+    handler = _Records(lines)
+    root = logging.getLogger()
+    level = root.level
+    out, err = _Lines("stdout", lines), _Lines("stderr", lines)
+    sys.stdout, sys.stderr = out, err
+    root.addHandler(handler)
+    if level > logging.INFO:
+        root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = stdout, stderr
+        root.removeHandler(handler)
+        root.setLevel(level)
+        out.end()
+        err.end()

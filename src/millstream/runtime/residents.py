@@ -1,0 +1,112 @@
+"""Operators that stay open in a worker process from one epoch to the next.
+
+Spark starts a task per epoch, but reuses Python worker processes. A user's `open()` may load a model or connect
+to a service, so the operators of a subtask are made once per worker process and *run* (one start or restart of
+the job), and kept. Each subtask has its own copies of the user's functions, as in Flink. Which worker gets which
+subtask is Spark's choice, so a worker may hold several subtasks, and a subtask may be open in several workers.
+
+`close()` is called when the job ends (in the workers that took part in its last epoch), after a failure, and when
+a worker notices that another run of the same job has begun.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from dataclasses import dataclass, field
+
+from millstream.compiler.stages import Plan
+from millstream.graph.nodes import AssignTimestamps, Read, Write
+from millstream.metrics.registry import MetricRegistry
+from millstream.runtime.context import TaskContext
+from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
+from millstream.runtime.operators import OPERATORS, Operator, OperatorSetting
+from millstream.runtime.spec import JobFacts
+
+__all__ = ["Job", "Residents"]
+
+_LOG = logging.getLogger(__name__)
+_KINDS: dict[type, type[Operator]] = {
+    **OPERATORS,
+    Read: ReadOperator,
+    AssignTimestamps: TimestampOperator,
+    Write: WriteOperator,
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as it is sent to tasks: the pickled plan, so that every subtask can have its own copy, and the facts."""
+
+    plan_pickle: bytes
+    facts: JobFacts
+
+    def plan(self) -> Plan:
+        """A copy of the plan, with functions of its own. Our own driver pickled it and Spark delivered it."""
+        plan: Plan = pickle.loads(self.plan_pickle)
+        return plan
+
+
+@dataclass
+class Subtask:
+    """The open operators of one subtask of one stage, in topological order."""
+
+    plan: Plan
+    operators: dict[int, Operator]
+    metrics: MetricRegistry
+
+
+@dataclass
+class Residents:
+    """The open subtasks of a process, by (job, run, stage, subtask)."""
+
+    _open: dict[tuple[str, str, int, int], Subtask] = field(default_factory=dict)
+
+    def subtask(self, job: Job, stage: int, subtask: int, attempt: int) -> Subtask:
+        """The open operators of a subtask; opened now if this process does not have them yet."""
+        key = (job.facts.job_id, job.facts.run, stage, subtask)
+        if key not in self._open:
+            self._close_other_runs(job.facts)
+            self._open[key] = _opened(job, stage, subtask, attempt)
+        return self._open[key]
+
+    def discard(self, job: Job, stage: int, subtask: int) -> None:
+        """Close and forget a subtask."""
+        found = self._open.pop((job.facts.job_id, job.facts.run, stage, subtask), None)
+        if found is not None:
+            _close(found)
+
+    def _close_other_runs(self, facts: JobFacts) -> None:
+        for key in [key for key in self._open if key[0] == facts.job_id and key[1] != facts.run]:
+            _close(self._open.pop(key))
+
+
+def _opened(job: Job, stage: int, subtask: int, attempt: int) -> Subtask:
+    plan = job.plan()
+    metrics = MetricRegistry()
+    operators: dict[int, Operator] = {}
+    for node in plan.stages[stage].operators:
+        assert node.parallelism is not None and node.max_parallelism is not None and node.uid is not None
+        if subtask < node.parallelism:
+            context = TaskContext(
+                task_name=node.name,
+                parallelism=node.parallelism,
+                max_parallelism=node.max_parallelism,
+                subtask=subtask,
+                attempt=attempt,
+                parameters=job.facts.parameters,
+                metrics=metrics.group(node.uid),
+            )
+            setting = OperatorSetting(node, context, job.facts.batch_records_max)
+            operator = _KINDS[type(node.operation)](setting)
+            operator.open()
+            operators[node.id] = operator
+    return Subtask(plan, operators, metrics)
+
+
+def _close(subtask: Subtask) -> None:
+    for operator in subtask.operators.values():
+        try:
+            operator.close()
+        except Exception:
+            _LOG.exception("close() of '%s' failed", operator.node.name)

@@ -1,0 +1,70 @@
+"""What the driver tells every task about an epoch, and about the job.
+
+`JobFacts` never change while a driver runs and are sent once, with the plan. An `EpochSpec` changes every epoch
+and reaches the tasks as a Spark local property: the Spark plan itself is built once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from millstream.connectors.contracts import Split
+from millstream.storage.store import Store
+
+__all__ = ["EpochSpec", "JobFacts", "ReadRange"]
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """The job as its tasks know it. `run` is unique per driver start and restart: caches of another run are void."""
+
+    job_name: str
+    job_id: str
+    run: str
+    store: Store
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    batch_records_max: int = 65_536
+    block_bytes_max: int = 4 << 20
+
+
+@dataclass(frozen=True)
+class ReadRange:
+    """One split's part in an epoch: read `[start, stop)` in subtask `subtask`; `watermark` is where its time stands."""
+
+    split: Split
+    start: Any
+    stop: Any
+    subtask: int
+    watermark: int
+
+
+@dataclass(frozen=True)
+class EpochSpec:
+    """One epoch. `try_` counts the runs of this epoch by this driver, so that no two attempts share a name."""
+
+    epoch: int
+    try_: int
+    now_ms: int
+    final: bool
+    reads: Mapping[str, tuple[ReadRange, ...]]
+    # What holds a source's event time back besides the ranges read: its splits that are not read in this epoch.
+    floors: Mapping[str, int]
+    watermarks: Mapping[str, int]
+    states: Mapping[str, Mapping[str, Any]]
+
+    def encode(self) -> str:
+        """As JSON text."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str) -> EpochSpec:
+        """Read what `encode` wrote."""
+        body = json.loads(text)
+        reads = {
+            uid: tuple(ReadRange(**{**r, "split": Split(**r["split"])}) for r in ranges)
+            for uid, ranges in body["reads"].items()
+        }
+        return cls(**{**body, "reads": reads})

@@ -1,0 +1,230 @@
+"""One task: one subtask of every operator of a stage, for one epoch.
+
+In order:
+1. open the stage's operators, or find them open from the last epoch;
+2. read the sources' ranges, or take the blocks of the stage before; every batch runs through the operators at
+   once, and what piles up for the next stage is sent;
+3. when all input is in: check that nothing is missing, advance event time through the operators, which may emit;
+4. stage the sinks' output and gather the acknowledgement;
+5. send the rest, then a barrier to every task of the next stage.
+
+If user code fails, the task sends the failure in place of its barriers: nothing of the epoch can then be
+committed. A task never writes anything that another attempt of it could overwrite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.compiler.stages import Channel, Plan
+from millstream.graph.nodes import Process
+from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
+from millstream.runtime.blocks import decode_block
+from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
+from millstream.runtime.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
+from millstream.runtime.exchange import Inbox, Outbox
+from millstream.runtime.failure import UserFailureError
+from millstream.runtime.operators import Operator, Output
+from millstream.runtime.output_capture import Captured, capture_output
+from millstream.runtime.residents import Job, Residents, Subtask
+from millstream.runtime.routing import router_for
+from millstream.runtime.spec import EpochSpec
+
+__all__ = ["Assignment", "run_task"]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which task this is. `nonce` is unique among all attempts of all tasks, for ever."""
+
+    stage: int
+    subtask: int
+    attempt: int
+    nonce: str
+    capture: bool = True
+
+
+def run_task(
+    job: Job, spec: EpochSpec, assignment: Assignment, rows: Iterator[pa.RecordBatch], residents: Residents
+) -> Iterator[pa.RecordBatch]:
+    """Run a task over the envelopes it receives; yields the envelopes it sends."""
+    printed: Captured = []
+    with capture_output(printed) if assignment.capture else nullcontext():
+        try:
+            subtask = residents.subtask(job, assignment.stage, assignment.subtask, assignment.attempt)
+            yield from _Task(job, spec, assignment, subtask, printed).run(rows)
+        except UserFailureError as failure:
+            for _ in rows:  # Spark's writer must not find the pipe closed.
+                pass
+            residents.discard(job, assignment.stage, assignment.subtask)
+            report = replace(
+                failure.report,
+                subtask=assignment.subtask,
+                epoch=spec.epoch,
+                output=tuple(tuple(line) for line in printed),
+            )
+            width = _next_width(job.plan(), assignment.stage)
+            yield seal(list(Outbox(width, assignment.subtask, 0).failures(report.encode())))
+        else:
+            if spec.final:
+                residents.discard(job, assignment.stage, assignment.subtask)
+
+
+def _next_width(plan: Plan, stage: int) -> int:
+    return plan.stages[stage + 1].width if stage + 1 < len(plan.stages) else 1
+
+
+class _Task:
+    """The state of one run of a task."""
+
+    def __init__(self, job: Job, spec: EpochSpec, assignment: Assignment, subtask: Subtask, printed: Captured) -> None:
+        self.spec, self.assignment, self.plan = spec, assignment, subtask.plan
+        self.stage = self.plan.stages[assignment.stage]
+        self.operators = subtask.operators
+        self.metrics = subtask.metrics
+        self.printed = printed
+        self.channels = {channel.id: channel for channel in self.plan.channels}
+        self.types = _channel_types(self.plan)
+        self.inbox = Inbox(self.plan, self.stage.index, assignment.subtask, spec.epoch)
+        self.outbox = Outbox(_next_width(self.plan, self.stage.index), assignment.subtask, job.facts.block_bytes_max)
+        for operator in self.operators.values():
+            self._wire(operator)
+            operator.begin(spec)
+            if isinstance(operator, WriteOperator):
+                input_type = self.types[self.plan.into(operator.node.id)[0].id]
+                operator.prepare(spec, job.facts, assignment.nonce, input_type)
+
+    def _wire(self, operator: Operator) -> None:
+        """Connect an operator's outputs for this epoch: to operators of this task, and to exchanges."""
+        operator.outputs = []
+        operator.side_outputs = {}
+        for channel in self.plan.out_of(operator.node.id):
+            output = self._output(channel, operator)
+            if channel.edge.tag is None:
+                operator.outputs.append(output)
+            else:
+                operator.side_outputs.setdefault(channel.edge.tag, []).append(output)
+
+    def _output(self, channel: Channel, operator: Operator) -> Output:
+        if channel.local:
+            return self.operators[channel.target].take
+        router = router_for(channel, self.assignment.subtask, self.spec.epoch, self.plan.max_parallelism, operator.call)
+        return partial(self.outbox.send, channel, router)
+
+    def run(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._input(rows)
+            if self.inbox.failed:
+                yield seal(list(self._pass_on_failure()))
+                return
+            ends = self.inbox.check()
+            watermarks = self._advance(ends)
+            acknowledgement = self._acknowledge(watermarks)
+            self.outbox.flush()
+            yield from self._blocks()
+            yield seal(list(self._barriers(ends, watermarks, acknowledgement)))
+        except BaseException:
+            for operator in self.operators.values():
+                if isinstance(operator, WriteOperator):
+                    operator.abort()
+            raise
+
+    def _input(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for operator in self.operators.values():
+            if isinstance(operator, ReadOperator):
+                for _ in operator.batches(self.spec):
+                    yield from self._blocks()
+        for batch in rows:
+            if self.stage.index:
+                for envelope in open_envelopes(batch):
+                    self._receive(envelope)
+                yield from self._blocks()
+
+    def _receive(self, envelope: Envelope) -> None:
+        if envelope.kind == DATA:
+            self.inbox.data(envelope)
+            channel = self.channels[envelope.channel]
+            if channel.target_stage != self.stage.index:
+                self.outbox.relay(envelope)
+            elif not self.inbox.failed:
+                operator = self.operators[channel.target]
+                for batch in decode_block(envelope.payload, self.types[channel.id]):
+                    operator.take(batch)
+        elif envelope.kind == BARRIER:
+            self.inbox.barrier(Barrier.decode(envelope.payload))
+        else:
+            self.inbox.failure(envelope.payload.to_pybytes())
+
+    def _blocks(self) -> Iterator[pa.RecordBatch]:
+        for envelope in self.outbox.ready():
+            yield seal([envelope])
+
+    def _advance(self, ends: dict[tuple[int, int, int], ChannelEnd]) -> dict[int, int]:
+        """Move event time through the operators, in order; returns where it stands behind each."""
+        reached: dict[int, int] = {}
+        for id, operator in self.operators.items():
+            inputs = [
+                reached[channel.source]
+                if channel.local
+                else min(ends[channel.id, s, self.assignment.subtask].watermark for s in range(channel.senders))
+                for channel in self.plan.into(id)
+            ]
+            reached[id] = operator.advance(min(inputs, default=self.spec.watermarks.get(operator.uid, 0)))
+        return reached
+
+    def _acknowledge(self, watermarks: dict[int, int]) -> Acknowledgement:
+        heard = {str(sender): barrier.nonce for sender, barrier in self.inbox.barriers.items()}
+        ack = Acknowledgement(self.stage.index, self.assignment.subtask, self.assignment.nonce, heard)
+        for id, operator in self.operators.items():
+            if isinstance(operator, (ReadOperator, TimestampOperator, WriteOperator)):
+                operator.acknowledge(ack)
+            ack.watermarks[operator.uid] = watermarks[id]
+            ack.operators[operator.uid] = {
+                "in": operator.records_in,
+                "out": operator.records_out,
+                "busy_ns": operator.busy_ns,
+            }
+        ack.metrics = self.metrics.snapshot()
+        ack.output = self.printed
+        return ack
+
+    def _barriers(
+        self, ends: dict[tuple[int, int, int], ChannelEnd], watermarks: dict[int, int], own: Acknowledgement
+    ) -> Iterator[Envelope]:
+        speaks_for = [
+            (channel.id, self.assignment.subtask, subtask, watermarks[id])
+            for id in self.operators
+            for channel in self.plan.out_of(id)
+            if not channel.local
+            for subtask in range(channel.receivers)
+        ]
+        speaks_for += [
+            (end.channel, end.sender, end.subtask, end.watermark)
+            for end in ends.values()
+            if self.channels[end.channel].target_stage > self.stage.index
+        ]
+        gathered = [ack for barrier in self.inbox.barriers.values() for ack in barrier.acknowledgements]
+        yield from self.outbox.barriers(self.spec.epoch, self.assignment.nonce, speaks_for, [*gathered, own])
+
+    def _pass_on_failure(self) -> Iterator[Envelope]:
+        reports = self.inbox.failures
+        yield from self.outbox.failures(reports[0] if reports else b"")
+
+
+def _channel_types(plan: Plan) -> dict[int, TypeInformation | None]:
+    """The type of the records on each channel: that of the source node's output, or of its side output."""
+    by_id = {node.id: node for node in plan.nodes()}
+    types: dict[int, TypeInformation | None] = {}
+    for channel in plan.channels:
+        source = by_id[channel.source]
+        if channel.edge.tag is not None and isinstance(source.operation, Process):
+            types[channel.id] = dict(source.operation.tags)[channel.edge.tag]
+        else:
+            types[channel.id] = source.output_type
+    return types

@@ -1,0 +1,7 @@
+"""Where a job keeps what must outlive it: one `Store` interface over local disk, memory and object stores."""
+
+from __future__ import annotations
+
+from millstream.storage.store import Store, open_store
+
+__all__ = ["Store", "open_store"]

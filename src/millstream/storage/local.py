@@ -1,0 +1,206 @@
+"""A store in a folder of a local (or mounted) file system.
+
+A file is written beside its place under a temporary name, synced, and only then given its name: by `rename` when it
+may replace, by `link` when it must not. Both are atomic, and the name never shows a part of a file. The folder is
+synced last, because on a local disk a name is not durable before its folder is.
+
+File systems without hard links are refused by `check_writable`: they offer no create that is atomic and never torn.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.storage.names import TEMPORARY, checked
+from millstream.storage.store import Names, Store, open_store
+
+__all__ = ["LocalStore"]
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+class LocalStore:
+    """Files in a folder, each written whole and synced before its name appears.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = LocalStore(Path(folder))
+    ...     store.create("manifests/1.json", b"{}"), store.create("manifests/1.json", b"late"), store.list("manifests")
+    (True, False, ['manifests/1.json'])
+    """
+
+    def __init__(self, folder: Path, *, fsync: bool = True) -> None:
+        self._root = Path(os.path.abspath(folder))
+        self._fsync = fsync
+
+    @property
+    def url(self) -> str:
+        return self._root.as_uri()
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self._root)!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_reopen, (self.url, self._fsync))
+
+    def put(self, name: str, data: bytes) -> None:
+        path = self._root / checked(name)
+        with self._explained(name), self._temporary(path, data) as temporary:
+            os.rename(temporary, path)
+            self._sync_folder(path.parent)
+
+    def create(self, name: str, data: bytes) -> bool:
+        path = self._root / checked(name)
+        with self._explained(name), self._temporary(path, data) as temporary:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    raise StoreError(_no_links(self._root, error)) from error
+                raise
+            self._sync_folder(path.parent)
+            return True
+
+    def get(self, name: str) -> bytes:
+        path = self._root / checked(name)
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise StoreDamagedError(
+                f"Store {self._root} has no file {name!r}, which was expected there. "
+                f"Look whether {path} was moved or removed by hand, and put it back."
+            ) from error
+        except OSError as error:
+            raise StoreError(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
+
+    def exists(self, name: str) -> bool:
+        return (self._root / checked(name)).is_file()
+
+    def list(self, prefix: str) -> Names:
+        folder = prefix.rstrip("/")
+        top = self._root / checked(folder) if folder else self._root
+        found: Names = []
+        for place, folders, files in os.walk(top, onerror=self._unlistable):
+            folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
+            within = Path(place).relative_to(self._root).as_posix()
+            stem = "" if within == "." else within + "/"
+            found.extend(stem + name for name in files if not name.startswith(TEMPORARY))
+        return sorted(found)
+
+    def delete(self, name: str) -> None:
+        # Not synced: a deletion that a power cut undoes is repeated by the next retention pass.
+        with self._explained(name), suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(self._root / checked(name))
+
+    def local_path(self, name: str) -> Path | None:
+        path = self._root / checked(name)
+        with self._explained(name):
+            self._make_folder(path.parent)
+        return path
+
+    def settle(self, name: str) -> None:
+        """Sync the file and every folder from it up to the store's root."""
+        path = self._root / checked(name)
+        with self._explained(name):
+            if self._fsync:
+                _sync(path)
+            for folder in path.parents:
+                self._sync_folder(folder)
+                if folder == self._root:
+                    break
+
+    def check_writable(self) -> None:
+        probe = f"probe-{secrets.token_hex(8)}"
+        try:
+            self.create(probe, b"Millstream checks that it may write here. This file can be removed.\n")
+        finally:
+            with suppress(OSError):
+                os.unlink(self._root / probe)
+
+    @contextmanager
+    def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
+        """A synced file beside `path` that holds `data`; gone on leaving, whatever happened."""
+        self._make_folder(path.parent)
+        temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                if self._fsync:
+                    os.fsync(file.fileno())
+            yield temporary
+        finally:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(temporary)
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make `folder` and what is missing above it, each name synced in its parent."""
+        if folder.is_dir():
+            return
+        missing = [folder, *folder.parents]
+        missing = missing[: next(i for i, place in enumerate(missing) if place.is_dir())]
+        for place in reversed(missing):
+            place.mkdir(exist_ok=True)
+            self._sync_folder(place.parent)
+
+    def _sync_folder(self, folder: Path) -> None:
+        # Windows can neither open a folder nor needs to: its rename is durable by itself.
+        if self._fsync and os.name != "nt":
+            _sync(folder)
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(_reason(self._root, name, error)) from error
+
+    def _unlistable(self, error: OSError) -> None:
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise StoreError(_reason(self._root, str(error.filename), error)) from error
+
+
+def _reopen(url: str, fsync: bool) -> Store:
+    return open_store(url, fsync=fsync)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _no_links(root: Path, error: OSError) -> str:
+    return (
+        f"Store {root} is on a file system without hard links ({error.strerror}), so two drivers could both commit. "
+        f"Give a --store on a local disk or in an object store."
+    )
+
+
+def _reason(root: Path, name: str, error: OSError) -> str:
+    """What the operating system refused, and what the user can do about it."""
+    what = error.strerror or str(error)
+    if error.errno in _DISK_FULL:
+        return (
+            f"Store {root}: disk full while writing {name!r} ({what}). Nothing was left half-written. "
+            f"Free some space or give another --store, then start the job again."
+        )
+    if isinstance(error, (NotADirectoryError, FileExistsError)):
+        return f"Store {root} is not a folder: a file stands there or above it ({what}). Give a folder as --store."
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return (
+            f"Store {root} is not writable: {what} at {name!r}. "
+            f"Give a --store this user may write, or change the folder's permissions."
+        )
+    return f"Store {root}: {name!r} cannot be written: {what}. Check the disk, or give another --store."

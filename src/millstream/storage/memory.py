@@ -1,0 +1,93 @@
+"""A store in this process's memory, for tests and for jobs that need not survive.
+
+All stores opened with one name share their files, as two drivers share a folder. Another process that opens the same
+name sees an empty store: memory cannot be shared, and this store does not pretend.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from millstream.errors import StoreDamagedError
+from millstream.storage.names import checked
+from millstream.storage.store import Names, open_store
+
+__all__ = ["MemoryStore"]
+
+
+class _Shelf:
+    """The files of one name, and the lock that makes `create` atomic."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.lock = threading.Lock()
+
+
+_SHELVES: dict[str, _Shelf] = {}
+_SHELVES_LOCK = threading.Lock()
+
+
+class MemoryStore:
+    """Files in a dictionary shared by everyone in this process who opens the same name.
+
+    >>> MemoryStore("doctest").put("a", b"1")
+    >>> MemoryStore("doctest").get("a")
+    b'1'
+    """
+
+    def __init__(self, name: str) -> None:
+        with _SHELVES_LOCK:
+            self._shelf = _SHELVES.setdefault(name, _Shelf())
+        self._name = name
+
+    @property
+    def url(self) -> str:
+        return f"memory://{self._name}"
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({self._name!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (open_store, (self.url,))
+
+    def put(self, name: str, data: bytes) -> None:
+        with self._shelf.lock:
+            self._shelf.files[checked(name)] = bytes(data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        with self._shelf.lock:
+            if checked(name) in self._shelf.files:
+                return False
+            self._shelf.files[name] = bytes(data)
+            return True
+
+    def get(self, name: str) -> bytes:
+        with self._shelf.lock:
+            data = self._shelf.files.get(checked(name))
+        if data is None:
+            raise StoreDamagedError(f"Store {self.url} has no file {name!r}, which was expected there.")
+        return data
+
+    def exists(self, name: str) -> bool:
+        with self._shelf.lock:
+            return checked(name) in self._shelf.files
+
+    def list(self, prefix: str) -> Names:
+        folder = checked(prefix.rstrip("/")) + "/" if prefix.rstrip("/") else ""
+        with self._shelf.lock:
+            return sorted(name for name in self._shelf.files if name.startswith(folder))
+
+    def delete(self, name: str) -> None:
+        with self._shelf.lock:
+            self._shelf.files.pop(checked(name), None)
+
+    def local_path(self, name: str) -> Path | None:
+        checked(name)
+        return None
+
+    def settle(self, name: str) -> None:
+        checked(name)
+
+    def check_writable(self) -> None:
+        """Memory is always writable."""

@@ -1,0 +1,159 @@
+"""The one place that builds the names of stored files.
+
+    job.json                                                   who owns the store
+    manifests/{epoch}.json                                     one per committed epoch
+    staged/{sink}/{epoch}-{subtask}-{attempt}-{part}{suffix}   output waiting to be published
+    logs/{attempt}.log                                         what one driver run had to say
+
+Numbers are zero-padded, so that names sort as their numbers do. An operator's uid is the user's text and may hold
+anything; `safe` turns it into one path part that every file system and object store accepts, reversibly unless long.
+The attempt in a staged name keeps a losing task attempt from ever touching the winner's file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+__all__ = [
+    "MANIFESTS",
+    "STAGED",
+    "TEMPORARY",
+    "StagedName",
+    "checked",
+    "epoch_of_manifest",
+    "job_name",
+    "log_name",
+    "manifest_name",
+    "parse_staged",
+    "safe",
+    "staged_name",
+    "staged_prefix",
+]
+
+MANIFESTS = "manifests"
+STAGED = "staged"
+LOGS = "logs"
+TEMPORARY = ".tmp-"
+"""A path part that starts so is being written; it was never given to anybody and may be removed."""
+
+_SAFE_PART_CHARS_MAX = 120
+_MANIFEST = re.compile(r"manifests/(\d{12,})\.json")
+_STAGED = re.compile(r"staged/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)-(\d{5,})(\.[A-Za-z0-9.]+)?")
+
+
+@dataclass(frozen=True)
+class StagedName:
+    """What the name of a staged file says: `uid` in its safe form, and the attempt that wrote it."""
+
+    uid: str
+    epoch: int
+    subtask: int
+    attempt: str
+    part: int
+    suffix: str = ""
+
+
+def job_name() -> str:
+    """The record that says which job owns the store."""
+    return "job.json"
+
+
+def manifest_name(epoch: int) -> str:
+    """The manifest of an epoch.
+
+    >>> manifest_name(7)
+    'manifests/000000000007.json'
+    """
+    if epoch < 1:
+        raise ValueError(f"epochs are counted from 1, not {epoch}")
+    return f"{MANIFESTS}/{epoch:012d}.json"
+
+
+def epoch_of_manifest(name: str) -> int | None:
+    """The epoch whose manifest `name` is, or None for any other file.
+
+    >>> epoch_of_manifest("manifests/000000000007.json"), epoch_of_manifest("manifests/notes.txt")
+    (7, None)
+    """
+    found = _MANIFEST.fullmatch(name)
+    return int(found.group(1)) if found else None
+
+
+def staged_prefix(uid: str) -> str:
+    """The folder of everything the sink `uid` has staged.
+
+    >>> staged_prefix("clicks/raw")
+    'staged/clicks=2Fraw'
+    """
+    return f"{STAGED}/{safe(uid)}"
+
+
+def staged_name(uid: str, epoch: int, subtask: int, attempt_nonce: str, part: int, suffix: str = "") -> str:
+    """One file staged by one attempt of one subtask of the sink `uid`; `suffix` is a file ending or empty.
+
+    >>> staged_name("clicks", 7, 2, "a1b2", 0, ".parquet")
+    'staged/clicks/000000000007-00002-a1b2-00000.parquet'
+    """
+    name = f"{staged_prefix(uid)}/{epoch:012d}-{subtask:05d}-{attempt_nonce}-{part:05d}{suffix}"
+    if parse_staged(name) is None:
+        raise ValueError(f"not a staged name: {name!r} (the attempt is letters and digits, a suffix starts with '.')")
+    return name
+
+
+def parse_staged(name: str) -> StagedName | None:
+    """What a staged name says, or None for any other file; the inverse of `staged_name`.
+
+    >>> parse_staged("staged/clicks/000000000007-00002-a1b2-00000")
+    StagedName(uid='clicks', epoch=7, subtask=2, attempt='a1b2', part=0, suffix='')
+    """
+    found = _STAGED.fullmatch(name)
+    if found is None:
+        return None
+    uid, epoch, subtask, attempt, part, suffix = found.groups()
+    return StagedName(uid, int(epoch), int(subtask), attempt, int(part), suffix or "")
+
+
+def log_name(attempt: str) -> str:
+    """The log of one driver run."""
+    return f"{LOGS}/{safe(attempt)}.log"
+
+
+def safe(text: str) -> str:
+    """`text` as one path part: letters, digits, '_' and '-' stay, every other byte becomes '=XX'.
+
+    Long texts keep their start and end in a hash, since file systems stop at 255 bytes.
+
+    >>> safe("my sink.2")
+    'my=20sink=2E2'
+    """
+    part = "".join(
+        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_-") else f"={byte:02X}"
+        for byte in text.encode("utf-8", "surrogatepass")
+    )
+    if not part:
+        return "="
+    if len(part) <= _SAFE_PART_CHARS_MAX:
+        return part
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    return f"{part[: _SAFE_PART_CHARS_MAX - 26]}=={digest}"
+
+
+def checked(name: str) -> str:
+    """`name` itself when it is relative and stays inside the store; ValueError otherwise.
+
+    >>> checked("manifests/1.json")
+    'manifests/1.json'
+    >>> checked("../job.json")
+    Traceback (most recent call last):
+    ValueError: '../job.json' is not a name inside a store: parts are separated by '/', and are not '.', '..' or empty
+    """
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
+        raise ValueError(
+            f"{name!r} is not a name inside a store: parts are separated by '/', and are not '.', '..' or empty"
+        )
+    if parts[-1].startswith(TEMPORARY):
+        raise ValueError(f"{name!r} is not a name inside a store: {TEMPORARY!r} marks files still being written")
+    return name

@@ -1,0 +1,143 @@
+"""A store in an object store (S3, Google Cloud Storage, Azure and what speaks their languages), through obstore.
+
+An object appears whole or not at all, and a put that returned is durable: that is the service's promise. `create` is
+its conditional put (`If-None-Match: *`). A service that cannot do that is refused by `check_writable`, because two
+drivers could both believe they committed.
+
+Credentials, region and endpoint come from the environment, as for the service's own tools. The connection is made at
+first use, not when a task unpickles the store.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millstream.errors import PlatformError, StoreDamagedError, StoreError
+from millstream.storage.names import checked
+from millstream.storage.store import Names, open_store
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Backend
+
+__all__ = ["ObjectStore"]
+
+
+class ObjectStore:
+    """Objects under a bucket and prefix. `backend` replaces the one the address leads to (tests give one)."""
+
+    def __init__(self, url: str, backend: Backend | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._backend = backend
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self._url!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (open_store, (self._url,))
+
+    def put(self, name: str, data: bytes) -> None:
+        with self._explained(checked(name)):
+            self._connected().put(name, data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError
+
+        with self._explained(checked(name)):
+            try:
+                # Never multipart: only a single put can be conditional.
+                self._connected().put(name, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            except (NotSupportedError, NotImplementedError) as error:
+                raise StoreError(
+                    f"Store {self._url} has no conditional put, so two drivers could both commit. "
+                    f"Use a service that answers If-None-Match: *, or a local folder."
+                ) from error
+        return True
+
+    def get(self, name: str) -> bytes:
+        with self._explained(checked(name)):
+            try:
+                return bytes(self._connected().get(name).bytes())
+            except FileNotFoundError as error:
+                raise StoreDamagedError(
+                    f"Store {self._url} has no file {name!r}, which was expected there. "
+                    f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
+                ) from error
+
+    def exists(self, name: str) -> bool:
+        with self._explained(checked(name)):
+            try:
+                self._connected().head(name)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def list(self, prefix: str) -> Names:
+        folder = checked(prefix.rstrip("/")) if prefix.rstrip("/") else None
+        with self._explained(prefix):
+            # A prefix of object stores ends at a '/', so 'staged/a' does not answer for 'staged/ab'.
+            pages = self._connected().list(folder)
+            return sorted(item["path"] for page in pages for item in page)
+
+    def delete(self, name: str) -> None:
+        with self._explained(checked(name)):
+            try:
+                self._connected().delete(name)
+            except FileNotFoundError:
+                return
+
+    def local_path(self, name: str) -> Path | None:
+        checked(name)
+        return None
+
+    def settle(self, name: str) -> None:
+        """Nothing to do: an object that can be seen is durable."""
+        checked(name)
+
+    def check_writable(self) -> None:
+        """Create a probe, see that a second create is refused, and delete it."""
+        probe = f"probe-{secrets.token_hex(8)}"
+        try:
+            created, again = self.create(probe, b"1"), self.create(probe, b"2")
+        finally:
+            self.delete(probe)
+        if not created or again:
+            raise StoreError(
+                f"Store {self._url} ignores the condition of a conditional put, so two drivers could both commit. "
+                f"Use a service that answers If-None-Match: *, or a local folder."
+            )
+
+    def _connected(self) -> Backend:
+        if self._backend is None:
+            try:
+                from obstore.store import from_url
+            except ImportError as error:
+                raise PlatformError(
+                    f"Store {self._url} needs the package obstore. Install it: pip install obstore"
+                ) from error
+            # S3's two spellings mean one service; obstore knows the plain one.
+            self._backend = from_url(self._url.replace("s3a://", "s3://", 1))
+        return self._backend
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (StoreError, PlatformError):
+            raise
+        except Exception as error:
+            # obstore's messages end in a dump of its own structures; the first paragraph is for people.
+            what = str(error).split("\n\n", 1)[0].strip()
+            raise StoreError(
+                f"Store {self._url}: {name!r} cannot be reached: {what}. "
+                f"Check the address, the credentials in the environment and the network."
+            ) from error

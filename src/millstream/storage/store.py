@@ -1,0 +1,109 @@
+"""A store holds a job's durable files under short relative names.
+
+The invariant every store keeps: a name shows either nothing or the whole of what one writer gave it. There are no
+torn files, no appends and no partial overwrites, and when `put` or `create` returns, the data survives a power cut.
+`create` is the only way to win a race: of any number of callers, in any number of processes, exactly one is told
+True. All of Millstream's exactly-once promise rests on that one call.
+
+A store refuses names that leave it (`..`, a leading `/`), and it never guesses: an absent file is an error that
+names the file, not an empty answer.
+
+Stores travel to tasks. They pickle as their address, and the task opens its own.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+from urllib.parse import unquote, urlsplit
+
+from millstream.errors import ConfigurationError
+
+__all__ = ["Names", "Store", "open_store"]
+
+# Inside a class that has a method called `list`, the name `list` means that method.
+Names = list[str]
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_OBJECT_SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss")
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Durable bytes under relative, '/'-separated names."""
+
+    @property
+    def url(self) -> str:
+        """The address that `open_store` turns into this store again, here or in a task."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write `data` under `name`, replacing what was there; durable when this returns."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write `data` only if `name` is absent, atomically; False when it exists already."""
+
+    def get(self, name: str) -> bytes:
+        """The whole content of `name`; StoreDamagedError naming the file when it is absent."""
+
+    def exists(self, name: str) -> bool:
+        """Whether `name` holds something."""
+
+    def list(self, prefix: str) -> Names:
+        """All names below the directory-like `prefix` ('' for everything), sorted."""
+
+    def delete(self, name: str) -> None:
+        """Remove `name`; an absent name is fine."""
+
+    def local_path(self, name: str) -> Path | None:
+        """Where a task may write or map `name` directly (its folder exists), or None when the store is remote."""
+
+    def settle(self, name: str) -> None:
+        """Make `name` durable: after a task wrote it through `local_path`, or before trusting another writer's file."""
+
+    def check_writable(self) -> None:
+        """Create and delete a probe; StoreError with the address, the reason and the next step when that fails."""
+
+
+def open_store(url: str, *, fsync: bool = True) -> Store:
+    """Open the store at `url`: a path, `file:///…`, `memory://name`, `s3://…`, `gs://…` or `az://…`.
+
+    Opening touches nothing: a local folder is made by the first write, a bucket is asked at the first call.
+    `fsync=False` gives up durability against power loss on local disk (a killed process still loses nothing).
+
+    >>> store = open_store("memory://doctest-open-store")
+    >>> store.create("job.json", b"{}"), store.create("job.json", b"other")
+    (True, False)
+    >>> store.get("job.json"), store.list("")
+    (b'{}', ['job.json'])
+    """
+    from millstream.storage.local import LocalStore
+    from millstream.storage.memory import MemoryStore
+    from millstream.storage.objects import ObjectStore
+
+    if not url:
+        raise ConfigurationError("The store's address is empty. Give a folder or an address such as s3://bucket/job.")
+    found = _SCHEME.match(url)
+    if found is None:
+        return LocalStore(Path(url).expanduser(), fsync=fsync)
+    scheme = found.group(1).lower()
+    if scheme == "file":
+        return LocalStore(_path_of(url), fsync=fsync)
+    if scheme == "memory":
+        return MemoryStore(url[len("memory://") :])
+    if scheme in _OBJECT_SCHEMES:
+        return ObjectStore(url)
+    raise ConfigurationError(
+        f"Store address {url!r} has the unknown scheme {scheme!r}. "
+        f"Give a path, file://, memory://, s3://, gs:// or az://."
+    )
+
+
+def _path_of(url: str) -> Path:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise ConfigurationError(
+            f"Store address {url!r} names the host {parts.netloc!r}. "
+            f"Write a local folder with three slashes: file:///folder."
+        )
+    return Path(unquote(url[len("file://") + len(parts.netloc) :]))

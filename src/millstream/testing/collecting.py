@@ -1,0 +1,97 @@
+"""A sink whose output the test reads.
+
+Tasks stage what they get; only when its epoch is published does it appear here, so a test sees what a reader of the
+real output would see: nothing of an epoch that failed, and nothing twice. The object the test holds is the one on the
+driver; the copies in tasks collect nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.staging import read_staged, stage_bytes
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = ["Collect", "Collected"]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """One published record: its value, its event time (None without), the epoch and the sink's subtask it came from."""
+
+    value: Any
+    timestamp: int | None
+    epoch: int
+    subtask: int
+
+
+class Collect(Sink):
+    """Collects a stream for a test; `name` is for `Result` lookups by name.
+
+    >>> from millstream.testing import Script, run
+    >>> doubled = Collect()
+    >>> result = run(lambda env: env.add_source(Script([1, 2])).map(lambda n: n * 2).sink_to(doubled))
+    >>> result[doubled]
+    [2, 4]
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name
+        self._epochs: dict[int, list[Collected]] = {}
+        self._published: list[int] = []
+
+    @property
+    def records(self) -> list[Collected]:
+        """Everything published, in the order of epochs, then of subtasks."""
+        return [record for epoch in sorted(self._epochs) for record in self._epochs[epoch]]
+
+    @property
+    def values(self) -> list[Any]:
+        """The values of `records`."""
+        return [record.value for record in self.records]
+
+    @property
+    def publications(self) -> list[int]:
+        """The epochs in the order they were published; one that was published again appears again."""
+        return list(self._published)
+
+    def clear(self) -> None:
+        """Forget what was collected, before the sink is used in another run."""
+        self._epochs.clear()
+        self._published.clear()
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _CollectWriter(context)
+
+    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+        staged = [pickle.loads(read_staged(payload, store)) for payload in publish]
+        self._epochs[epoch] = [Collected(value, time, epoch, at) for at, rows in staged for value, time in rows]
+        self._published.append(epoch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_epochs": {}, "_published": []}
+
+    def describe(self) -> str:
+        return "collect for a test" + (f" as '{self.name}'" if self.name else "")
+
+
+class _CollectWriter(SinkWriter):
+    def __init__(self, context: WriterContext) -> None:
+        self._context = context
+        self._rows: list[tuple[Any, int | None]] = []
+
+    def write(self, batch: Batch) -> None:
+        stamps = [None] * len(batch) if batch.timestamps is None else batch.timestamps.tolist()
+        self._rows.extend(zip(batch.values(), stamps, strict=True))
+
+    def stage(self) -> Sequence[Json]:
+        # By cloudpickle: a test's records may be of classes its own file defines.
+        data = cloudpickle.dumps((self._context.subtask, self._rows))
+        return (stage_bytes(self._context, data, len(self._rows), suffix=".pickle"),)

@@ -1,0 +1,181 @@
+"""A whole job in this process: the real engine, with tasks called one after another in place of Spark.
+
+What `run` returns is what the job left behind: published output, and the manifests of its epochs. It refuses a job
+that would never end, and it never waits longer than `timeout_s`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest, decode
+from millstream.common.options import EPOCH_MAX_RECORDS
+from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.errors import JobFailedError, ProgramError
+from millstream.graph.nodes import Graph, Read, Write
+from millstream.jobs.job import Job
+from millstream.jobs.launch import Launch
+from millstream.jobs.progress import JobProgress
+from millstream.runtime.local import LocalRunner
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import epoch_of_manifest
+from millstream.testing.collecting import Collect, Collected
+from millstream.testing.manual_clock import ManualClock
+from millstream.testing.script import Script
+
+__all__ = ["Result", "run"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a job left behind.
+
+    `result[out]` are the values that reached the `Collect` sink `out`, which may also be named by its name. `epochs`
+    counts the epochs that processed input; `manifests` has one more at the end, which says that all is published.
+    """
+
+    collected: Mapping[str, tuple[Collected, ...]]
+    manifests: tuple[Manifest, ...]
+    restarts: int
+    status: str
+    _keys: Mapping[int | str, str]
+
+    def __getitem__(self, sink: Collect | str) -> list[Any]:
+        return [record.value for record in self.of(sink)]
+
+    def of(self, sink: Collect | str) -> list[Collected]:
+        """The records that reached `sink`, with their time, epoch and subtask."""
+        key = self._keys.get(sink if isinstance(sink, str) else id(sink))
+        if key is None:
+            named = sorted(name for name in self._keys if isinstance(name, str))
+            raise ProgramError(f"the job had no Collect sink {sink!r}; by name it had {named}. Add it with sink_to(...)")
+        return list(self.collected[key])
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs with input were committed."""
+        return sum(manifest.status in ("RUNNING", "DRAINED") for manifest in self.manifests)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of user functions, added up over subtasks and epochs."""
+        return dict(self.manifests[-1].counters.get("metrics", {})) if self.manifests else {}
+
+
+class _RecordingStore(MemoryStore):
+    """A memory store that keeps a copy of every manifest, also of those the job has since removed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.manifests: dict[int, Manifest] = {}
+
+    def create(self, name: str, data: bytes) -> bool:
+        created = super().create(name, data)
+        epoch = epoch_of_manifest(name)
+        if created and epoch is not None:
+            self.manifests[epoch] = decode(data, name)
+        return created
+
+
+def run(
+    build: Callable[[StreamExecutionEnvironment], Any] | StreamExecutionEnvironment,
+    *,
+    parallelism: int | None = None,
+    epoch_records: int | None = None,
+    clock: ManualClock | None = None,
+    restart: RestartStrategyConfiguration | None = None,
+    store: str | None = None,
+    epochs: int | None = None,
+    job_name: str | None = None,
+    timeout_s: float = 60.0,
+) -> Result:
+    """Run a job to its end, in memory, without Spark; raises what the job fails with.
+
+    `build` adds sources and sinks to the environment it is given (or is an environment that has them).
+    `parallelism`      1, unless given here or by the environment
+    `epoch_records`    at most so many records per epoch and split; by default only the script cuts epochs
+    `restart`          by default as often as the job's scripts crash, at once
+    `store`            a name: a second run under the same name goes on where the first one ended
+    `epochs`           stop after so many; needed when a source never ends
+
+    >>> from millstream.testing import CRASH, Collect, Script
+    >>> out = Collect()
+    >>> result = run(lambda env: env.add_source(Script([1, 2, CRASH, 3])).sink_to(out))
+    >>> result[out], result.restarts
+    ([1, 2, 3], 1)
+    """
+    env = build if isinstance(build, StreamExecutionEnvironment) else StreamExecutionEnvironment()
+    if parallelism is not None or env is not build:
+        env.set_parallelism(parallelism or 1)
+    if env is not build:
+        assert callable(build)
+        build(env)
+    try:
+        graph, settings = env._graph(job_name), env._job_settings()
+    finally:
+        env._builder.take()
+    _check_it_ends(graph, epochs)
+    if epoch_records is not None:
+        settings = replace(settings, configuration={**settings.configuration, EPOCH_MAX_RECORDS.key: str(epoch_records)})
+    settings = replace(settings, restart=restart or settings.restart or _restart_after_scripted_crashes(graph))
+    for _, sink in _collects(graph):
+        sink.clear()
+    memory = _RecordingStore(store or f"run-{secrets.token_hex(8)}")
+    job = Launch(clock or ManualClock(), LocalRunner(), memory).start(graph, settings)
+    if epochs is not None:
+        _stop_after(job, epochs)
+    if not job.wait(timeout_s):
+        job.cancel()
+        raise JobFailedError(f"job '{graph.job_name}' did not end within {timeout_s:g} s; it was cancelled")
+    job.result()
+    return _result(graph, memory, job)
+
+
+def _check_it_ends(graph: Graph, epochs: int | None) -> None:
+    for node in graph.nodes:
+        if epochs is None and isinstance(node.operation, Read) and not node.operation.source.bounded:
+            raise ProgramError(
+                f"'{node.name}' never ends, so neither would run(). Say after how many epochs to stop: run(..., epochs=3)",
+                at=str(node.site),
+            )
+
+
+def _restart_after_scripted_crashes(graph: Graph) -> RestartStrategyConfiguration:
+    sources = [node.operation.source for node in graph.nodes if isinstance(node.operation, Read)]
+    crashes = sum(source.crashes for source in sources if isinstance(source, Script))
+    return RestartStrategies.fixed_delay_restart(crashes, 0) if crashes else RestartStrategies.no_restart()
+
+
+def _stop_after(job: Job, epochs: int) -> None:
+    def look(progress: JobProgress) -> None:
+        if progress.epoch >= epochs:
+            job.stop()
+
+    job.board.listen(look)
+    look(job.board.now)
+
+
+def _collects(graph: Graph) -> list[tuple[int, Collect]]:
+    return [
+        (node.id, node.operation.sink)
+        for node in graph.nodes
+        if isinstance(node.operation, Write) and isinstance(node.operation.sink, Collect)
+    ]
+
+
+def _result(graph: Graph, store: _RecordingStore, job: Job) -> Result:
+    collected: dict[str, tuple[Collected, ...]] = {}
+    keys: dict[int | str, str] = {}
+    for number, sink in _collects(graph):
+        key = str(number)
+        collected[key] = tuple(sink.records)
+        keys[id(sink)] = key
+        if sink.name is not None:
+            keys[sink.name] = key
+    manifests = tuple(manifest for _, manifest in sorted(store.manifests.items()))
+    progress = job.board.now
+    return Result(collected, manifests, progress.restarts, progress.status, keys)

@@ -1,0 +1,170 @@
+"""A source that follows a script: records, and what happens between them.
+
+    Script([1, 2, EPOCH, 3, CRASH, 4, Watermark(10), 5])
+
+Every item is a record, except these marks:
+
+- `EPOCH` ends the running epoch; what follows belongs to the next.
+- `Watermark(t)` sets the source's own event time to `t` ms and ends the epoch, because event time moves between epochs:
+  what follows sees it.
+- `CRASH` makes the task fail when it gets there, once. The records of its epoch before it have been sent by then and
+  are read again after the restart; the second time the mark is passed.
+- `Pause(ms)` ends the epoch and lets `ms` pass on the script's `ManualClock` before what follows.
+
+The offset of a split is the index of the next item, so a script can be replayed from anywhere, as a source must. That
+a crash has happened is remembered in the job's store: it holds in whatever process the task runs, on Spark too.
+"""
+
+from __future__ import annotations
+
+import copy
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.errors import ProgramError
+from millstream.runtime.barrier import MIN_WATERMARK
+from millstream.storage.store import Store
+from millstream.testing.manual_clock import ManualClock
+
+__all__ = ["CRASH", "EPOCH", "Mark", "Pause", "Script", "ScriptedCrash", "Watermark"]
+
+
+class Mark(Enum):
+    """Marks without a value. An enum, because its members stay themselves when they travel to a task."""
+
+    CRASH = "crash"
+    EPOCH = "epoch"
+
+
+CRASH = Mark.CRASH
+EPOCH = Mark.EPOCH
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """From here on no record is older than `timestamp_ms`."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Processing time passes."""
+
+    ms: int
+
+
+class ScriptedCrash(RuntimeError):
+    """The failure that `CRASH` stands for."""
+
+
+class Script(Source):
+    """A bounded source that yields `items` and obeys their marks. Further lists are further splits.
+
+    >>> script = Script(["a", "b", EPOCH, "c"])
+    >>> context = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
+    >>> [split] = script.splits(context)
+    >>> script.reach(split, 0, budget=100, context=context)
+    3
+    >>> list(script.read(split, 0, 3))
+    [['a', 'b']]
+    """
+
+    bounded = True
+
+    def __init__(
+        self,
+        items: Iterable[Any],
+        *more_splits: Iterable[Any],
+        type_info: TypeInformation | None = None,
+        clock: ManualClock | None = None,
+    ) -> None:
+        self._items = tuple(tuple(split) for split in (items, *more_splits))
+        self.type_info = type_info
+        self.single = len(self._items) == 1
+        self._clock = clock
+        self._pauses_over: set[tuple[int, int]] = set()
+        self._has_watermarks = any(isinstance(item, Watermark) for split in self._items for item in split)
+        self._id = secrets.token_hex(4)
+        self._store: Store | None = None
+        if clock is None and any(isinstance(item, Pause) for split in self._items for item in split):
+            raise ProgramError("Script: a Pause needs a clock to move. Pass clock=ManualClock(), the one run() is given")
+
+    @property
+    def crashes(self) -> int:
+        """How many crashes the script holds."""
+        return sum(item is CRASH for split in self._items for item in split)
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        return [Split(f"script-{number}", 0, number) for number in range(len(self._items))]
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        items, at, records = self._items[split.info], offset, 0
+        while at < len(items):
+            item = items[at]
+            if isinstance(item, Pause):
+                if at > offset:
+                    break
+                self._pause(split.info, at, item.ms)
+            elif _is_record(item):
+                if records == budget:
+                    break
+                records += 1
+            at += 1
+            if item is EPOCH or isinstance(item, Watermark):
+                break
+        return at
+
+    def _pause(self, split: int, at: int, ms: int) -> None:
+        """Once, however often the epoch behind the pause is planned."""
+        assert self._clock is not None
+        if (split, at) not in self._pauses_over:
+            self._pauses_over.add((split, at))
+            self._clock.advance(ms)
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        return bool(offset >= len(self._items[split.info]))
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        waiting: list[Any] = []
+        for at in range(start, stop):
+            item = self._items[split.info][at]
+            if _is_record(item):
+                waiting.append(item)
+            elif item is CRASH and self._first_time(split, at):
+                # What came before is on its way when the task dies, as it would be.
+                if waiting:
+                    yield waiting
+                raise ScriptedCrash(f"the script crashes at item {at} of split {split.name}")
+        if waiting:
+            yield waiting
+        return stop
+
+    def _first_time(self, split: Split, at: int) -> bool:
+        if self._store is None:
+            return True
+        return self._store.create(f"scripts/{self._id}/{split.name}-{at}", b"crashed")
+
+    def watermark(self, split: Split, offset: Offset) -> int | None:
+        if not self._has_watermarks:
+            return None
+        passed = self._items[split.info][:offset]
+        return max((item.timestamp_ms for item in passed if isinstance(item, Watermark)), default=MIN_WATERMARK)
+
+    def opened(self, store: Store, session: Any) -> Source:
+        opened = copy.copy(self)
+        opened._store = store
+        opened._pauses_over = set()
+        return opened
+
+    def describe(self) -> str:
+        return f"script of {sum(len(split) for split in self._items)} items"
+
+
+def _is_record(item: Any) -> bool:
+    return not isinstance(item, (Mark, Watermark, Pause))

@@ -1,0 +1,377 @@
+"""The file sink: whole files, once, whatever dies and whenever."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.types import Row
+from millstream.connectors.contracts import CommitPlan, Json, WriterContext
+from millstream.connectors.files.buckets import DateTimeBuckets, FunctionBuckets
+from millstream.connectors.files.part_plan import published_parts
+from millstream.connectors.files.parts import CsvParts, EncodedParts, JsonParts, ParquetParts, PartFormat, TextParts
+from millstream.connectors.files.rolling import OnCheckpoint, WhenLargeOrOld
+from millstream.connectors.files.sink import FileSink
+from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.records.batch import Batch
+from millstream.storage.store import Store, open_store
+
+JOB = open_store("memory://file-sink-job")
+RECORD = st.tuples(st.integers(0, 1), st.sampled_from("abc"), st.integers(0, 99))
+PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.LONG()])
+
+
+def task(epoch: int, subtask: int = 0, attempt: str = "win", now_ms: int = 0, store: Store = JOB) -> WriterContext:
+    return WriterContext("sink", epoch, subtask, 2, f"{attempt}{epoch}x{subtask}", store, now_ms, None)
+
+
+def stage(
+    sink: FileSink, context: WriterContext, values: list[Any], type_info: TypeInformation | None = None
+) -> list[Json]:
+    writer = pickle.loads(pickle.dumps(sink)).writer(context)
+    for at in range(0, len(values), 3):
+        writer.write(Batch.of_values(values[at : at + 3], type_info))
+    # Everything a writer hands over goes through the manifest's JSON.
+    return list(json.loads(json.dumps(list(writer.stage()))))
+
+
+def planned(sink: FileSink, staged: list[Json], pending: Json, now_ms: int, final: bool = False) -> CommitPlan:
+    plan = sink.plan_commit(staged, pending, now_ms, final)
+    return CommitPlan(tuple(json.loads(json.dumps(plan.publish))), json.loads(json.dumps(plan.pending)))
+
+
+def visible(base: Path) -> dict[str, bytes]:
+    """What a reader sees who ignores hidden files."""
+    return {
+        str(path.relative_to(base)): path.read_bytes()
+        for path in sorted(base.rglob("*"))
+        if path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(base).parts)
+    }
+
+
+def staged_files(base: Path) -> list[str]:
+    return sorted(path.name for path in base.rglob(".millstream-staging/*/*"))
+
+
+def test_nothing_is_visible_before_the_commit_and_everything_after_it(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), TextParts(), suffix=".txt")
+    plan = planned(sink, stage(sink, task(1), list("abcde")), None, 0)
+    assert visible(tmp_path) == {}
+    sink.commit(1, plan.publish, JOB)
+    [(name, data)] = visible(tmp_path).items()
+    assert data == b"a\nb\nc\nd\ne\n" and name.startswith("part-") and name.endswith("-0-1.txt")
+    assert staged_files(tmp_path) == []
+
+
+def test_two_runs_from_the_start_into_one_folder_keep_both_outputs(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), TextParts())
+    for attempt, value in (("first", "a"), ("second", "b")):
+        sink.commit(1, planned(sink, stage(sink, task(1, attempt=attempt), [value]), None, 0).publish, JOB)
+    assert sorted(visible(tmp_path).values()) == [b"a\n", b"b\n"]
+
+
+class Died(BaseException):
+    """The process was killed here."""
+
+
+def killing(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
+    """Make the process die before its `step`-th change to the file system; returns a count of the steps taken."""
+    taken = 0
+
+    def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
+        def stepping(*args: Any, **kwargs: Any) -> Any:
+            nonlocal taken
+            taken += 1
+            if taken >= step:
+                # A dead process changes nothing any more, not even in its `finally`.
+                raise Died
+            return call(*args, **kwargs)
+
+        return stepping
+
+    for name in ("link", "unlink", "rename", "fsync", "mkdir"):
+        monkeypatch.setattr(os, name, wrapped(getattr(os, name)))
+    return lambda: taken
+
+
+def rolling_history(base: Path, format: PartFormat) -> tuple[FileSink, list[tuple[int, tuple[Json, ...]]]]:
+    """Three epochs of two tasks: parts of one chunk, parts of several, and lost attempts beside them."""
+    sink = FileSink(str(base), format, FunctionBuckets(_first_letter), WhenLargeOrOld(10**9, 25, 10**9))
+    pending: Json = None
+    publishes = []
+    for epoch, now_ms in ((1, 0), (2, 20), (3, 40)):
+        staged = []
+        for subtask in (0, 1):
+            rows = [Row(f"{letter}{epoch}", subtask) for letter in ("ab" if epoch != 2 else "a")]
+            stage(sink, task(epoch, subtask, "lost"), rows, PERSON)
+            staged += stage(sink, task(epoch, subtask), rows, PERSON)
+        plan = planned(sink, staged, pending, now_ms, final=epoch == 3)
+        pending = plan.pending
+        publishes.append((epoch, plan.publish))
+    assert pending is None
+    return sink, publishes
+
+
+def _first_letter(row: Row) -> str:
+    return f"of={row[0][0]}"
+
+
+def parts_seen(base: Path) -> Iterator[tuple[str, Any]]:
+    for name, data in visible(base).items():
+        yield name, pq.read_table(base / name).to_pylist() if name.endswith("parquet") else data
+
+
+@pytest.mark.parametrize("format", [TextParts(), CsvParts(("name", "age"), header=True), ParquetParts()])
+def test_a_kill_at_every_step_of_publishing_leads_to_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: PartFormat
+) -> None:
+    sink, publishes = rolling_history(tmp_path / "clean", format)
+    shutil.copytree(tmp_path / "clean", tmp_path / "staged")
+    for epoch, publish in publishes:
+        sink.commit(epoch, publish, JOB)
+    expected = dict(parts_seen(tmp_path / "clean"))
+    assert len(expected) > 4
+
+    step, finished = 0, False
+    while not finished:
+        step += 1
+        base = tmp_path / f"killed-{step}"
+        shutil.copytree(tmp_path / "staged", base)
+        sink = FileSink(str(base), format)
+        finished = True
+        for epoch, publish in publishes:
+            with monkeypatch.context() as patch:
+                try:
+                    killing(patch, step)
+                    sink.commit(epoch, publish, JOB)
+                except Died:
+                    finished = False
+            for name, content in parts_seen(base):
+                assert content == expected[name], f"partial file after a kill at step {step} of epoch {epoch}"
+            sink.commit(epoch, publish, JOB)
+        assert dict(parts_seen(base)) == expected, f"killed at step {step}"
+    assert step > 10
+
+
+def test_publishing_an_old_epoch_again_changes_nothing(tmp_path: Path) -> None:
+    sink, publishes = rolling_history(tmp_path, TextParts())
+    for epoch, publish in publishes:
+        sink.commit(epoch, publish, JOB)
+        before = visible(tmp_path)
+        sink.commit(epoch, publish, JOB)
+        assert visible(tmp_path) == before
+
+
+def test_lost_attempts_of_older_epochs_are_swept_and_those_of_the_newest_are_not(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), TextParts())
+    stage(sink, task(1, attempt="lost"), ["x"])
+    sink.commit(1, planned(sink, stage(sink, task(1), ["a"]), None, 0).publish, JOB)
+    assert len(staged_files(tmp_path)) == 1
+    stage(sink, task(2, attempt="lost"), ["y"])
+    early = stage(sink, task(3), ["next epoch already runs"])
+    sink.commit(2, planned(sink, stage(sink, task(2), ["b"]), None, 0).publish, JOB)
+    left = staged_files(tmp_path)
+    assert not any("lost1x0" in name for name in left) and any("lost2x0" in name for name in left)
+    sink.commit(3, planned(sink, early, None, 0).publish, JOB)
+    assert sorted(visible(tmp_path).values()) == [b"a\n", b"b\n", b"next epoch already runs\n"]
+
+
+def test_chunks_that_wait_for_their_part_are_never_swept(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld(10**9, 1000, 1000))
+    pending: Json = None
+    for epoch in range(1, 6):
+        plan = planned(sink, stage(sink, task(epoch), [f"e{epoch}"]), pending, epoch * 10, final=epoch == 5)
+        sink.commit(epoch, plan.publish, JOB)
+        pending = plan.pending
+    assert list(visible(tmp_path).values()) == [b"e1\ne2\ne3\ne4\ne5\n"]
+    assert staged_files(tmp_path) == []
+
+
+def test_another_job_with_the_same_sink_in_the_same_folder_is_left_alone(tmp_path: Path) -> None:
+    sink, other = FileSink(str(tmp_path), TextParts()), open_store("memory://another-job")
+    theirs = stage(sink, task(1, store=other), ["theirs"])
+    sink.commit(9, planned(sink, stage(sink, task(9), ["ours"]), None, 0).publish, JOB)
+    sink.commit(1, planned(sink, theirs, None, 0).publish, other)
+    assert sorted(visible(tmp_path).values()) == [b"ours\n", b"theirs\n"]
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_chunk_that_vanished_or_changed_is_an_error_and_publishes_nothing(tmp_path: Path, chunks: int) -> None:
+    sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld())
+    pending = None
+    for epoch in range(1, chunks + 1):
+        plan = planned(sink, stage(sink, task(epoch), ["abc"]), pending, 0, final=epoch == chunks)
+        pending = plan.pending
+    [chunk, *_] = sorted(tmp_path.rglob(".millstream-staging/*/*"))
+    chunk.write_bytes(b"abc")
+    with pytest.raises(StoreDamagedError, match="has 3 bytes"):
+        sink.commit(chunks, plan.publish, JOB)
+    chunk.unlink()
+    with pytest.raises(StoreDamagedError, match=r"neither 'part-.*1 records of epoch 1"):
+        sink.commit(chunks, plan.publish, JOB)
+    assert visible(tmp_path) == {}
+
+
+def test_a_part_rolls_when_it_is_large_old_or_idle(tmp_path: Path) -> None:
+    def epochs_published(policy: WhenLargeOrOld, times_ms: list[int], writes: list[bool]) -> list[int]:
+        sink = FileSink(str(tmp_path), TextParts(), rolling=policy)
+        pending: Json = None
+        rolled = []
+        for epoch, (now_ms, write) in enumerate(zip(times_ms, writes, strict=True), start=1):
+            plan = planned(sink, stage(sink, task(epoch), ["x" * 9] if write else []), pending, now_ms)
+            pending = plan.pending
+            rolled += [epoch] * len(published_parts(plan.publish))
+        return rolled
+
+    assert epochs_published(WhenLargeOrOld(20, 10**9, 10**9), [0] * 5, [True] * 5) == [2, 4]
+    assert epochs_published(WhenLargeOrOld(10**9, 100, 10**9), [0, 50, 99, 101], [True] * 4) == [4]
+    assert epochs_published(WhenLargeOrOld(10**9, 10**9, 100), [0, 90, 180, 280], [True, True, False, False]) == [4]
+
+
+def test_the_sink_knows_when_a_waiting_part_is_due(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld(10**9, 1000, 300))
+    assert sink.due_ms(None) is None
+    assert sink.due_ms(planned(sink, stage(sink, task(1), ["a"]), None, 50).pending) == 350
+
+
+def test_one_long_epoch_makes_parts_of_the_wished_size(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld(part_bytes=12))
+    plan = planned(sink, stage(sink, task(1), ["x"] * 20), None, 0, final=True)
+    sink.commit(1, plan.publish, JOB)
+    assert [len(data) for data in visible(tmp_path).values()] == [12, 12, 12, 4]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 1), st.sampled_from("abc"), st.integers(0, 99)), max_size=6), max_size=6
+    ),
+    st.sampled_from([OnCheckpoint(), WhenLargeOrOld(6, 50, 50), WhenLargeOrOld()]),
+    st.lists(st.integers(0, 60), min_size=6, max_size=6),
+)
+def test_every_record_is_published_once_in_its_bucket_and_in_order(
+    epochs: list[list[tuple[int, str, int]]], policy: OnCheckpoint | WhenLargeOrOld, pauses_ms: list[int]
+) -> None:
+    base = f"memory://file-sink-{abs(hash((str(epochs), policy, tuple(pauses_ms))))}"
+    target = open_store(base)
+    for name in target.list(""):
+        target.delete(name)
+    sink = FileSink(base, TextParts(), FunctionBuckets(_letter), policy)
+    pending: Json = None
+    now_ms = 0
+    for epoch, records in enumerate(epochs, start=1):
+        now_ms += pauses_ms[epoch - 1]
+        staged = []
+        for subtask in (0, 1):
+            staged += stage(sink, task(epoch, subtask), [f"{b}{v:02}" for s, b, v in records if s == subtask])
+        plan = planned(sink, staged, pending, now_ms, final=epoch == len(epochs))
+        sink.commit(epoch, plan.publish, JOB)
+        pending = plan.pending
+    seen: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(
+        (n for n in target.list("") if not n.startswith(".")), key=lambda n: [int(x) for x in n.split("-")[3:]]
+    ):
+        bucket, _, subtask = name.split("/")[0], *name.split("-")[1:3]
+        seen.setdefault((bucket, subtask), []).extend(target.get(name).decode().splitlines())
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for subtask, letter, number in (r for records in epochs for r in sorted(records, key=lambda r: r[0])):
+        wanted.setdefault((letter, str(subtask)), []).append(f"{letter}{number:02}")
+    assert seen == wanted
+
+
+def _letter(value: str) -> str:
+    return value[0]
+
+
+def test_buckets_follow_processing_time_in_flinks_pattern() -> None:
+    moment_ms = 1_700_000_000_123
+    assert DateTimeBuckets("yyyy-MM-dd--HH", "UTC").for_epoch(moment_ms) == "2023-11-14--22"
+    assert DateTimeBuckets("yyyy-MM-dd--HHmm", "Asia/Kolkata").for_epoch(moment_ms) == "2023-11-15--0343"
+    assert DateTimeBuckets("'dt='yy/D/s.SSS", "UTC").for_epoch(moment_ms) == "dt=23/318/20.123"
+    with pytest.raises(ProgramError, match="'Q'"):
+        DateTimeBuckets("yyyy-Q")
+    with pytest.raises(ProgramError, match="Time zone 'Mars/Base' is not known"):
+        DateTimeBuckets("yyyy", "Mars/Base")
+
+
+@pytest.mark.parametrize("bucket", ["../elsewhere", "a//b", "a/../../b", "./a"])
+def test_a_bucket_cannot_leave_the_base_path(tmp_path: Path, bucket: str) -> None:
+    sink = FileSink(str(tmp_path / "out"), TextParts(), FunctionBuckets(lambda value: bucket))
+    with pytest.raises(ProgramError, match="not a folder below"):
+        sink.writer(task(1)).write(Batch.of_values(["a"], None))
+
+
+def test_rows_become_csv_json_and_parquet(tmp_path: Path) -> None:
+    rows = [Row(name="a,b", age=1), Row(name='say "x"\nagain', age=None)]
+
+    def written(format: PartFormat, type_info: TypeInformation | None) -> bytes:
+        base = tmp_path / type(format).__name__
+        sink = FileSink(str(base), format)
+        sink.commit(1, planned(sink, stage(sink, task(1), rows, type_info), None, 0).publish, JOB)
+        [(name, data)] = visible(base).items()
+        assert name.endswith(format.suffix)
+        return data
+
+    assert written(CsvParts(("name", "age"), header=True), PERSON) == b'name,age\n"a,b",1\n"say ""x""\nagain",\n'
+    assert written(JsonParts(), None).splitlines()[1] == b'{"name":"say \\"x\\"\\nagain","age":null}'
+    written(ParquetParts(), PERSON)
+    [file] = (tmp_path / "ParquetParts").glob("*.parquet")
+    assert pq.read_table(file).to_pylist() == [row.as_dict() for row in rows]
+
+
+def test_parquet_of_an_untyped_stream_needs_a_row_type(tmp_path: Path) -> None:
+    rows = [Row(name="a", age=1)]
+    with pytest.raises(ProgramError, match="this stream is untyped"):
+        stage(FileSink(str(tmp_path), ParquetParts()), task(1), rows)
+    assert stage(FileSink(str(tmp_path), ParquetParts(PERSON)), task(1), rows)[0]["records"] == 1
+
+
+def test_an_encoder_of_the_users_own_decides_every_byte(tmp_path: Path) -> None:
+    class Fixed:
+        def encode(self, value: int) -> bytes:
+            return value.to_bytes(2, "big")
+
+    sink = FileSink(str(tmp_path), EncodedParts(Fixed()))
+    writer = sink.writer(task(1))
+    writer.write(Batch.of_values([1, 258], None))
+    sink.commit(1, planned(sink, list(writer.stage()), None, 0).publish, JOB)
+    assert list(visible(tmp_path).values()) == [b"\x00\x01\x01\x02"]
+
+
+def test_an_aborted_writer_leaves_no_chunks(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld(part_bytes=1))
+    writer = sink.writer(task(1))
+    writer.write(Batch.of_values(["a"], None))
+    assert len(staged_files(tmp_path)) == 1
+    writer.abort()
+    assert staged_files(tmp_path) == []
+
+
+def test_closing_removes_the_empty_staging_folder(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), TextParts())
+    sink.commit(1, planned(sink, stage(sink, task(1), ["a"]), None, 0).publish, JOB)
+    sink.close()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_base_path_that_is_a_file_is_refused_before_the_job_runs(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("already here")
+    with pytest.raises(StoreError, match="not a folder"):
+        FileSink(str(tmp_path / "out"), TextParts()).opened(None)
+
+
+@pytest.mark.parametrize("prefix", ["", "_hidden", ".hidden", "a/b"])
+def test_a_prefix_that_would_hide_or_move_the_parts_is_refused(tmp_path: Path, prefix: str) -> None:
+    with pytest.raises(ProgramError, match="prefix"):
+        FileSink(str(tmp_path), TextParts(), prefix=prefix)

@@ -1,0 +1,414 @@
+"""The file source: every record once, however the files are cut, found or interrupted."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import gzip
+import io
+import itertools
+import json
+import logging
+import os
+import pickle
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common.time import Instant
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.types import Row
+from millstream.connectors.contracts import Offset, SourceContext, Split
+from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
+from millstream.connectors.files.formats import FileFormat
+from millstream.connectors.files.lines import JsonLines, TextLines, line_blocks
+from millstream.connectors.files.parquet_rows import ParquetRows
+from millstream.connectors.files.source import FileSource
+from millstream.errors import JobFailedError, NotYetError, ProgramError, StoreDamagedError, TypeMismatchError
+from millstream.records.columns import from_record_batch
+from millstream.storage.store import open_store
+
+PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+
+
+def at(now_ms: int = 0) -> SourceContext:
+    return SourceContext(now_ms=now_ms, run_started_ms=0, parallelism=2)
+
+
+def read_range(source: FileSource, split: Split, start: Offset, stop: Offset) -> tuple[list[Any], Offset]:
+    records: list[Any] = []
+    reading = pickle.loads(pickle.dumps(source)).read(split, start, stop)
+    while True:
+        try:
+            chunk = next(reading)
+        except StopIteration as end:
+            return records, end.value
+        if isinstance(chunk, pa.RecordBatch):
+            assert source.type_info is not None
+            chunk = from_record_batch(chunk, source.type_info)
+        records.extend(chunk)
+
+
+def drain(source: FileSource, budget: int = 1000, offsets: dict[str, Offset] | None = None) -> list[Any]:
+    """Everything there is to read from `offsets` on, epoch by epoch and split by split; offsets are moved on."""
+    offsets = {} if offsets is None else offsets
+    records: list[Any] = []
+    for split in source.splits(at()):
+        offset = offsets.get(split.name, split.start)
+        while not source.finished(split, offset):
+            stop = source.reach(split, offset, budget, at())
+            assert stop != offset
+            found, offset = read_range(source, split, offset, stop)
+            records.extend(found)
+            # Offsets live in the manifest, as JSON.
+            offset = json.loads(json.dumps(offset))
+        offsets[split.name] = offset
+    return records
+
+
+def one_file(folder: Path, data: bytes, format: FileFormat, name: str = "in.txt", **options: Any) -> FileSource:
+    (folder / name).write_bytes(data)
+    return FileSource([str(folder / name)], format, **options)
+
+
+@given(
+    st.lists(st.text(st.sampled_from("ab\r é"), max_size=9), max_size=30),
+    st.booleans(),
+    st.lists(st.integers(0, 300), max_size=6),
+    st.integers(1, 40),
+)
+def test_lines_cut_at_random_positions_are_all_the_lines(
+    lines: list[str], last_ended: bool, cuts: list[int], block_bytes: int
+) -> None:
+    data = "\n".join(lines).encode() + (b"\n" if last_ended and lines else b"")
+    size = len(data)
+    bounds = sorted({0, size, *(cut for cut in cuts if cut < size)})
+    joined: list[bytes] = []
+    for start, stop in itertools.pairwise(bounds):
+        joined += [block for _, block in line_blocks(io.BytesIO(data), start, stop, size, block_bytes)]
+    assert b"".join(joined) == data
+    assert all(block.endswith(b"\n") for block in joined[:-1])
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=12), max_size=40),
+    st.integers(1, 50),
+    st.integers(1, 5),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+)
+def test_a_text_file_gives_its_lines_whatever_the_split_size_budget_and_compression(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], split_bytes: int, budget: int, end: str, packed: bool
+) -> None:
+    data = "".join(line + end for line in lines).encode()
+    name = "in.txt.gz" if packed else "in.txt"
+    folder = tmp_path_factory.mktemp("lines")
+    source = one_file(folder, gzip.compress(data) if packed else data, TextLines(), name, split_bytes_max=split_bytes)
+    assert drain(source, budget) == lines
+
+
+def test_the_last_line_needs_no_end_and_other_separators_do_not_end_lines(tmp_path: Path) -> None:
+    source = one_file(tmp_path, "a\x0bb\u2028c\n\nlast".encode(), TextLines())
+    assert drain(source) == ["a\x0bb\u2028c", "", "last"]
+
+
+def test_text_is_read_in_its_charset_and_unsuitable_charsets_are_refused(tmp_path: Path) -> None:
+    assert drain(one_file(tmp_path, "grün\n".encode("latin-1"), TextLines("ISO-8859-1"))) == ["grün"]
+    with pytest.raises(ProgramError, match=r"UTF-16.*Convert"):
+        TextLines("UTF-16")
+    with pytest.raises(ProgramError, match="not known"):
+        TextLines("UTF-88")
+
+
+def test_big_files_are_cut_and_a_resumed_job_goes_on_at_its_offset(tmp_path: Path) -> None:
+    lines = [f"line {n}" for n in range(1000)]
+    source = one_file(tmp_path, "\n".join(lines).encode(), TextLines(), split_bytes_max=1000)
+    splits = source.splits(at())
+    assert len(splits) == 9 and len({split.name for split in splits}) == 9
+    first, offset = read_range(source, splits[0], 0, 50)
+    assert len(first) > 1
+    assert first + drain(source, 7, {splits[0].name: offset}) == lines
+
+
+def test_json_lines_become_typed_rows(tmp_path: Path) -> None:
+    type_info = Types.ROW_NAMED(
+        ["id", "price", "day", "at", "tags", "owner", "by_rank", "pair", "raw"],
+        [
+            Types.LONG(),
+            Types.BIG_DEC(),
+            Types.SQL_DATE(),
+            Types.INSTANT(),
+            Types.LIST(Types.STRING()),
+            PERSON,
+            Types.MAP(Types.INT(), Types.SQL_TIMESTAMP()),
+            Types.TUPLE([Types.INT(), Types.SQL_TIME()]),
+            Types.PRIMITIVE_ARRAY(Types.BYTE()),
+        ],
+    )
+    full = {
+        "id": 1,
+        "price": "1.10",
+        "day": "2024-02-29",
+        "at": "1970-01-01T00:00:01.5Z",
+        "tags": ["x"],
+        "owner": {"age": 3, "name": "n"},
+        "by_rank": {"1": "2024-02-29 10:00:00"},
+        "pair": [7, "10:11:12"],
+        "raw": "AQI=",
+        "unknown": True,
+    }
+    data = json.dumps(full) + '\n\n{"id":2}\n'
+    first, second = drain(one_file(tmp_path, data.encode(), JsonLines(type_info)))
+    assert first == Row(
+        id=1,
+        price=Decimal("1.10"),
+        day=dt.date(2024, 2, 29),
+        at=Instant(1, 500_000_000),
+        tags=["x"],
+        owner=Row(name="n", age=3),
+        by_rank={1: dt.datetime(2024, 2, 29, 10)},
+        pair=(7, dt.time(10, 11, 12)),
+        raw=b"\x01\x02",
+    )
+    assert second.id == 2 and second.owner is None
+
+
+def test_json_lines_without_a_type_are_plain_values(tmp_path: Path) -> None:
+    assert drain(one_file(tmp_path, b'\xef\xbb\xbf{"a":[1]}\n7\n', JsonLines())) == [{"a": [1]}, 7]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"name": "x", "age": ', "Expecting value"),
+        ('{"name": "x", "age": "old"}', "age"),
+        ("[1, 2]", "expected a dict"),
+        ('{"name": "x"}', "'age' is missing"),
+    ],
+)
+def test_a_bad_json_line_is_named_with_file_position_and_text(tmp_path: Path, line: str, reason: str) -> None:
+    good = '{"name": "grün", "age": 1}\n'
+    format = JsonLines(PERSON, fail_on_missing_field=True)
+    source = one_file(tmp_path, (good + line + "\n" + good).encode(), format, "people.json")
+    with pytest.raises(TypeMismatchError) as caught:
+        drain(source)
+    assert f"people.json, byte {len(good.encode())}" in str(caught.value) and reason in str(caught.value)
+    assert line in str(caught.value)
+
+
+def test_bad_records_are_counted_when_they_may_be_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = b'{"name":"a","age":1}\n{"name":\n{"name":"b","age":"x"}\n{"name":"c","age":2}\n'
+    with caplog.at_level(logging.WARNING):
+        rows = drain(one_file(tmp_path, data, JsonLines(PERSON, ignore_parse_errors=True)))
+    assert [row.name for row in rows] == ["a", "c"]
+    assert "2 records ignored" in caplog.text and "byte 21" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        rows = drain(one_file(tmp_path, b'a,1\nb\n"c"x,3\nd,4\n', CsvRecords(PERSON, ignore_parse_errors=True)))
+    assert [row.name for row in rows] == ["a", "d"]
+    assert "2 records ignored" in caplog.text
+
+
+FIELD = st.text(st.sampled_from('ab,"\n\r é#'), max_size=6)
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.lists(st.tuples(FIELD, st.none() | st.integers(-(2**31), 2**31 - 1)), max_size=20), st.integers(1, 4))
+def test_csv_with_quoted_line_ends_is_read_as_it_was_written_whatever_the_budget(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int | None]], budget: int
+) -> None:
+    buffer = io.StringIO()
+    csv.writer(buffer).writerows([text, "" if number is None else number] for text, number in rows)
+    source = one_file(tmp_path_factory.mktemp("csv"), buffer.getvalue().encode(), CsvRecords(PERSON), "in.csv")
+    assert [tuple(row) for row in drain(source, budget)] == rows
+
+
+def test_csv_dialects(tmp_path: Path) -> None:
+    def read(data: bytes, type_info: TypeInformation, **dialect: Any) -> list[Any]:
+        return drain(one_file(tmp_path, data, CsvRecords(type_info, CsvDialect(**dialect))))
+
+    assert read(b"a|NULL\n|7\n", PERSON, delimiter="|", null_text="NULL") == [
+        Row(name="a", age=None),
+        Row(name="", age=7),
+    ]
+    assert read(b"'a,b',1\n", PERSON, quote="'") == [Row(name="a,b", age=1)]
+    assert read(b'"a\\"b",1\n', PERSON, escape="\\") == [Row(name='a"b', age=1)]
+    assert read(b'5" disk,1\n', PERSON) == [Row(name='5" disk', age=1)]
+    assert read(b'"x,1\n', PERSON, quote=None) == [Row(name='"x', age=1)]
+    assert read(b"# no\na,1\n", PERSON, comments=True) == [Row(name="a", age=1)]
+    assert read(b"\nname,age\na,1\n", PERSON, header="skip") == [Row(name="a", age=1)]
+    assert read(b"age,other,name\r\n1,x,a\r\n", PERSON, header="names") == [Row(name="a", age=1)]
+    listed = Types.TUPLE([Types.BASIC_ARRAY(Types.INT()), Types.BOOLEAN(), Types.DOUBLE(), Types.SQL_TIMESTAMP()])
+    assert read(b"1;2,true,1.5,2024-02-29 10:00:00.25\n", listed) == [
+        ([1, 2], True, 1.5, dt.datetime(2024, 2, 29, 10, 0, 0, 250_000))
+    ]
+
+
+def test_compressed_csv_with_a_header_is_read_in_small_epochs(tmp_path: Path) -> None:
+    data = "age,name\n" + "".join(f'{n},"n\n{n}"\n' for n in range(50))
+    format = CsvRecords(PERSON, CsvDialect(header="names"))
+    rows = drain(one_file(tmp_path, gzip.compress(data.encode()), format, "in.csv.gz"), budget=3)
+    assert rows == [Row(name=f"n\n{n}", age=n) for n in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("x", "1 fields, expected 2"),
+        ("x,1,2", "3 fields"),
+        ("x,1.5", "1.5"),
+        ("x,1_000", "1_000"),
+        ("x,99999999999", "99999999999"),
+        ('"x,2', "unexpected end of data"),
+    ],
+)
+def test_a_bad_csv_record_is_named_with_file_position_and_text(tmp_path: Path, line: str, reason: str) -> None:
+    source = one_file(tmp_path, f'"a\nb",1\n{line}\n'.encode(), CsvRecords(PERSON), "people.csv")
+    with pytest.raises(TypeMismatchError) as caught:
+        drain(source)
+    assert "people.csv, byte 8" in str(caught.value) and reason in str(caught.value)
+
+
+def test_csv_refuses_types_it_cannot_hold() -> None:
+    with pytest.raises(ProgramError, match="CSV field cannot hold"):
+        CsvRecords(Types.ROW([PERSON]))
+    with pytest.raises(ProgramError, match="Give a ROW or TUPLE"):
+        CsvRecords(Types.STRING())
+    with pytest.raises(ProgramError, match="delimiter"):
+        CsvDialect(delimiter="||")
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 60), st.integers(1, 20), st.integers(1, 25), st.integers(1, 2000))
+def test_parquet_rows_are_all_read_whatever_the_row_groups_splits_and_budget(
+    tmp_path_factory: pytest.TempPathFactory, count: int, group: int, budget: int, split_bytes: int
+) -> None:
+    folder = tmp_path_factory.mktemp("parquet")
+    table = pa.table(
+        {"age": pa.array(range(count), pa.int32()), "x": [0] * count, "name": [str(n) for n in range(count)]}
+    )
+    pq.write_table(table, folder / "in.parquet", row_group_size=group)
+    source = FileSource([str(folder)], ParquetRows(PERSON), split_bytes_max=split_bytes)
+    assert drain(source, budget) == [Row(name=str(n), age=n) for n in range(count)]
+
+
+def test_parquet_columns_are_cast_where_nothing_is_lost_and_refused_where_something_would_be(tmp_path: Path) -> None:
+    def source(table: pa.Table, type_info: TypeInformation) -> FileSource:
+        name = f"{len(os.listdir(tmp_path))}.parquet"
+        pq.write_table(table, tmp_path / name)
+        return FileSource([str(tmp_path / name)], ParquetRows(type_info))
+
+    def typed(of: TypeInformation) -> TypeInformation:
+        return Types.ROW_NAMED(["v"], [of])
+
+    small = pa.table({"v": pa.array([1, None], pa.int16())})
+    assert [row.v for row in drain(source(small, typed(Types.LONG())))] == [1, None]
+    price = pa.table({"v": pa.array([Decimal("1.10")], pa.decimal128(10, 2))})
+    assert [row.v for row in drain(source(price, typed(Types.BIG_DEC())))] == [Decimal("1.10")]
+    with pytest.raises(TypeMismatchError, match=r"parquet, column 'v': .*99999999999"):
+        drain(source(pa.table({"v": [99999999999]}), typed(Types.INT())))
+    with pytest.raises(JobFailedError, match=r"has the columns \['w'\], and \['v'\]"):
+        drain(source(pa.table({"w": [1]}), typed(Types.INT())))
+    (tmp_path / "bad.parquet").write_bytes(b"no parquet")
+    with pytest.raises(JobFailedError, match="not whole Parquet"):
+        drain(FileSource([str(tmp_path / "bad.parquet")], ParquetRows(PERSON)))
+    with pytest.raises(ProgramError, match="needs the type"):
+        ParquetRows(Types.PICKLED_BYTE_ARRAY())
+
+
+def test_folders_are_read_recursively_oldest_first_without_hidden_and_empty_files(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "_temporary").mkdir()
+    for name, modified in (("b", 1), ("sub/a", 2), ("a", 3), (".c", 0), ("_d", 0), ("_temporary/e", 0), ("sub/.f", 0)):
+        (tmp_path / name).write_text(name + "\n")
+        os.utime(tmp_path / name, (modified, modified))
+    (tmp_path / "empty").touch()
+    assert drain(FileSource([str(tmp_path)], TextLines())) == ["b", "sub/a", "a"]
+    assert drain(FileSource([str(tmp_path / ".c")], TextLines())) == [".c"]
+
+
+def test_a_missing_path_is_told_before_the_job_runs(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="does not exist"):
+        FileSource([str(tmp_path / "nowhere")], TextLines()).opened(open_store("memory://missing-path"), None)
+    with pytest.raises(ProgramError, match="no path"):
+        FileSource([], TextLines()).opened(open_store("memory://missing-path"), None)
+    with pytest.raises(NotYetError, match="s3://"):
+        FileSource(["s3://bucket/in"], TextLines())
+
+
+def test_a_monitored_folder_gives_new_files_as_new_splits_at_its_interval(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a\n")
+    source = FileSource([str(tmp_path)], TextLines(), discovery_interval_ms=100)
+    assert [Path(split.name).name for split in source.splits(at(0))] == ["a"]
+    (tmp_path / "b").write_text("b\n")
+    assert len(source.splits(at(99))) == 1
+    assert [Path(split.name).name for split in source.splits(at(100))] == ["a", "b"]
+    assert not source.complete(at(100)) and not source.bounded
+
+
+def test_after_a_crash_the_files_and_their_sizes_are_those_first_seen(tmp_path: Path) -> None:
+    store = open_store("memory://file-log")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a").write_text("1\n2\n")
+    for interval_ms in (None, 0):
+        source = FileSource([str(folder)], TextLines(), interval_ms, split_bytes_max=3)
+        first = [split for split in source.opened(store, None).splits(at()) if split.info["path"].endswith("/a")]
+        with open(folder / "a", "a") as file:
+            file.write("3\n")
+        (folder / "later").write_text("x\n")
+        resumed = source.opened(store, None).splits(at())
+        assert list(resumed[: len(first)]) == first
+        assert len(resumed) == len(first) + (interval_ms is not None)
+
+
+def test_sources_with_the_same_paths_agree_on_their_files(tmp_path: Path) -> None:
+    store = open_store("memory://shared-log")
+    (tmp_path / "a").write_text("1\n")
+    one, two = (FileSource([str(tmp_path)], TextLines(), 0).opened(store, None) for _ in range(2))
+    assert one.splits(at()) == two.splits(at())
+    (tmp_path / "b").write_text("2\n")
+    one.splits(at(1))
+    (tmp_path / "c").write_text("3\n")
+    two.splits(at(1))
+    two.splits(at(2))
+    assert list(one.splits(at(3))) == list(two.splits(at(3))) and len(one.splits(at(3))) == 3
+
+
+def test_a_damaged_list_of_files_is_told(tmp_path: Path) -> None:
+    store = open_store("memory://damaged-log")
+    (tmp_path / "a").write_text("1\n")
+    FileSource([str(tmp_path)], TextLines()).opened(store, None).splits(at())
+    [name] = store.list("input")
+    store.put(name, b"{")
+    with pytest.raises(StoreDamagedError, match="not readable"):
+        FileSource([str(tmp_path)], TextLines()).opened(store, None)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.parquet"])
+def test_a_file_that_was_cut_or_removed_is_an_error_and_nothing_is_skipped(tmp_path: Path, name: str) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"name": ["a"], "age": pa.array([1], pa.int32())}), buffer)
+    whole = {"a.txt": b"1\n2\n3\n", "a.txt.gz": gzip.compress(b"1\n2\n"), "a.parquet": buffer.getvalue()}[name]
+    source = one_file(tmp_path, whole, ParquetRows(PERSON) if name == "a.parquet" else TextLines(), name)
+    [split] = source.splits(at())
+    (tmp_path / name).write_bytes(whole[:4])
+    with pytest.raises(JobFailedError, match=f"has 4 bytes, and had {len(whole)}"):
+        drain(source)
+    (tmp_path / name).unlink()
+    with pytest.raises(JobFailedError, match="is gone"):
+        read_range(source, split, 0, 1)
+
+
+def test_a_broken_gzip_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JobFailedError, match=r"in\.gz is not whole gzip"):
+        drain(one_file(tmp_path, gzip.compress(b"1\n" * 10_000)[:-9], TextLines(), "in.gz"))
+    with pytest.raises(JobFailedError, match=r"in\.gz is not whole gzip"):
+        drain(one_file(tmp_path, b"plain text\n", TextLines(), "in.gz"))

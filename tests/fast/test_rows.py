@@ -1,0 +1,125 @@
+"""Rows behave as PyFlink's, print as Flink's, and are cheap to make in bulk."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from millstream.common import Row, RowKind
+from millstream.common.types import print_text, rows_from_columns
+from millstream.errors import NotAvailableError
+
+
+def test_values_are_reached_by_position_name_and_attribute() -> None:
+    row = Row(name="Alice", age=11)
+    assert (row[0], row["name"], row.name) == ("Alice", "Alice", "Alice")
+    assert row[0:2] == row[:] == ["Alice", 11]
+    assert list(row) == ["Alice", 11]
+    assert len(row) == 2
+    assert "Alice" in row
+    assert "name" not in row  # as in PyFlink, `in` looks at values
+
+
+def test_a_missing_field_is_an_error_and_never_a_new_field() -> None:
+    row = Row(name="Alice")
+    with pytest.raises(KeyError, match="age"):
+        row["age"]
+    with pytest.raises(KeyError, match="age"):
+        row["age"] = 1
+    with pytest.raises(AttributeError):
+        row.age  # noqa: B018
+    with pytest.raises(AttributeError):
+        row.age = 1
+    with pytest.raises(AttributeError):
+        Row(1, 2).name  # noqa: B018
+
+
+def test_assignment_changes_the_row_and_no_other_made_from_the_same_columns() -> None:
+    first, second = rows_from_columns([["a", "b"], [1, 2]], ["word", "count"])
+    first["count"] = 10
+    first[0] = "z"
+    assert first == Row(word="z", count=10)
+    assert second == Row(word="b", count=2)
+
+
+def test_a_row_of_names_makes_rows() -> None:
+    person = Row("name", "age")
+    assert repr(person) == "<Row('name', 'age')>"
+    assert person("Alice", 11) == Row(name="Alice", age=11)
+    assert person("Alice").name == "Alice"
+    with pytest.raises(AttributeError):
+        person("Alice").age  # noqa: B018
+    with pytest.raises(ValueError, match="2 fields and got 3"):
+        person(1, 2, 3)
+
+
+def test_positional_and_named_values_do_not_mix() -> None:
+    with pytest.raises(ValueError, match="positional"):
+        Row(1, name="Alice")
+
+
+def test_equality_looks_at_values_names_and_kind() -> None:
+    assert Row(1, 2) == Row(1, 2)
+    assert Row(1, 2) != Row(2, 1)
+    assert Row(a=1) != Row(1)
+    assert Row(a=1) != Row(b=1)
+    assert Row(1) != Row.of_kind(RowKind.DELETE, 1)
+    assert Row(1) != (1,)
+    changed = Row(1, 0)
+    changed[1] = 2
+    assert changed == Row(1, 2)
+    assert hash(changed) == hash(Row(1, 2))
+
+
+def test_dicts_go_all_the_way_down_when_asked() -> None:
+    row = Row(key=1, value=Row(name="a"), many=[Row(n=1)], by_key={"x": Row(n=2)})
+    assert row.as_dict()["value"] == Row(name="a")
+    assert row.as_dict(recursive=True) == {
+        "key": 1,
+        "value": {"name": "a"},
+        "many": [{"n": 1}],
+        "by_key": {"x": {"n": 2}},
+    }
+    with pytest.raises(TypeError, match="no field names"):
+        Row(1).as_dict()
+
+
+def test_fields_come_in_the_order_asked_for() -> None:
+    assert Row(a=1, b=2).get_fields_by_names(["b", "a"]) == [2, 1]
+    assert Row(1, 2).get_fields_by_names(["b", "a"]) == [1, 2]
+    with pytest.raises(ValueError, match=r"\['c'\]"):
+        Row(a=1, b=2).get_fields_by_names(["c", "a"])
+
+
+def test_names_and_kind_survive_copies_and_pickles() -> None:
+    row = Row.of_kind(RowKind.UPDATE_AFTER, "a", [1])
+    row.set_field_names(["word", "counts"])
+    for twin in (pickle.loads(pickle.dumps(row)), copy.copy(row), copy.deepcopy(row)):
+        assert twin == row
+        assert twin.get_row_kind() is RowKind.UPDATE_AFTER
+    deep = copy.deepcopy(row)
+    deep.counts.append(2)
+    assert row.counts == [1]
+
+
+def test_text_of_rows_is_flinks_and_of_the_rest_pythons() -> None:
+    assert print_text(Row("a", 1)) == "+I[a,1]"
+    kinds = [Row.of_kind(kind, "a") for kind in RowKind]
+    assert [print_text(row) for row in kinds] == ["+I[a]", "-U[a]", "+U[a]", "-D[a]"]
+    nested = Row(Row(1, None), [1, 2], {"k": False}, ("a", 1))
+    assert print_text(nested) == "+I[+I[1,null],[1,2],{k=false},(a,1)]"
+    assert print_text(("a", 1)) == "('a', 1)"
+    assert print_text(None) == "None"
+
+
+def test_rows_without_columns_are_counted() -> None:
+    assert [len(row) for row in rows_from_columns([], [], count=2)] == [0, 0]
+    with pytest.raises(ValueError, match="shorter"):
+        rows_from_columns([[1, 2], [1]], ["a", "b"])
+
+
+def test_a_row_kind_has_no_java_side() -> None:
+    with pytest.raises(NotAvailableError):
+        RowKind.INSERT.to_j_row_kind()

@@ -1,0 +1,144 @@
+"""The small sinks: what a task stages is what the driver publishes, once per epoch where that is possible."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.types import Row
+from millstream.connectors.blackhole import DiscardingSink
+from millstream.connectors.collect import CollectSink, drop_queue, open_queue
+from millstream.connectors.contracts import Json, Sink, WriterContext
+from millstream.connectors.print_sink import PrintSink
+from millstream.connectors.staging import INLINE_BYTES_MAX, read_staged, stage_bytes
+from millstream.errors import StoreDamagedError
+from millstream.records.batch import Batch
+from millstream.storage.store import Store, open_store
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Store:
+    return open_store(f"memory://sinks-{request.node.name}")
+
+
+def task(store: Store, subtask: int = 0, parallelism: int = 1, epoch: int = 1) -> WriterContext:
+    return WriterContext("sink", epoch, subtask, parallelism, f"a{epoch}b{subtask}", store, 1_000, None)
+
+
+def staged(
+    sink: Sink, context: WriterContext, values: list[Any], type_info: TypeInformation | None = None
+) -> Sequence[Json]:
+    writer = pickle.loads(pickle.dumps(sink)).writer(context)
+    writer.write(Batch.of_values(values, type_info))
+    return list(writer.stage())
+
+
+def test_small_output_rides_in_the_manifest_and_large_output_becomes_a_file(store: Store) -> None:
+    small = stage_bytes(task(store), b"x" * INLINE_BYTES_MAX, records=1)
+    assert "inline" in small and store.list("") == []
+    large = stage_bytes(task(store), b"x" * (INLINE_BYTES_MAX + 1), records=1)
+    assert [large["file"]] == store.list("")
+    assert read_staged(large, store) == b"x" * (INLINE_BYTES_MAX + 1)
+
+
+def test_damaged_output_is_never_published(store: Store) -> None:
+    payload = stage_bytes(task(store), b"x" * 100_000, records=1)
+    store.put(payload["file"], b"x" * 99_999 + b"y")
+    with pytest.raises(StoreDamagedError, match="cut or changed"):
+        read_staged(payload, store)
+    store.put(payload["file"], b"x" * 10)
+    with pytest.raises(StoreDamagedError, match="has 10 bytes"):
+        read_staged(payload, store)
+    with pytest.raises(StoreDamagedError):
+        read_staged({**stage_bytes(task(store), b"ab", 1), "inline": "YWM="}, store)
+
+
+def test_values_are_printed_as_pyflink_prints_them(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    sink = PrintSink()
+    rows = staged(sink, task(store), [Row("a", 1)], Types.ROW([Types.STRING(), Types.INT()]))
+    sink.commit(1, rows, store)
+    assert capsys.readouterr().out == "+I[a,1]\n"
+    sink.commit(2, staged(sink, task(store, 1, 2), ["x", "y"]), store)
+    assert capsys.readouterr().out == "2> x\n2> y\n"
+    named = PrintSink("id", to_stderr=True)
+    named.commit(3, [*staged(named, task(store, 0, 2), [1]), *staged(named, task(store, 1, 2), [2])], store)
+    assert capsys.readouterr().err == "id:1> 1\nid:2> 2\n"
+    named.commit(4, staged(named, task(store), [None]), store)
+    assert capsys.readouterr().err == "id> None\n"
+
+
+def test_print_goes_to_the_stream_that_is_there_when_it_prints(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen:
+        text = ""
+
+        def write(self, text: str) -> None:
+            self.text += text
+
+        def flush(self) -> None: ...
+
+    sink, screen = PrintSink(), Screen()
+    lines = staged(sink, task(store), ["late"])
+    monkeypatch.setattr(sys, "stdout", screen)
+    sink.commit(1, lines, store)
+    assert screen.text == "late\n"
+
+
+def test_print_can_be_handed_to_a_console_and_still_travels_to_tasks(store: Store) -> None:
+    shown: list[str] = []
+    sink = PrintSink("id").printing_to(shown.append)
+    sink.commit(1, staged(sink, task(store), ["a", "b"]), store)
+    assert shown == ["id> a\nid> b\n"]
+
+
+def test_many_lines_are_printed_whole_and_in_order(store: Store) -> None:
+    shown: list[str] = []
+    sink = PrintSink().printing_to(shown.append)
+    payload = staged(sink, task(store), list(range(50_000)))
+    assert "file" in payload[0]
+    sink.commit(1, payload, store)
+    assert shown == ["".join(f"{n}\n" for n in range(50_000))]
+
+
+def test_an_epoch_without_records_prints_nothing_and_stages_nothing(store: Store) -> None:
+    shown: list[str] = []
+    sink = PrintSink().printing_to(shown.append)
+    assert sink.writer(task(store)).stage() == ()
+    sink.commit(1, (), store)
+    assert shown == []
+
+
+@pytest.mark.parametrize("type_info", [None, Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.LONG()])])
+def test_collected_rows_arrive_once_though_the_epoch_is_published_twice(
+    store: Store, type_info: TypeInformation | None
+) -> None:
+    sink = CollectSink(type_info)
+    rows = [Row(name="a", age=1), Row(name="b", age=None)]
+    first, second = staged(sink, task(store, 0, 2), rows, type_info), staged(sink, task(store, 1, 2), rows, type_info)
+    for _ in range(2):
+        sink.commit(1, [*first, *second], store)
+    sink.commit(2, [], store)
+    assert open_queue(sink.id).take(timeout_s=0) == rows + rows
+    assert open_queue(sink.id).take(timeout_s=0) == []
+    drop_queue(sink.id)
+
+
+def test_a_closed_queue_neither_blocks_the_job_nor_keeps_records() -> None:
+    queue = open_queue("closed", capacity_records=1)
+    queue.deliver(1, [1, 2])
+    drop_queue("closed")
+    queue.deliver(2, [3])
+    assert queue.take(timeout_s=0) == [1, 2]
+
+
+def test_the_discarding_sink_counts_without_turning_columns_into_values(store: Store) -> None:
+    sink = DiscardingSink()
+    writer = sink.writer(task(store))
+    batch = Batch.of_columns(Batch.of_values([1, 2, 3], Types.LONG()).columns(), Types.LONG())
+    writer.write(batch)
+    assert writer.stage() == ({"records": 3},)
+    assert batch._values is None

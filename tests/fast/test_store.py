@@ -1,0 +1,360 @@
+"""Stores: whole files or none, one winner per name, and errors that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from obstore.store import LocalStore as ObstoreLocal
+from obstore.store import MemoryStore as ObstoreMemory
+
+from millstream.errors import ConfigurationError, StoreDamagedError, StoreError
+from millstream.storage import Store, open_store
+from millstream.storage.local import LocalStore
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import (
+    checked,
+    epoch_of_manifest,
+    manifest_name,
+    parse_staged,
+    safe,
+    staged_name,
+    staged_prefix,
+)
+from millstream.storage.objects import ObjectStore
+
+MakeStore = Callable[[Path], Store]
+
+STORES: dict[str, MakeStore] = {
+    "local": lambda folder: open_store(str(folder / "store")),
+    "local-unsynced": lambda folder: open_store(str(folder / "store"), fsync=False),
+    "memory": lambda folder: MemoryStore(str(folder)),
+    "objects-memory": lambda folder: ObjectStore("s3://unused", ObstoreMemory()),
+    "objects-local": lambda folder: ObjectStore("s3://unused", ObstoreLocal(str(folder / "store"), mkdir=True)),
+}
+
+
+@pytest.fixture(params=sorted(STORES))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return STORES[request.param](tmp_path)
+
+
+def test_every_kind_of_store_is_a_store(store: Store) -> None:
+    assert isinstance(store, Store)
+
+
+def test_put_replaces_and_get_returns_the_whole(store: Store) -> None:
+    store.put("a/b.json", b"one")
+    store.put("a/b.json", b"")
+    assert store.get("a/b.json") == b""
+    store.put("a/b.json", b"\0three" * 100_000)
+    assert store.get("a/b.json") == b"\0three" * 100_000
+
+
+def test_create_takes_a_name_once_and_keeps_the_first_content(store: Store) -> None:
+    assert store.create("m/1", b"first")
+    assert not store.create("m/1", b"second")
+    assert store.get("m/1") == b"first"
+
+
+def test_a_deleted_name_is_free_again_and_deleting_twice_is_fine(store: Store) -> None:
+    store.create("m/1", b"first")
+    store.delete("m/1")
+    store.delete("m/1")
+    store.delete("never/was")
+    assert not store.exists("m/1")
+    assert store.create("m/1", b"again")
+
+
+def test_an_absent_file_is_damage_that_names_the_file(store: Store) -> None:
+    with pytest.raises(StoreDamagedError, match=r"manifests/9\.json"):
+        store.get("manifests/9.json")
+    assert not store.exists("manifests/9.json")
+
+
+def test_list_is_sorted_recursive_and_ends_its_prefix_at_a_slash(store: Store) -> None:
+    for name in ("s/b", "s/a/2", "s/a/10", "sx/1", "job.json"):
+        store.put(name, b"")
+    assert store.list("s") == store.list("s/") == ["s/a/10", "s/a/2", "s/b"]
+    assert store.list("") == ["job.json", "s/a/10", "s/a/2", "s/b", "sx/1"]
+    assert store.list("nothing/here") == []
+
+
+def test_settle_and_check_writable_leave_nothing_behind(store: Store) -> None:
+    store.check_writable()
+    store.put("a", b"")
+    store.settle("a")
+    assert store.list("") == ["a"]
+
+
+@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a/./b", "a\\b", "x/.tmp-1", "a\0b"])
+def test_names_that_leave_the_store_are_refused(store: Store, name: str) -> None:
+    with pytest.raises(ValueError, match="not a name inside a store"):
+        store.put(name, b"")
+    with pytest.raises(ValueError, match="not a name inside a store"):
+        store.get(name)
+
+
+def test_of_many_threads_exactly_one_creates(store: Store) -> None:
+    for turn in range(20):
+        gate = threading.Barrier(8)
+        wins: list[int] = []
+
+        def race(me: int, turn: int = turn, gate: threading.Barrier = gate, wins: list[int] = wins) -> None:
+            gate.wait()
+            if store.create(f"race/{turn}", f"writer {me}".encode()):
+                wins.append(me)
+
+        racers = [threading.Thread(target=race, args=(me,)) for me in range(8)]
+        for racer in racers:
+            racer.start()
+        for racer in racers:
+            racer.join()
+        assert len(wins) == 1
+        assert store.get(f"race/{turn}") == f"writer {wins[0]}".encode()
+
+
+def _race_in_process(store: Store, me: int, turns: int) -> list[int]:
+    return [turn for turn in range(turns) if store.create(f"race/{turn}", bytes([me]) * 4096)]
+
+
+def test_of_many_processes_exactly_one_creates(tmp_path: Path) -> None:
+    store, turns = open_store(str(tmp_path)), 60
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        wins = pool.starmap(_race_in_process, [(store, me, turns) for me in range(3)], chunksize=1)
+    assert sorted(turn for mine in wins for turn in mine) == list(range(turns))
+    for me, mine in enumerate(wins):
+        assert all(store.get(f"race/{turn}") == bytes([me]) * 4096 for turn in mine)
+
+
+def test_a_reader_never_sees_a_part_of_a_file(tmp_path: Path) -> None:
+    store, stop, torn = open_store(str(tmp_path), fsync=False), threading.Event(), []
+    store.put("f", b"0" * 300_000)
+
+    def read() -> None:
+        while not stop.is_set():
+            data = store.get("f")
+            if len(data) != 300_000 or len(set(data)) != 1:
+                torn.append(data[:20])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for turn in range(200):
+        store.put("f", str(turn % 10).encode() * 300_000)
+    stop.set()
+    reader.join()
+    assert torn == []
+
+
+# --- local disk ---------------------------------------------------------------------------------------------
+
+
+def test_a_local_store_pickles_as_its_address_and_keeps_its_durability(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder with % and ü#?"
+    store = LocalStore(folder, fsync=False)
+    store.put("a", b"1")
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy.get("a") == b"1"
+    assert copy.url == store.url
+    assert copy._fsync is False
+    assert open_store(store.url).get("a") == b"1"
+
+
+def test_a_relative_path_is_fixed_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store("jobs/one")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    store.put("a", b"1")
+    assert (tmp_path / "jobs" / "one" / "a").read_bytes() == b"1"
+
+
+def test_opening_and_reading_an_absent_folder_makes_nothing(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "absent"))
+    assert store.list("") == []
+    assert not store.exists("a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_may_write_at_the_local_path(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    path = store.local_path("staged/sink/part")
+    assert path is not None
+    path.write_bytes(b"rows")
+    store.settle("staged/sink/part")
+    assert store.get("staged/sink/part") == b"rows"
+
+
+def test_left_over_temporary_files_are_not_listed(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    store.put("manifests/1", b"")
+    (tmp_path / "manifests" / ".tmp-0123").write_bytes(b"half")
+    assert store.list("") == ["manifests/1"]
+
+
+def test_a_file_where_the_folder_should_be_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("I am a file")
+    for address in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StoreError, match=r"is not a folder: .*Give a folder as --store"):
+            open_store(str(address)).check_writable()
+    assert (tmp_path / "file").read_text() == "I am a file"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_a_clear_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StoreError, match=r"not writable: Permission denied"):
+            open_store(str(tmp_path)).check_writable()
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize(("number", "says"), [(errno.EACCES, "not writable"), (errno.EROFS, "not writable")])
+def test_what_the_system_refuses_is_told_with_path_and_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, says: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(StoreError, match=rf"{says}: {os.strerror(number)}.*--store") as caught:
+        open_store(str(tmp_path)).check_writable()
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "failing"), [("put", "fsync"), ("put", "rename"), ("create", "fsync"), ("create", "link")]
+)
+def test_a_full_disk_is_told_and_leaves_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, failing: str
+) -> None:
+    store = open_store(str(tmp_path))
+    store.put("other", b"")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, failing, full)
+        with pytest.raises(StoreError, match=r"disk full while writing 'm'.*then start the job again"):
+            getattr(store, method)("m", b"x" * 1000)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other"]
+    assert store.create("m", b"y")
+
+
+def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", unsupported)
+    with pytest.raises(StoreError, match="without hard links"):
+        open_store(str(tmp_path)).check_writable()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_write_is_synced_before_its_name_and_its_folder_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, seen = open_store(str(tmp_path)), []
+    real = {name: getattr(os, name) for name in ("fsync", "link", "rename")}
+
+    def watch(name: str) -> None:
+        def call(*args: object) -> object:
+            if name == "fsync":
+                seen.append("sync folder" if os.path.isdir(f"/proc/self/fd/{args[0]}") else "sync file")
+            else:
+                seen.append(name)
+            return real[name](*args)
+
+        monkeypatch.setattr(os, name, call)
+
+    store.put("m/0", b"")
+    for name in real:
+        watch(name)
+    store.create("m/1", b"x")
+    store.put("m/2", b"x")
+    assert seen == ["sync file", "link", "sync folder", "sync file", "rename", "sync folder"]
+
+
+# --- addresses and names ------------------------------------------------------------------------------------
+
+
+def test_addresses_open_the_right_kind_of_store() -> None:
+    assert isinstance(open_store("memory://a"), MemoryStore)
+    assert isinstance(open_store("file:///a/b"), LocalStore)
+    assert open_store("file:///a/b").url == open_store("/a/b").url == "file:///a/b"
+    for url in ("s3://bucket/job", "gs://bucket/job", "az://container/job"):
+        assert isinstance(open_store(url), ObjectStore)
+        assert pickle.loads(pickle.dumps(open_store(url))).url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [("", "is empty"), ("ftp://x", "unknown scheme 'ftp'"), ("file://host/x", "three slashes")],
+)
+def test_an_address_that_leads_nowhere_is_a_clear_error(url: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        open_store(url)
+
+
+def test_memory_stores_of_one_name_share_their_files() -> None:
+    open_store("memory://shared").put("a", b"1")
+    assert open_store("memory://shared").get("a") == b"1"
+    assert not open_store("memory://other").exists("a")
+
+
+def test_an_object_store_out_of_reach_is_told_in_a_sentence_and_not_in_a_dump() -> None:
+    with pytest.raises(StoreError, match=r"Store s3://\[bad: 'a' cannot be reached: .*credentials") as caught:
+        ObjectStore("s3://[bad").get("a")
+    assert "Debug source" not in str(caught.value)
+
+
+def test_a_service_that_ignores_conditions_is_refused() -> None:
+    class Careless(ObstoreMemory):
+        def put(self, path: str, file: bytes, **_: object) -> object:  # type: ignore[override]
+            return super().put(path, file)
+
+    with pytest.raises(StoreError, match="two drivers could both commit"):
+        ObjectStore("s3://careless", Careless()).check_writable()
+
+
+@given(st.text())
+def test_any_uid_makes_a_name_that_a_store_accepts(uid: str) -> None:
+    part = safe(uid)
+    assert part.isascii()
+    assert len(part) <= 120
+    assert checked(f"staged/{part}/x").startswith(staged_prefix(uid))
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_different_uids_have_different_names(one: str, other: str) -> None:
+    assert (safe(one) == safe(other)) == (one == other)
+    assert safe(one * 40) != safe(other * 40) or one == other
+
+
+@given(st.text(), st.integers(1, 10**14), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_staged_names_say_who_wrote_them(uid: str, epoch: int, subtask: int, part: int) -> None:
+    said = parse_staged(staged_name(uid, epoch, subtask, "a1", part, ".tar.gz"))
+    assert said is not None
+    assert (said.uid, said.epoch, said.subtask, said.attempt, said.part) == (safe(uid), epoch, subtask, "a1", part)
+
+
+def test_names_of_manifests_sort_as_their_epochs() -> None:
+    epochs = [1, 9, 10, 99_999, 10**11]
+    assert sorted(manifest_name(epoch) for epoch in epochs) == [manifest_name(epoch) for epoch in epochs]
+    assert [epoch_of_manifest(manifest_name(epoch)) for epoch in epochs] == epochs
+
+
+@pytest.mark.parametrize("attempt", ["", "a-b", "a/b"])
+def test_an_attempt_that_would_blur_a_staged_name_is_refused(attempt: str) -> None:
+    with pytest.raises(ValueError, match="not a staged name"):
+        staged_name("sink", 1, 0, attempt, 0)

@@ -1,0 +1,320 @@
+"""`millstream.testing` itself: scripts, the clock, results, and the operator harness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from millstream.common import Row, Types, WatermarkStrategy
+from millstream.connectors.generator import DataGeneratorSource
+from millstream.datastream import OutputTag, StreamExecutionEnvironment
+from millstream.datastream.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
+from millstream.errors import JobFailedError, ProgramError, TypeMismatchError
+from millstream.testing import CRASH, EPOCH, Collect, ManualClock, OperatorHarness, Pause, Script, Watermark, run
+
+LATE = OutputTag("late", Types.LONG())
+
+
+class Clocked(ProcessFunction):
+    """What a process function sees of time."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        service = ctx.timer_service()
+        yield value, service.current_watermark(), service.current_processing_time()
+
+
+# --- scripts ------------------------------------------------------------------------------------------------
+
+
+def test_what_follows_a_watermark_sees_it_and_what_comes_before_does_not() -> None:
+    out = Collect()
+    script = Script([1, Watermark(10), 2, 3, Watermark(20), 4])
+    result = run(lambda env: env.add_source(script).process(Clocked()).sink_to(out))
+    low = -(2**63)
+    assert [(value, watermark) for value, watermark, _ in result[out]] == [(1, low), (2, 10), (3, 10), (4, 20)]
+
+
+def test_a_watermark_crosses_exchanges_and_is_the_smallest_of_all_inputs() -> None:
+    out = Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        fast = env.add_source(Script([1, Watermark(100), 2, EPOCH, 3]))
+        slow = env.add_source(Script([10, Watermark(7), 20, EPOCH, 30]))
+        fast.union(slow).rebalance().process(Clocked()).sink_to(out)
+
+    seen = {value: watermark for value, watermark, _ in run(build, parallelism=2)[out]}
+    assert seen == {1: -(2**63), 10: -(2**63), 2: 7, 20: 7, 3: 7, 30: 7}
+
+
+def test_bounded_input_ends_with_the_greatest_watermark() -> None:
+    result = run(lambda env: env.add_source(Script([1, Watermark(5)])).rebalance().sink_to(Collect()))
+    assert result.manifests[-1].watermark == 2**63 - 1
+
+
+def test_a_watermark_does_not_go_back_after_a_crash() -> None:
+    out = Collect()
+    script = Script([1, Watermark(10), 2, CRASH, 3])
+    result = run(lambda env: env.add_source(script).process(Clocked()).sink_to(out))
+    assert [(value, watermark) for value, watermark, _ in result[out]] == [(1, -(2**63)), (2, 10), (3, 10)]
+
+
+def test_watermarks_of_a_strategy_follow_the_records() -> None:
+    out = Collect()
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value * 10)
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.from_source(Script([1, 2, EPOCH, 5, EPOCH, 4]), strategy, "script").process(Clocked()).sink_to(out)
+
+    assert {value: watermark for value, watermark, _ in run(build)[out]} == {1: -(2**63), 2: -(2**63), 5: 19, 4: 49}
+
+
+def test_a_watermark_assigned_in_mid_stream_replaces_that_of_the_source() -> None:
+    out = Collect()
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        stream = env.add_source(Script([1, Watermark(1000), 2, CRASH, EPOCH, 3]))
+        # Alone: of two subtasks one would get no records, and hold event time back for both.
+        timed = stream.assign_timestamps_and_watermarks(strategy).set_parallelism(1)
+        timed.rebalance().process(Clocked()).sink_to(out)
+
+    assert {value: watermark for value, watermark, _ in run(build, parallelism=2)[out]} == {1: -(2**63), 2: 0, 3: 1}
+
+
+def test_time_stands_still_within_an_epoch_and_a_pause_lets_it_pass() -> None:
+    out, clock = Collect(), ManualClock(now_ms=5_000)
+    script = Script([1, 2, Pause(60_000), 3, EPOCH, 4, CRASH], clock=clock)
+    result = run(lambda env: env.add_source(script).process(Clocked()).sink_to(out), clock=clock)
+    assert [(value, now_ms) for value, _, now_ms in result[out]] == [(1, 5_000), (2, 5_000), (3, 65_000), (4, 65_000)]
+    assert clock.now_ms() == 65_000
+
+
+def test_a_pause_without_a_clock_is_refused() -> None:
+    with pytest.raises(ProgramError, match="needs a clock"):
+        Script([Pause(1)])
+
+
+def test_a_crash_happens_once_in_each_run() -> None:
+    script, out = Script([1, CRASH, 2]), Collect()
+    for _ in range(2):
+        result = run(lambda env: env.add_source(script).sink_to(out))
+        assert (result[out], result.restarts) == ([1, 2], 1)
+
+
+def test_the_clock_does_not_go_back() -> None:
+    with pytest.raises(ProgramError, match="does not go back"):
+        ManualClock().advance(-1)
+
+
+# --- run and its result -------------------------------------------------------------------------------------
+
+
+def test_side_outputs_are_collected_by_name() -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        kept = env.from_collection([1, 20, 3]).process(SplitsLate(), Types.LONG())
+        kept.sink_to(Collect("kept"))
+        kept.get_side_output(LATE).sink_to(Collect("late"))
+
+    result = run(build)
+    assert (result["kept"], result["late"]) == ([1, 3], [20])
+    with pytest.raises(ProgramError, match=r"by name it had \['kept', 'late'\]"):
+        result["lost"]
+
+
+def test_an_endless_source_needs_a_number_of_epochs() -> None:
+    out = Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.add_source(DataGeneratorSource(lambda index: index, splits=1)).sink_to(out)
+
+    with pytest.raises(ProgramError, match="never ends"):
+        run(build)
+    result = run(build, epochs=3, epoch_records=2)
+    assert (result[out], result.epochs, result.status) == ([0, 1, 2, 3, 4, 5], 3, "SUSPENDED")
+
+
+def test_a_job_that_does_not_end_in_time_is_cancelled() -> None:
+    class Stuck(Script):
+        def reach(self, split: Any, offset: Any, budget: int, context: Any) -> Any:
+            return offset
+
+        def finished(self, split: Any, offset: Any) -> bool:
+            return False
+
+    with pytest.raises(JobFailedError, match=r"did not end within 0\.2 s"):
+        run(lambda env: env.add_source(Stuck([1])).sink_to(Collect()), timeout_s=0.2)
+
+
+class Counting(MapFunction):
+    def open(self, runtime_context: Any) -> None:
+        group = runtime_context.get_metrics_group()
+        self.seen = group.counter("seen")
+        self.sizes = group.distribution("sizes")
+
+    def map(self, value: int) -> int:
+        self.seen.inc()
+        self.sizes.update(value)
+        return value
+
+
+def test_metrics_are_added_up_over_subtasks_and_epochs() -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        script = Script([1, 2, EPOCH, 3, CRASH, 4])
+        env.add_source(script).rebalance().map(Counting()).uid("counting").sink_to(Collect())
+
+    metrics = run(build, parallelism=2).metrics
+    assert metrics["counting.seen"] == {"counter": 4}
+    assert metrics["counting.sizes"] == {"distribution": [4, 10, 1, 4]}
+
+
+class Contextual(MapFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.context = runtime_context
+
+    def map(self, value: Any) -> Any:
+        context = self.context
+        return (
+            context.get_index_of_this_subtask(),
+            context.get_number_of_parallel_subtasks(),
+            context.get_max_number_of_parallel_subtasks(),
+            context.get_task_name_with_subtasks(),
+            context.get_job_parameter("region", "nowhere"),
+            context.get_job_parameter("absent", "nowhere"),
+        )
+
+
+def test_a_function_sees_its_task_in_a_job() -> None:
+    out = Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.get_config().set_global_job_parameters({"region": "north"})
+        env.from_collection([1, 2]).rebalance().map(Contextual()).name("where").sink_to(out)
+
+    assert run(build, parallelism=2)[out] == [
+        (0, 2, 128, "where (1/2)", "north", "nowhere"),
+        (1, 2, 128, "where (2/2)", "north", "nowhere"),
+    ]
+
+
+# --- the harness --------------------------------------------------------------------------------------------
+
+
+class SplitsLate(ProcessFunction):
+    def process_element(self, value: int, ctx: Any) -> Any:
+        yield (LATE, value) if value > 10 else value
+
+
+class Lifecycle(MapFunction):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def open(self, runtime_context: Any) -> None:
+        self.calls.append("open")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def map(self, value: int) -> int:
+        self.calls.append("map")
+        return value + 1
+
+
+class Words(FlatMapFunction):
+    def flat_map(self, value: str) -> Any:
+        return value.split()
+
+
+class Even(FilterFunction):
+    def filter(self, value: int) -> bool:
+        return value % 2 == 0
+
+
+def test_the_harness_opens_once_and_closes() -> None:
+    function = Lifecycle()
+    with OperatorHarness(function) as harness:
+        harness.push_all([1, 2])
+    harness.close()
+    assert harness.output() == [2, 3]
+    assert function.calls == ["open", "map", "map", "close"]
+
+
+def test_the_harness_knows_function_classes() -> None:
+    words, even = OperatorHarness(Words()), OperatorHarness(Even())
+    words.push("to be")
+    even.push_all([1, 2, 3, 4])
+    assert (words.output(), even.output()) == (["to", "be"], [2, 4])
+
+
+def test_the_harness_asks_what_a_plain_callable_is() -> None:
+    with pytest.raises(ProgramError, match="kind='map'"):
+        OperatorHarness(len)
+    harness = OperatorHarness(len, kind="map")
+    harness.push("four")
+    assert harness.output() == [4]
+
+
+def test_the_harness_parts_side_outputs_without_declaring_them() -> None:
+    harness = OperatorHarness(SplitsLate(), Types.LONG())
+    harness.push_all([1, 20, 3, 40])
+    assert (harness.output(), harness.side_output(LATE), harness.side_output(OutputTag("none"))) == ([1, 3], [20, 40], [])
+
+
+def test_the_harness_checks_types_as_a_task_does() -> None:
+    harness = OperatorHarness(lambda n: str(n), Types.LONG(), kind="map")
+    with pytest.raises(TypeMismatchError) as caught:
+        harness.push(1)
+    assert caught.value.value == "1"
+
+
+def test_the_harness_raises_what_the_function_raises() -> None:
+    harness = OperatorHarness(lambda n: 1 // n, kind="map")
+    with pytest.raises(ZeroDivisionError):
+        harness.push(0)
+
+
+def test_the_harness_gives_timestamps_watermark_and_clock() -> None:
+    clock = ManualClock(now_ms=1)
+    harness = OperatorHarness(Clocked(), clock=clock)
+    harness.push("a", timestamp=7)
+    harness.watermark(50)
+    harness.watermark(40)
+    clock.advance(9)
+    harness.push("b", timestamp=60)
+    assert harness.output_with_timestamps() == [(("a", -(2**63), 1), 7), (("b", 50, 10), 60)]
+
+
+def test_the_harness_sets_the_runtime_context() -> None:
+    harness = OperatorHarness(
+        Contextual(), name="where", subtask=2, parallelism=5, max_parallelism=9, job_parameters={"region": "north"}
+    )
+    harness.push(None)
+    assert harness.output() == [(2, 5, 9, "where (3/5)", "north", "nowhere")]
+
+
+def test_the_harness_reads_metrics() -> None:
+    harness = OperatorHarness(Counting())
+    harness.push(4)
+    assert harness.metrics()["seen"] == {"counter": 1}
+    harness.push(6)
+    assert harness.metrics() == {"seen": {"counter": 2}, "sizes": {"distribution": [2, 10, 4, 6]}}
+
+
+def test_the_harness_runs_columnar_functions() -> None:
+    harness = OperatorHarness(
+        lambda batch: pa.record_batch([pc.add(batch.column(0), 1)], names=batch.schema.names),
+        Types.LONG(),
+        input_type=Types.LONG(),
+        kind="map_batches",
+    )
+    harness.push_all([1, 2])
+    assert harness.output() == [2, 3]
+
+
+def test_the_harness_turns_values_into_what_a_typed_stream_gives() -> None:
+    pair = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
+    harness = OperatorHarness(lambda row: row.b, kind="map", input_type=pair)
+    harness.push(Row(1, "x"))
+    assert harness.output() == ["x"]

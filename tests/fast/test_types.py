@@ -1,0 +1,124 @@
+"""Types are plain values: equal when they say the same, readable, and strict about what they are made of."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from typing import Any
+
+import pytest
+
+from millstream.common import Instant, Row, Types
+from millstream.common.typeinfo import (
+    BasicArrayTypeInfo,
+    ExternalTypeInfo,
+    LocalTimeTypeInfo,
+    RowTypeInfo,
+    TypeInformation,
+)
+from millstream.errors import NotAvailableError, ProgramError
+
+EVERY: list[TypeInformation] = [
+    Types.STRING(),
+    Types.BYTE(),
+    Types.BOOLEAN(),
+    Types.SHORT(),
+    Types.INT(),
+    Types.LONG(),
+    Types.FLOAT(),
+    Types.DOUBLE(),
+    Types.CHAR(),
+    Types.BIG_INT(),
+    Types.BIG_DEC(),
+    Types.INSTANT(),
+    Types.SQL_DATE(),
+    Types.SQL_TIME(),
+    Types.SQL_TIMESTAMP(),
+    Types.PICKLED_BYTE_ARRAY(),
+    Types.ROW([Types.INT(), Types.STRING()]),
+    Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()]),
+    Types.TUPLE([Types.INT(), Types.STRING()]),
+    Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    Types.BASIC_ARRAY(Types.STRING()),
+    Types.OBJECT_ARRAY(Types.ROW([Types.INT()])),
+    Types.MAP(Types.STRING(), Types.LIST(Types.INT())),
+    Types.LIST(Types.INT()),
+]
+
+
+@pytest.mark.parametrize("type_info", EVERY, ids=str)
+def test_a_type_equals_only_its_like_and_survives_a_pickle(type_info: TypeInformation) -> None:
+    assert [other for other in EVERY if other == type_info] == [type_info]
+    twin = pickle.loads(pickle.dumps(type_info))
+    assert twin == type_info
+    assert hash(twin) == hash(type_info)
+
+
+@pytest.mark.parametrize("type_info", EVERY, ids=str)
+def test_a_types_repr_makes_it_again(type_info: TypeInformation) -> None:
+    assert eval(repr(type_info), {"Types": Types}) == type_info
+
+
+@pytest.mark.parametrize("type_info", EVERY, ids=str)
+def test_no_type_has_a_java_side(type_info: TypeInformation) -> None:
+    with pytest.raises(NotAvailableError, match="Use"):
+        type_info.get_java_type_info()
+
+
+def test_short_text_reads_like_sql() -> None:
+    nested = Types.ROW_NAMED(["who", "tags"], [Types.STRING(), Types.MAP(Types.STRING(), Types.LIST(Types.INT()))])
+    assert str(nested) == "ROW<who STRING, tags MAP<STRING, LIST<INT>>>"
+    assert str(Types.ROW([Types.INT()])) == "ROW<INT>"
+    assert str(ExternalTypeInfo(Types.TUPLE([Types.INT()]))) == "TUPLE<INT>"
+    assert str(LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_DATE)) == "LOCAL_DATE"
+
+
+def test_rows_know_their_fields() -> None:
+    row_type = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
+    assert row_type.get_field_names() == ["a", "b"]
+    assert row_type.get_field_types() == [Types.INT(), Types.STRING()]
+    assert row_type.get_field_index("b") == 1
+    assert row_type.get_field_index("c") == -1
+    assert Types.ROW([Types.INT(), Types.INT()]).get_field_names() == ["f0", "f1"]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Types.ROW([Types.STRING]), "Call it"),
+        (lambda: Types.LIST(int), "must be a type"),
+        (lambda: Types.MAP("a", Types.INT()), "key of a MAP"),
+        (lambda: Types.ROW_NAMED(["a"], [Types.INT(), Types.INT()]), "one name per type"),
+        (lambda: Types.ROW_NAMED(["a", "a"], [Types.INT(), Types.INT()]), "more than once"),
+        (lambda: Types.ROW_NAMED([""], [Types.INT()]), "field name"),
+        (lambda: Types.PRIMITIVE_ARRAY(Types.STRING()), "OBJECT_ARRAY"),
+        (lambda: BasicArrayTypeInfo(Types.LIST(Types.INT())), "OBJECT_ARRAY"),
+    ],
+)
+def test_what_is_not_a_type_is_refused_with_a_way_out(make: Any, words: str) -> None:
+    with pytest.raises(ProgramError, match=words):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "internal"),
+    [
+        (Types.SQL_DATE(), dt.date(1970, 1, 2), 1),
+        (Types.SQL_TIME(), dt.time(0, 1, 0, 5), 60_000_005),
+        (Types.SQL_TIMESTAMP(), dt.datetime(1969, 12, 31, 23, 59, 59), -1_000_000),
+        (Types.INSTANT(), Instant(1, 5), 1_000_000_005),
+        (Types.TUPLE([Types.SQL_DATE(), Types.INT()]), (dt.date(1970, 1, 2), 7), (1, 7)),
+        (RowTypeInfo([Types.SQL_DATE()], ["day"]), Row(day=dt.date(1970, 1, 2)), (1,)),
+        (Types.LIST(Types.INT()), [1], [1]),
+    ],
+)
+def test_wire_forms_go_both_ways(type_info: TypeInformation, value: Any, internal: Any) -> None:
+    assert type_info.to_internal_type(value) == internal
+    assert type_info.from_internal_type(internal) == value
+    assert type_info.to_internal_type(None) is None
+    assert type_info.from_internal_type(None) is None
+
+
+def test_a_zoned_timestamp_is_its_utc_time() -> None:
+    zoned = dt.datetime(1970, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    assert Types.SQL_TIMESTAMP().to_internal_type(zoned) == 0
