@@ -60,14 +60,15 @@ def main(records: int, rate: float) -> int:
     began = time.monotonic()
     screen.print(
         Panel(
-            "Ad impressions stream in, are parsed, cleaned of bots, given their campaign, and written to files:\n"
-            "each exactly once, although we kill -9 the job half-way. The program is examples/impressions/job.py.",
+            "Ad impressions stream in, are parsed, cleaned of bots, given their campaign and written to files, "
+            "each exactly once, although the job is killed with kill -9 half-way. "
+            "Its program is examples/impressions/job.py.",
             title="[bold]Millstream demo",
             title_align="left",
             border_style="cyan",
         )
     )
-    say(screen, 1, f"Start the job: {records:,} impressions at {rate:,.0f} a second. (Spark needs some seconds to come up.)")
+    say(screen, 1, f"Start the job: {records:,} impressions at {rate:,.0f} a second. (Spark takes seconds to start.)")
     with running_job(records, rate) as job:
         committed = wait_for_records(job, records // 2)
         if committed is None:
@@ -75,7 +76,8 @@ def main(records: int, rate: float) -> int:
             return 1
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-    print(SHOW_CURSOR if screen.is_terminal else "", flush=True)
+    if screen.is_terminal:
+        print(SHOW_CURSOR, flush=True)  # the panel had hidden it, and had no time to give it back
     committed = newest_manifest() or committed
     say(
         screen,
@@ -168,7 +170,8 @@ def show(screen: Console, verdict: Verdict, crashes: int, took_s: float) -> None
     body = Text.assemble(
         (headline, f"bold {colour}"),
         f"\n{verdict.lines:,} lines (the bots are dropped) in {verdict.files:,} files, after {took_s:.0f} s in all.",
-        (f"\nLook around: head {OUTPUT}/*.csv; millstream list; less {STORE}/manifests/*.json", "dim"),
+        (f"\n\nLook around:  head {OUTPUT}/*.csv\n              less {STORE}/manifests/*.json", "dim"),
+        (f"\n              {Path(sys.executable).parent / 'millstream'} list", "dim"),
     )
     title = "[bold]Exactly once" if verdict.exact else "[bold]NOT exact"
     screen.print(Panel(body, title=title, title_align="left", border_style=colour))
@@ -176,6 +179,6 @@ def show(screen: Console, verdict: Verdict, crashes: int, took_s: float) -> None
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--records", type=int, default=60_000, help="how many impressions (default %(default)s)")
-    options.add_argument("--rate", type=float, default=4_000, help="impressions per second (default %(default)s)")
+    options.add_argument("--records", type=int, default=80_000, help="how many impressions (default %(default)s)")
+    options.add_argument("--rate", type=float, default=5_000, help="impressions per second (default %(default)s)")
     sys.exit(main(**vars(options.parse_args())))

@@ -13,10 +13,10 @@ import json
 from millstream.common import Encoder, Row, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.datastream.connectors.file_system import FileSink, OutputFileConfig, RollingPolicy
+from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig, RollingPolicy
 
 CAMPAIGNS = ("spring-shoes", "city-bikes", "night-trains", "green-tea", "tiny-houses", "old-maps", "blue-jazz")
-AGENTS = ("Firefox/150", "Chrome/155", "Safari/26", "crawler-bot/2", "Firefox/149", "Chrome/154", "Edge/155", "Edge/154")
+AGENTS = ("Firefox/150", "Chrome/155", "Safari/26", "crawler-bot/2", "Firefox/149", "Chrome/154", "Edge/155", "Edge/9")
 IMPRESSION = Types.ROW_NAMED(["id", "ad", "agent", "seen_ms"], [Types.LONG(), Types.INT(), Types.STRING(), Types.INT()])
 
 
@@ -44,6 +44,7 @@ def main(output: str, records: int, rate: float) -> None:
     source = DataGeneratorSource(impression, count=records, rate_per_second=rate, type_info=Types.STRING())
     files = (
         FileSink.for_row_format(output, Encoder.simple_string_encoder())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
         .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".csv").build())
         .build()
@@ -66,6 +67,6 @@ def main(output: str, records: int, rate: float) -> None:
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--output", required=True, help="folder for the files")
-    options.add_argument("--records", type=int, default=60_000, help="how many impressions (default %(default)s)")
-    options.add_argument("--rate", type=float, default=4_000, help="impressions per second (default %(default)s)")
+    options.add_argument("--records", type=int, default=80_000, help="how many impressions (default %(default)s)")
+    options.add_argument("--rate", type=float, default=5_000, help="impressions per second (default %(default)s)")
     main(**vars(options.parse_args()))

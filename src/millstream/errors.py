@@ -102,17 +102,8 @@ class FencedError(StoreError):
 
 
 class JobFailedError(MillstreamError):
-    """A job failed while running. `report` is the user's traceback, record and operator, as text; it prints along.
-
-    >>> print(JobFailedError("'Map' failed: ValueError: no", report="Traceback ..."))
-    'Map' failed: ValueError: no
-    <BLANKLINE>
-    Traceback ...
-    """
+    """A job failed while running. `report` is the user's traceback, record and operator, as text."""
 
     def __init__(self, message: str, *, report: str = "", at: str | None = None) -> None:
         super().__init__(message, at=at)
         self.report = report
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}\n\n{self.report}" if self.report else super().__str__()

@@ -8,7 +8,8 @@ import difflib
 import pytest
 
 from millstream.common import ConfigOptions, Configuration, ExecutionConfig, RestartStrategies
-from millstream.common.options import EPOCH_MAX_BYTES, EPOCH_POLL_INTERVAL, KNOWN, check_key, read
+from millstream.common.option import Option, OptionType
+from millstream.common.options import EPOCH_POLL_INTERVAL, KNOWN, check_key, read
 from millstream.common.quantities import parse_bytes, parse_duration_ms
 from millstream.errors import ConfigurationError, NotAvailableError
 
@@ -105,8 +106,9 @@ def test_memory_sizes_are_powers_of_1024() -> None:
 
 
 def test_known_options_are_read_by_their_type_from_bags_and_mappings() -> None:
-    assert read(EPOCH_MAX_BYTES, {}) == 256 << 20
-    assert read(EPOCH_MAX_BYTES, {EPOCH_MAX_BYTES.key: "1mb"}) == 1 << 20
+    size = Option("size", OptionType.MEMORY, 256 << 20, "A size.")
+    assert read(size, {}) == 256 << 20
+    assert read(size, {"size": "1mb"}) == 1 << 20
     assert read(EPOCH_POLL_INTERVAL, Configuration().set_string(EPOCH_POLL_INTERVAL.key, "1 s")) == 1000
     with pytest.raises(ConfigurationError, match=r"poll-interval is set to 'soon', expected a duration"):
         read(EPOCH_POLL_INTERVAL, {EPOCH_POLL_INTERVAL.key: "soon"})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from millstream.common.types import Row
 from millstream.connectors.blackhole import DiscardingSink
 from millstream.connectors.collect import CollectSink, drop_queue, open_queue
 from millstream.connectors.contracts import Json, Sink, WriterContext
+from millstream.connectors.foreach import ForeachSink
 from millstream.connectors.print_sink import PrintSink
 from millstream.connectors.staging import INLINE_BYTES_MAX, read_staged, stage_bytes
-from millstream.errors import StoreDamagedError
+from millstream.connectors.two_phase import TwoPhaseSink
+from millstream.errors import ProgramError, StoreDamagedError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store, open_store
 
@@ -142,3 +146,90 @@ def test_the_discarding_sink_counts_without_turning_columns_into_values(store: S
     writer.write(batch)
     assert writer.stage() == ({"records": 3},)
     assert batch._values is None
+
+
+class Ledger(TwoPhaseSink):
+    """Keeps pages per epoch; publishing one again writes the same page."""
+
+    def __init__(self, book: Path) -> None:
+        self.book = book
+
+    def open(self, context: WriterContext) -> None:
+        assert not hasattr(self, "values"), "an earlier attempt's fields are still here"
+        self.values: list[Any] = []
+
+    def write(self, values: list[Any]) -> None:
+        self.values.extend(values)
+
+    def stage(self) -> Json | None:
+        return self.values or None
+
+    def abort(self) -> None:
+        (self.book / "aborted").touch()
+
+    def commit(self, epoch: int, staged: Sequence[Json]) -> None:  # type: ignore[override]
+        (self.book / str(epoch)).write_text(json.dumps([value for values in staged for value in values]))
+
+
+def test_a_two_phase_sink_publishes_what_its_tasks_staged_and_repeats_harmlessly(store: Store, tmp_path: Path) -> None:
+    sink = Ledger(tmp_path)
+    ready = sink.opened(None)
+    first, second = staged(sink, task(store, 0), [1, 2]), staged(ready, task(store, 1), [3])
+    assert staged(sink, task(store, 2), []) == []
+    for _ in range(2):
+        ready.commit(1, ready.plan_commit([*first, *second], None, 0, False).publish, store)
+    ready.commit(2, [], store)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("1", "[1, 2, 3]")]
+
+
+def test_each_attempt_of_a_two_phase_sink_starts_with_its_own_fields(store: Store, tmp_path: Path) -> None:
+    sink = Ledger(tmp_path)
+    for epoch in (1, 2):
+        writer = sink.writer(task(store, epoch=epoch))
+        writer.write(Batch.of_values([epoch], None))
+        assert writer.stage() == ([epoch],)
+    sink.writer(task(store)).abort()
+    assert (tmp_path / "aborted").exists()
+
+
+def test_a_two_phase_sink_that_commits_nowhere_known_is_refused(tmp_path: Path) -> None:
+    sink = Ledger(tmp_path)
+    sink.commit_in = "executor"  # type: ignore[assignment]
+    with pytest.raises(ProgramError, match=r"Ledger\.commit_in is 'executor'"):
+        sink.opened(None)
+
+
+def test_a_foreach_sink_calls_functions_and_objects_and_says_what_it_promises(store: Store) -> None:
+    calls: list[Any] = []
+
+    class Invoked:
+        def open(self, context: WriterContext) -> None:
+            calls.append(f"open {context.subtask}")
+
+        def invoke(self, value: Any) -> None:
+            calls.append(value)
+
+        def close(self) -> None:
+            calls.append("close")
+
+    writer = ForeachSink(Invoked()).writer(task(store))
+    writer.write(Batch.of_values([1, 2], Types.INT()))
+    assert writer.stage() == ({"records": 2},)
+    assert calls == ["open 0", 1, 2, "close"]
+    plain = ForeachSink(calls.append)
+    plain.writer(task(store)).write(Batch.of_values(["x"], None))
+    assert calls[-1] == "x" and "at-least-once" in plain.describe()
+
+
+@pytest.mark.parametrize("nothing", [3, int, object()])
+def test_a_foreach_sink_refuses_what_cannot_be_called(nothing: Any) -> None:
+    with pytest.raises(ProgramError, match="can neither be called"):
+        ForeachSink(nothing)
+
+
+def test_an_error_of_the_users_function_is_not_wrapped(store: Store) -> None:
+    def broken(value: int) -> None:
+        raise ZeroDivisionError(value)
+
+    with pytest.raises(ZeroDivisionError):
+        ForeachSink(broken).writer(task(store)).write(Batch.of_values([1], None))

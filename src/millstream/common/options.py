@@ -22,7 +22,6 @@ from millstream.errors import ConfigurationError
 __all__ = [
     "BATCH_MAX_RECORDS",
     "CONSOLE",
-    "EPOCH_MAX_BYTES",
     "EPOCH_MAX_RECORDS",
     "EPOCH_MIN_INTERVAL",
     "EPOCH_POLL_INTERVAL",
@@ -40,9 +39,6 @@ STORE = Option(
 )
 EPOCH_MAX_RECORDS = Option(
     "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
-)
-EPOCH_MAX_BYTES = Option(
-    "millstream.epoch.max-bytes", OptionType.MEMORY, 256 << 20, "The most bytes an epoch reads from all sources."
 )
 EPOCH_POLL_INTERVAL = Option(
     "millstream.epoch.poll-interval", OptionType.DURATION, 20, "How long to wait, with no input, before asking again."
@@ -67,7 +63,6 @@ SPARK_MASTER = Option(
 _OWN = (
     STORE,
     EPOCH_MAX_RECORDS,
-    EPOCH_MAX_BYTES,
     EPOCH_POLL_INTERVAL,
     EPOCH_MIN_INTERVAL,
     BATCH_MAX_RECORDS,

@@ -5,12 +5,16 @@
 The rows are envelopes (`runtime.envelope`); the last stage returns acknowledgements only. What differs from epoch
 to epoch reaches the tasks as a local property, so that neither Python nor Spark plans anything twice; a spec
 too large for that goes through a file in the job's store.
+
+Each epoch needs an execution of its own (Spark would reuse the shuffle files of one that has run). Spark plans it
+in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +39,7 @@ _RESIDENTS = Residents()
 
 
 def build_frame(session: SparkSession, plan: Plan, job: Job) -> DataFrame:
-    """The DataFrame of a plan. Executing a fresh `select` of it is one epoch."""
+    """The DataFrame of a plan. Collecting a fresh `_execution_of` it is one epoch."""
     first = plan.stages[0]
     frame = session.range(0, first.width, 1, first.width).mapInArrow(_stage_function(job, 0), ENVELOPE_DDL)
     for stage in plan.stages[1:]:
@@ -68,6 +72,14 @@ def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iter
     yield from run_task(job, spec, assignment, rows, _RESIDENTS)
 
 
+def _execution_of(frame: DataFrame) -> DataFrame:
+    """The same frame as a query of its own, planned to the end and ready to run once."""
+    # Of all the ways to derive an equal frame an alias is the cheapest: one call into the JVM, gone when optimised.
+    execution = frame.alias("epoch")
+    execution._jdf.queryExecution().executedPlan()
+    return execution
+
+
 class SparkRunner:
     """Runs epochs as Spark jobs, on a session whose settings are safe (`compiler.session`)."""
 
@@ -75,11 +87,14 @@ class SparkRunner:
         self._session = session
         self._frame: DataFrame | None = None
         self._job: Job | None = None
+        self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
+        self._planned: Future[DataFrame] | None = None
 
     def prepare(self, job: Job) -> None:
         """A job, or another run of it, is about to begin: build its plan."""
         self._job = job
         self._frame = build_frame(self._session, job.plan(), job)
+        self._planned = self._planner.submit(_execution_of, self._frame)
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
         """One epoch; returns (kind, payload) of what the last stage sends."""
@@ -88,8 +103,15 @@ class SparkRunner:
         facts = self._job.facts
         context.setJobGroup(facts.job_id, f"{facts.job_name} epoch {spec.epoch}", interruptOnCancel=True)
         context.setLocalProperty(_PROPERTY, self._property(spec))
-        rows: list[Any] = self._frame.select("*").collect()
+        rows: list[Any] = self._next_execution().collect()
         return [(row[0], bytes(row[1])) for row in rows]
+
+    def _next_execution(self) -> DataFrame:
+        """The execution planned ahead; the one after it is planned from now on, beside the epoch."""
+        assert self._frame is not None and self._planned is not None
+        planned = self._planned
+        self._planned = self._planner.submit(_execution_of, self._frame)
+        return planned.result()
 
     def _property(self, spec: EpochSpec) -> str:
         text = spec.encode()
@@ -108,4 +130,5 @@ class SparkRunner:
 
     def close(self) -> None:
         """The session belongs to its owner and stays."""
-        self._frame = None
+        self._frame = self._planned = None
+        self._planner.shutdown(wait=False, cancel_futures=True)

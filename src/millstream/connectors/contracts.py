@@ -177,6 +177,10 @@ class Sink(ABC):
         """
         return CommitPlan(tuple(staged))
 
+    def due_ms(self, pending: Json) -> int | None:
+        """When an epoch is wanted although no record comes, because of what is `pending`. Default: never."""
+        return None
+
     @abstractmethod
     def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
         """Publish what the manifest of `epoch` lists. Driver. Must be harmless when repeated, also after a crash half-way."""

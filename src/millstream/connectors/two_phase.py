@@ -10,9 +10,13 @@ when repeated. The epoch number is the usual way to make it so.
 from __future__ import annotations
 
 import copy
+import pickle
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
+
+import cloudpickle
 
 from millstream.connectors.contracts import CommitPlan, Json, Sink, SinkWriter, WriterContext
 from millstream.errors import ProgramError
@@ -108,12 +112,18 @@ class _TwoPhaseCommitter(Sink):
         if self._sink.commit_in == "driver":
             self._sink.commit(epoch, list(publish))
             return
-        sink = self._sink
         rows = self._session.sparkContext.parallelize(list(publish), len(publish))
-        rows.foreach(lambda staged: sink.commit(epoch, [staged]))
+        # Pickled as the plan is: Spark's own copy of cloudpickle does not know which modules the user registered.
+        rows.foreach(partial(_commit_one, cloudpickle.dumps(self._sink), epoch))
 
     def close(self) -> None:
         self._sink.close()
 
     def describe(self) -> str:
         return self._sink.describe()
+
+
+def _commit_one(pickled_sink: bytes, epoch: int, staged: Json) -> None:
+    """In a task: publish what one writer staged."""
+    sink: TwoPhaseSink = pickle.loads(pickled_sink)
+    sink.commit(epoch, [staged])

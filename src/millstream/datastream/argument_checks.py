@@ -10,10 +10,11 @@ from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from millstream.datastream.functions.function import Function
-from millstream.errors import ProgramError
+from millstream.errors import MillstreamError, ProgramError
 from millstream.graph.site import here
 
 __all__ = [
+    "at_users_line",
     "checked_count",
     "checked_function",
     "checked_output_type",
@@ -29,12 +30,14 @@ def refuse(message: str) -> ProgramError:
 
 
 def checked_function(method: str, func: Any, wanted: type[Function], *, callables: bool = True) -> Any:
-    """`func`, when it is an instance of `wanted` or (if `callables`) any plain callable that is no other function class."""
+    """`func`, when it is an instance of `wanted` or, if `callables`, a callable that is no other function class."""
     expected = wanted.__name__ + (" or a callable" if callables else "")
     if isinstance(func, wanted):
         return func
     if isinstance(func, type) and issubclass(func, Function):
-        raise refuse(f"{method}: found the class {func.__name__}, expected {expected}. Pass an instance: {func.__name__}()")
+        raise refuse(
+            f"{method}: found the class {func.__name__}, expected {expected}. Pass an instance: {func.__name__}()"
+        )
     if isinstance(func, Function):
         kind = next(base.__name__ for base in type(func).__mro__ if base.__module__.startswith("millstream."))
         raise refuse(f"{method}: found a {kind} ({type(func).__name__}), expected {expected}. {_belongs(kind)}")
@@ -64,7 +67,7 @@ def _belongs(kind: str) -> str:
 
 
 def checked_output_type(method: str, output_type: Any) -> TypeInformation | None:
-    """The declared type; None, and the pickled type that says the same, mean untyped. A list of types means a row of them."""
+    """The declared type; None, and the pickled type, mean untyped. A list of types means a row of them."""
     if isinstance(output_type, list):
         return Types.ROW([_checked_type(method, field) for field in output_type])
     return None if output_type is None else _untyped_as_none(_checked_type(method, output_type))
@@ -103,13 +106,17 @@ def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) 
     """
     if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
         found = "untyped" if type_info is None else str(type_info)
-        raise refuse(f"project: the stream is {found}; only rows and tuples have fields. Declare output_type= before it")
+        raise refuse(
+            f"project: the stream is {found}; only rows and tuples have fields. Declare output_type= before it"
+        )
     fields = type_info.get_field_types()
     if not indexes:
         raise refuse(f"project: no field was named. Give indexes from 0 to {len(fields) - 1}")
     for index in indexes:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(fields):
-            raise refuse(f"project: there is no field {index!r} in {type_info}. Give indexes from 0 to {len(fields) - 1}")
+            raise refuse(
+                f"project: there is no field {index!r} in {type_info}. Give indexes from 0 to {len(fields) - 1}"
+            )
     kept = [fields[index] for index in indexes]
     if isinstance(type_info, TupleTypeInfo):
         return Types.TUPLE(kept)
@@ -117,5 +124,22 @@ def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) 
         return Types.ROW(kept)
     names = [type_info.get_field_names()[index] for index in indexes]
     if len(set(names)) < len(names):
-        raise refuse(f"project: {list(indexes)} takes a field twice, and names in a row must differ. Take each field once")
+        raise refuse(
+            f"project: {list(indexes)} takes a field twice, and names in a row must differ. Take each field once"
+        )
     return Types.ROW_NAMED(names, kept)
+
+
+class at_users_line:  # noqa: N801 - reads as a sentence after `with`
+    """Errors from below the façade know no line of the program; give them the one that made the call.
+
+    A class, not a generator: the frames between the user's line and here must all be our own.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, MillstreamError) and error.at is None:
+            error.at = str(here())
+            error.args = (f"{error.message} ({error.at})",)

@@ -18,7 +18,7 @@ __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 class BroadcastStream:
     """What `DataStream.broadcast(state descriptors)` will return."""
 
-    def __init__(self, input_stream: DataStream, *broadcast_state_descriptors: MapStateDescriptor) -> None:
+    def __init__(self, input_stream: DataStream, broadcast_state_descriptors: list[MapStateDescriptor]) -> None:
         raise NotYetError.of("BroadcastStream", "several streams", "broadcast() without state")
 
 

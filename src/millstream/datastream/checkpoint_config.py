@@ -20,8 +20,7 @@ from millstream.datastream.stream_edges import no_java_object
 
 if TYPE_CHECKING:
     from enum import Enum
-
-    from typing_extensions import Self
+    from typing import Self
 
     Choice = TypeVar("Choice", bound=Enum)
 
@@ -59,7 +58,7 @@ class CheckpointConfig:
         return self
 
     def _choice(self, key: str, kind: type[Choice], default: Choice) -> Choice:
-        text = self._configuration.get_string(key, default.name)
+        text = self._configuration.get_string(key, None) or default.name
         name = text.strip().upper().replace("-", "_")
         if name not in kind.__members__:
             raise refuse(f"{key}: found {text!r}, expected one of {', '.join(kind.__members__)}")
@@ -131,7 +130,8 @@ class CheckpointConfig:
     def set_externalized_checkpoint_retention(self, retention_mode: ExternalizedCheckpointRetention) -> Self:
         if not isinstance(retention_mode, ExternalizedCheckpointRetention):
             raise refuse(
-                f"set_externalized_checkpoint_retention: found {retention_mode!r}, expected ExternalizedCheckpointRetention"
+                f"set_externalized_checkpoint_retention: found {retention_mode!r}, "
+                "expected an ExternalizedCheckpointRetention"
             )
         self._configuration.set_string(_RETENTION, retention_mode.name)
         return self

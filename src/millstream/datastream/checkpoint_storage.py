@@ -20,7 +20,9 @@ class CheckpointStorage:
 
     def __init__(self, j_checkpoint_storage: Any = None) -> None:
         no_java_object(self, j_checkpoint_storage)
-        say_once("checkpoint storage", "checkpoint storages have no effect here: set the job's store with env.set_store(url)")
+        say_once(
+            "checkpoint storage", "checkpoint storages have no effect here: set the job's store with env.set_store(url)"
+        )
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):

@@ -16,7 +16,7 @@ from millstream.connectors.collect import CollectQueue, drop_queue
 from millstream.datastream.stream_edges import no_java_object
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from millstream.common.job_client import JobControl
 
@@ -89,5 +89,7 @@ class CloseableIterator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -26,7 +26,7 @@ from millstream.errors import ConfigurationError, ProgramError
 from millstream.graph.site import Site, here
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from millstream.datastream.state_backend import StateBackend
     from millstream.jobs.settings import JobSettings, RuntimeMode
@@ -75,7 +75,8 @@ class EnvironmentSettings:
                 checked_count(key, int(value) if value.strip().lstrip("-").isdigit() else value)
             if key == _RUNTIME_MODE and value.upper() not in RuntimeExecutionMode.__members__:
                 raise ConfigurationError(
-                    f"{key}: found {value!r}, expected one of {', '.join(RuntimeExecutionMode.__members__)}", at=str(here())
+                    f"{key}: found {value!r}, expected one of {', '.join(RuntimeExecutionMode.__members__)}",
+                    at=str(here()),
                 )
         if _PARALLELISM in settings:
             self._parallelism_site = here()
@@ -98,7 +99,9 @@ class EnvironmentSettings:
         checked_count("set_parallelism", parallelism)
         maximum = self._given_max_parallelism()
         if maximum is not None and parallelism > maximum:
-            raise refuse(f"set_parallelism: found {parallelism}, above the maximum {maximum} this environment was given")
+            raise refuse(
+                f"set_parallelism: found {parallelism}, above the maximum {maximum} this environment was given"
+            )
         self._configuration.set_integer(_PARALLELISM, parallelism)
         self._parallelism_site = here()
         return self
@@ -187,7 +190,9 @@ class EnvironmentSettings:
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> Self:
         """What to do when the job fails (PyFlink 1.x; PyFlink 2 sets it by `restart-strategy.*` keys, as can you)."""
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
-            raise refuse(f"set_restart_strategy: found {restart_strategy_configuration!r}, expected one of RestartStrategies")
+            raise refuse(
+                f"set_restart_strategy: found {restart_strategy_configuration!r}, expected one of RestartStrategies"
+            )
         self._restart = restart_strategy_configuration
         return self
 
@@ -202,7 +207,7 @@ class EnvironmentSettings:
         return self._checkpoint_config
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE) -> Self:
-        """Commit about every `interval` ms. (Every epoch is a checkpoint; without this they are as short as they can be.)"""
+        """Commit about every `interval` ms. Every epoch is a checkpoint; without this they are as short as can be."""
         self._checkpoint_config.set_checkpoint_interval(interval)
         self._checkpoint_config.set_checkpointing_mode(mode)
         return self
@@ -238,7 +243,9 @@ class EnvironmentSettings:
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
         """What was set; None when nothing was."""
-        return self._configuration.get_boolean(_CHANGELOG, False) if self._configuration.contains_key(_CHANGELOG) else None
+        return (
+            self._configuration.get_boolean(_CHANGELOG, False) if self._configuration.contains_key(_CHANGELOG) else None
+        )
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
         """Where savepoints go unless a call says otherwise."""
@@ -250,7 +257,10 @@ class EnvironmentSettings:
         return self._configuration.get_string(_SAVEPOINT_DIRECTORY, "") or None
 
     def set_store(self, url: str) -> Self:
-        """Where the job keeps its epochs: a folder or an object store's URL (beyond PyFlink). The same store resumes the job."""
+        """Where the job keeps its epochs: a folder or an object store's URL (beyond PyFlink).
+
+        A job that is run again with the same store goes on where it was.
+        """
         self._configuration.set_string(_STORE, checked_text("set_store", url))
         return self
 

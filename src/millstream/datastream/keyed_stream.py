@@ -30,11 +30,15 @@ __all__ = ["KeyedStream"]
 
 
 def _no_operator(method: str) -> NoReturn:
-    raise refuse(f"{method}: a keyed stream is no operator of its own. Call it before key_by(), or on the next operator")
+    raise refuse(
+        f"{method}: a keyed stream is no operator of its own. Call it before key_by(), or on the next operator"
+    )
 
 
 def _partitioned_by_key(method: str) -> NoReturn:
-    raise refuse(f"{method}: the stream is partitioned by its key. Call it instead of key_by(), or after the next operator")
+    raise refuse(
+        f"{method}: the stream is partitioned by its key. Call it instead of key_by(), or after the next operator"
+    )
 
 
 class KeyedStream(DataStream):

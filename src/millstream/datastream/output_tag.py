@@ -44,4 +44,8 @@ class OutputTag(SideTag):
         return hash(self.tag_id)
 
     def __repr__(self) -> str:
-        return f"OutputTag({self.tag_id!r})" if self.type_info is None else f"OutputTag({self.tag_id!r}, {self.type_info!r})"
+        return (
+            f"OutputTag({self.tag_id!r})"
+            if self.type_info is None
+            else f"OutputTag({self.tag_id!r}, {self.type_info!r})"
+        )

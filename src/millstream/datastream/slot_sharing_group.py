@@ -13,7 +13,7 @@ from millstream.datastream.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
 
@@ -112,7 +112,9 @@ class SlotSharingGroup:
         return dict(self._external_resources)
 
     def get_java_slot_sharing_group(self) -> NoReturn:
-        raise NotAvailableError("SlotSharingGroup.get_java_slot_sharing_group: Millstream has no Flink JVM. Use the group.")
+        raise NotAvailableError(
+            "SlotSharingGroup.get_java_slot_sharing_group: Millstream has no Flink JVM. Use the group."
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SlotSharingGroup) and vars(self) == vars(other)
@@ -161,13 +163,17 @@ class SlotSharingGroup:
 
         def _set_memory(self, kind: str, size: MemorySize) -> Self:
             if not isinstance(size, MemorySize):
-                raise refuse(f"{kind} memory: found {size!r}, expected a MemorySize, such as MemorySize.of_mebi_bytes(64)")
+                raise refuse(
+                    f"{kind} memory: found {size!r}, expected a MemorySize, such as MemorySize.of_mebi_bytes(64)"
+                )
             self._memory[kind] = size
             return self
 
         def build(self) -> SlotSharingGroup:
             if self._cpu_cores is None and self._memory:
-                raise refuse(f"slot sharing group '{self._name}': memory is set and cpu cores are not. Set both or none")
+                raise refuse(
+                    f"slot sharing group '{self._name}': memory is set and cpu cores are not. Set both or none"
+                )
             return SlotSharingGroup(builder=self)
 
 

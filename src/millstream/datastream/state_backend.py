@@ -15,9 +15,15 @@ from millstream.datastream.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
-__all__ = ["CustomStateBackend", "EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOptions", "StateBackend"]
+__all__ = [
+    "CustomStateBackend",
+    "EmbeddedRocksDBStateBackend",
+    "HashMapStateBackend",
+    "PredefinedOptions",
+    "StateBackend",
+]
 
 
 class StateBackend:
@@ -99,5 +105,5 @@ class CustomStateBackend(StateBackend):
 
     def __init__(self, j_custom_state_backend: Any = None) -> None:
         raise NotAvailableError(
-            "CustomStateBackend: it wraps a Java class and Millstream has no Flink JVM. Leave it out: state needs no backend"
+            "CustomStateBackend: it wraps a Java class and Millstream has no Flink JVM. Leave it out: none is needed"
         )

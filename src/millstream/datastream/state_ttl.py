@@ -15,7 +15,7 @@ from millstream.common.time import Duration, Time
 from millstream.datastream.argument_checks import checked_count, refuse
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 __all__ = ["StateTtlConfig"]
 
@@ -91,7 +91,9 @@ class StateTtlConfig:
         class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
             """While RocksDB compacts."""
 
-            def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None) -> None:
+            def __init__(
+                self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None
+            ) -> None:
                 self._query_time_after_num_entries = query_time_after_num_entries
                 self._periodic_compaction_time = periodic_compaction_time or Duration.of_days(30)
 

@@ -46,7 +46,7 @@ from millstream.graph.nodes import (
 from millstream.records.batch import is_typed
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from millstream.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from millstream.datastream.cached_data_stream import CachedDataStream
@@ -110,7 +110,8 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         node = self._own_node("set_max_parallelism")
         if node.parallelism is not None and node.parallelism > max_parallelism:
             raise refuse(
-                f"set_max_parallelism: found {max_parallelism}, below the parallelism {node.parallelism} of '{node.name}'"
+                f"set_max_parallelism: found {max_parallelism}, below the parallelism {node.parallelism} "
+                f"of '{node.name}'"
             )
         return self._amend("set_max_parallelism", max_parallelism=max_parallelism)
 
@@ -131,9 +132,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
 
     # --- transformations --------------------------------------------------------------------------------
 
-    def map(
-        self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None
-    ) -> DataStream:
+    def map(self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
         """Replace every record by `func` of it."""
         func = checked_function("map", func, MapFunction)
         return self._then(Map(func), "Map", checked_output_type("map", output_type))
@@ -160,9 +159,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         output_type = projected_type(self._stream_type(), field_indexes)
         return self._then(Project(field_indexes), "Projection", output_type)
 
-    def map_batches(
-        self, func: Callable[[pa.RecordBatch], pa.RecordBatch], output_type: TypeInformation
-    ) -> DataStream:
+    def map_batches(self, func: Callable[[pa.RecordBatch], pa.RecordBatch], output_type: TypeInformation) -> DataStream:
         """Replace whole Arrow record batches: `func` gets one and returns one of `output_type` (beyond PyFlink).
 
         The stream must be typed; a row has one column per field, any other type one column called `value`. The
@@ -172,18 +169,22 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         if isinstance(func, MapFunction):
             raise refuse("map_batches: found a MapFunction, expected a function from RecordBatch to RecordBatch")
         if not is_typed(self._stream_type()):
-            raise refuse("map_batches: the stream is untyped and has no columns. Declare output_type= on what comes before")
+            raise refuse(
+                "map_batches: the stream is untyped and has no columns. Declare output_type= on what comes before"
+            )
         declared = checked_output_type("map_batches", output_type)
         if not is_typed(declared):
-            raise refuse("map_batches: its result needs a type with columns. Declare output_type=, such as Types.LONG()")
+            raise refuse(
+                "map_batches: its result needs a type with columns. Declare output_type=, such as Types.LONG()"
+            )
         return self._then(MapBatches(func), "Map Batches", declared)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give every record an event timestamp and let the watermark follow them."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise refuse(
-                f"assign_timestamps_and_watermarks: found {watermark_strategy!r}, expected a WatermarkStrategy, such as "
-                "WatermarkStrategy.for_monotonous_timestamps()"
+                f"assign_timestamps_and_watermarks: found {watermark_strategy!r}, expected a WatermarkStrategy, such "
+                "as WatermarkStrategy.for_monotonous_timestamps()"
             )
         return self._then(AssignTimestamps(watermark_strategy), "Timestamps/Watermarks", self._stream_type())
 
@@ -228,7 +229,9 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
             raise refuse(f"get_side_output: found {output_tag!r}, expected an OutputTag")
         node = self._own_node("get_side_output")
         if not isinstance(node.operation, Process):
-            raise refuse(f"get_side_output: '{node.name}' has no side outputs. Call it on the stream process() returned")
+            raise refuse(
+                f"get_side_output: '{node.name}' has no side outputs. Call it on the stream process() returned"
+            )
         type_info = checked_output_type("get_side_output", output_tag.type_info)
         tags = dict(node.operation.tags)
         if tags.setdefault(output_tag.tag_id, type_info) != type_info:

@@ -17,7 +17,7 @@ from millstream.graph.nodes import Edge, Node, Operation, Partitioning, Process,
 from millstream.graph.site import here
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from millstream.datastream.slot_sharing_group import SlotSharingGroup
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -56,9 +56,7 @@ class StreamEdges:
 
     def _add(self, operation: Operation, name: str, output_type: TypeInformation | None = None) -> Node:
         """A new node that reads this stream, at the user's line."""
-        return self._environment._builder.add(
-            operation, name, inputs=self._edges, output_type=output_type, site=here()
-        )
+        return self._environment._builder.add(operation, name, inputs=self._edges, output_type=output_type, site=here())
 
 
 _PREFIXES = {Read: "Source: ", Write: "Sink: "}

@@ -18,14 +18,14 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors import contracts
 from millstream.connectors.collection import CollectionSource
-from millstream.datastream.argument_checks import checked_output_type, checked_text, refuse
+from millstream.datastream.argument_checks import at_users_line, checked_output_type, checked_text, refuse
 from millstream.datastream.environment_dependencies import EnvironmentDependencies
 from millstream.datastream.environment_settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.datastream.launch_defaults import launch_defaults
 from millstream.datastream.stream import DataStream
 from millstream.datastream.stream_edges import no_java_object
-from millstream.errors import NotYetError, TypeMismatchError
+from millstream.errors import NotYetError
 from millstream.graph.nodes import Edge, Graph, GraphBuilder, Read
 from millstream.graph.site import here
 from millstream.records.batch import Batch
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from millstream.common.io import InputFormat
     from millstream.datastream.connectors.base import Source
     from millstream.datastream.functions.source_and_sink import SourceFunction
-    from millstream.jobs.launch import Job
+    from millstream.jobs.job import Job
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -60,7 +60,9 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
     ) -> None:
         no_java_object(self, j_stream_execution_environment)
         if serializer is not None:
-            raise refuse(f"StreamExecutionEnvironment: found serializer {serializer!r}; untyped values are always pickled")
+            raise refuse(
+                f"StreamExecutionEnvironment: found serializer {serializer!r}; untyped values are always pickled"
+            )
         self._builder = GraphBuilder()
         self._session: SparkSession | None = None
         self._start_settings()
@@ -82,12 +84,8 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         except TypeError as error:
             raise refuse(f"from_collection: found {collection!r}, expected a list or another iterable") from error
         declared = checked_output_type("from_collection", type_info)
-        try:
+        with at_users_line():
             Batch.of_values(values, declared)
-        except TypeMismatchError as error:
-            raise TypeMismatchError(
-                f"from_collection: {error.message}", value=error.value, path=error.path, at=str(here())
-            ) from None
         return self._read(CollectionSource(values, declared), None, "Collection Source")
 
     def from_source(
@@ -116,7 +114,9 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         engine = _typed_source(_engine_source("add_source", source_func), checked_output_type("add_source", type_info))
         return self._read(engine, None, checked_text("add_source, source_name", source_name))
 
-    def from_spark(self, df: DataFrame, trigger: dict[str, Any] | None = None) -> DataStream:
+    def from_spark(
+        self, df: DataFrame, trigger: dict[str, Any] | None = None, source_name: str = "Spark DataFrame"
+    ) -> DataStream:
         """The rows of any Spark DataFrame, static or streaming, as typed rows (beyond PyFlink).
 
         A streaming one runs for ever; `trigger={"availableNow": True}` takes what is there and ends. The job then
@@ -124,8 +124,15 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         """
         from millstream.connectors.spark_frame import SparkFrameSource
 
-        self.use_spark_session(df.sparkSession)
-        return self._read(SparkFrameSource(df, trigger=trigger), None, "Spark DataFrame")
+        session = getattr(df, "sparkSession", None)
+        if session is None:
+            raise refuse(f"from_spark: found {df!r} ({type(df).__name__}), expected a Spark DataFrame")
+        self.use_spark_session(session)
+        # The place in the program is the same in every run, and another for each DataFrame.
+        place = f"frame-{len(self._builder.nodes) + 1}"
+        with at_users_line():
+            source = SparkFrameSource(df, name=place, trigger=trigger)
+        return self._read(source, None, checked_text("from_spark, source_name", source_name))
 
     def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
         raise NotYetError.of(
@@ -145,15 +152,19 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
     # --- running ----------------------------------------------------------------------------------------
 
     def use_spark_session(self, session: SparkSession) -> StreamExecutionEnvironment:
-        """Run the jobs of this environment in your Spark session, after a check that its settings are safe (beyond PyFlink)."""
+        """Run the jobs of this environment in your Spark session (beyond PyFlink). Its settings are checked first."""
         if self._session is not None and self._session is not session:
-            raise refuse("use_spark_session: this environment already uses another Spark session. Use one for all of it")
+            raise refuse(
+                "use_spark_session: this environment already uses another Spark session. Use one for all of it"
+            )
         self._session = session
         return self
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the job and wait for its end. A streaming job over unbounded input ends only when it is stopped."""
-        return self._launch(job_name).result()
+        from millstream.jobs.foreground import run_in_foreground
+
+        return run_in_foreground(lambda: self._launch(job_name), self._configuration.to_dict())
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start the job and return at once; the client asks for its status, its result, and stops it."""
@@ -204,8 +215,8 @@ def _engine_source(method: str, source: Any) -> contracts.Source:
     if isinstance(found, contracts.Source):
         return found
     raise refuse(
-        f"{method}: found {source!r} ({type(source).__name__}), expected a source such as FileSource or a PythonSource of "
-        "yours. A builder must be finished with build()"
+        f"{method}: found {source!r} ({type(source).__name__}), expected a source such as FileSource or a PythonSource "
+        "of yours. A builder must be finished with build()"
     )
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.connectors import contracts
 from millstream.connectors.collect import CollectSink, open_queue
+from millstream.connectors.foreach import ForeachSink
 from millstream.connectors.print_sink import PrintSink
-from millstream.datastream.argument_checks import checked_count, refuse
+from millstream.datastream.argument_checks import at_users_line, checked_count, refuse
 from millstream.datastream.closeable_iterator import CloseableIterator
 from millstream.datastream.data_stream_sink import DataStreamSink
 from millstream.datastream.functions.function import Function
@@ -51,9 +52,9 @@ class StreamOutputs(StreamEdges):
         is_class = isinstance(sink_func, type)
         if not is_class and (callable(sink_func) or callable(getattr(sink_func, "invoke", None))):
             if isinstance(sink_func, Function):
-                raise refuse(f"add_sink: found a {type(sink_func).__name__}, which transforms; give a sink or a callable")
-            from millstream.connectors.foreach import ForeachSink
-
+                raise refuse(
+                    f"add_sink: found a {type(sink_func).__name__}, which transforms; give a sink or a callable"
+                )
             return self._written(ForeachSink(sink_func), "Unnamed")
         hint = f". Pass an instance: {sink_func.__name__}()" if isinstance(sink_func, type) else ""
         raise refuse(f"add_sink: found {sink_func!r}, expected a SinkFunction, a sink or a callable{hint}")
@@ -68,11 +69,12 @@ class StreamOutputs(StreamEdges):
             raise refuse(f"print: found {sink_identifier!r} as the sink's identifier, expected a text")
         return self._written(PrintSink(sink_identifier), "Print to Std. Out")
 
-    def to_spark(self, writer: Callable[[DataFrame, int], None]) -> DataStreamSink:
+    def to_spark(self, writer: Callable[[DataFrame, int], None], idempotent: bool = False) -> DataStreamSink:
         """Hand each epoch's output to `writer(dataframe, epoch)`, any Spark batch write (beyond PyFlink).
 
-        The same epoch may be handed over again after a crash: let the writer overwrite by epoch number, or skip
-        numbers it has seen, and the output is exactly-once. The stream must be typed.
+        The same epoch may be handed over again after a crash. A writer that overwrites by epoch number, or skips
+        numbers it has seen, makes the output exactly-once: say so with `idempotent=True`, and the plan shows it. The
+        stream must be typed.
         """
         from millstream.connectors.spark_writer import SparkWriterSink
 
@@ -80,8 +82,12 @@ class StreamOutputs(StreamEdges):
             raise refuse(f"to_spark: found {writer!r}, expected a function of (DataFrame, epoch)")
         type_info = self._stream_type()
         if type_info is None:
-            raise refuse("to_spark: the stream is untyped and a DataFrame needs columns. Declare output_type= before it")
-        return self._written(SparkWriterSink(writer, type_info), "Spark Writer")
+            raise refuse(
+                "to_spark: the stream is untyped and a DataFrame needs columns. Declare output_type= before it"
+            )
+        with at_users_line():
+            sink = SparkWriterSink(writer, type_info, idempotent)
+        return self._written(sink, "Spark Writer")
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
@@ -110,6 +116,6 @@ def _engine_sink(method: str, sink: Any) -> contracts.Sink:
     if isinstance(found, contracts.Sink):
         return found
     raise refuse(
-        f"{method}: found {sink!r} ({type(sink).__name__}), expected a sink such as FileSink or a TwoPhaseSink of yours. "
-        "A builder must be finished with build(); a plain callable goes to add_sink()"
+        f"{method}: found {sink!r} ({type(sink).__name__}), expected a sink such as FileSink or a TwoPhaseSink of "
+        "yours. A builder must be finished with build(); a plain callable goes to add_sink()"
     )

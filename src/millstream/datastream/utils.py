@@ -29,7 +29,7 @@ class ResultTypeQueryable(ABC):
 
 def create_hadoop_configuration(config: Configuration) -> NoReturn:
     raise NotAvailableError(
-        "create_hadoop_configuration: Millstream has no Flink JVM. Hadoop settings for Spark go into 'spark.hadoop.*' keys"
+        "create_hadoop_configuration: Millstream has no Flink JVM. Hadoop settings for Spark are 'spark.hadoop.*' keys"
     )
 
 

@@ -14,7 +14,7 @@ from millstream.datastream.functions.function import AggregateFunction, ReduceFu
 from millstream.errors import NotYetError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from millstream.datastream.functions.window import (
         AllWindowFunction,

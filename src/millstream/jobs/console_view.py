@@ -128,7 +128,7 @@ def render(view: ConsoleView) -> RenderableType:
     if progress.last_error:
         shown = ("last error  ", "red"), _first_line(progress.last_error)
         blocks += [Text(), Text.assemble(*shown, no_wrap=True, overflow="ellipsis")]
-    footer = view.notice or ("" if progress.status in _ENDED else "Ctrl-C finishes the epoch, then stops")
+    footer = "" if progress.status in _ENDED else view.notice or "Ctrl-C finishes the epoch, then stops"
     return Panel(
         Group(*blocks),
         title=Text.assemble((progress.job_name, "bold"), "  ", (f"● {progress.status}", style)),

@@ -12,6 +12,7 @@ import queue
 import random
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input
-from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec
+from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due
 from millstream.jobs.outcome import EpochOutcome, MixedEpochError, gather
 from millstream.jobs.progress import ProgressBoard
 from millstream.jobs.progress_report import progress_after
@@ -63,6 +64,7 @@ class DriverSettings:
     policy: RestartPolicy
     new_run: Callable[[], str]
     show: Callable[[list[list[str]]], None]
+    note: Callable[[str], None]
 
 
 class EpochDriver:
@@ -195,7 +197,8 @@ class EpochDriver:
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
             positions = {} if self._newest is None else self._newest.sources
             self._input = plan_input(self._sources, positions, self._settings.records_max, context)
-            self._own.append(e.InputPlanned(self._input.has_input, self._input.exhausted))
+            wanted = self._input.has_input or sink_is_due(self._sinks, self._newest, context.now_ms)
+            self._own.append(e.InputPlanned(wanted, self._input.exhausted))
         except Exception as error:
             self._own.append(self._failed(error))
 
@@ -232,10 +235,13 @@ class EpochDriver:
             self._failure = error
             event = self._event(str(error) or type(error).__name__, not isinstance(error, MillstreamError))
         if not self._canceling:
-            # For the job's log: what the user sees is the error itself, raised or shown by the console.
-            _LOG.info("epoch failed: %s", event.reason, exc_info=error)
+            self._note(f"epoch failed: {event.reason}", error)
             self._board.change(last_error=event.reason)
         return event
+
+    def _note(self, what: str, error: BaseException) -> None:
+        """For the job's log, JVM frames and all: what the user sees is the error, raised or on the console."""
+        self._settings.note(what + "\n" + "".join(traceback.format_exception(error)))
 
     def _event(self, reason: str, retryable: bool) -> e.EpochFailed:
         return e.EpochFailed(reason, retryable, self._clock.now_ms(), random.random())
@@ -315,7 +321,7 @@ class EpochDriver:
             self._board.change(published=action.epoch)
             self._outside.put(e.Published(action.epoch))
         except Exception as error:
-            _LOG.info("epoch %d could not be published", action.epoch, exc_info=error)
+            self._note(f"epoch {action.epoch} could not be published", error)
             self._failure = error
             self._board.change(last_error=str(error))
             self._outside.put(e.PublishFailed(action.epoch, str(error), self._clock.now_ms(), random.random()))

@@ -75,8 +75,8 @@ def _say_that_it_starts(mode: ConsoleMode, stream: TextIO) -> None:
 def _say_how_to_resume(job: Job, stream: TextIO) -> None:
     now = job.board.now
     print(
-        f"stopped after epoch {now.epoch}; everything up to it is published. "
-        f"It goes on from there with --from {now.store.removeprefix('file://')}",
+        f"stopped at epoch {now.epoch}; everything up to it is published. "
+        f"Resume it with: millstream run --from {now.store.removeprefix('file://')} …",
         file=stream,
         flush=True,
     )

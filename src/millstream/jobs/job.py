@@ -8,7 +8,6 @@ CREATED ──► RUNNING ──► FINISHED
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +24,6 @@ from millstream.jobs.progress import ProgressBoard
 
 __all__ = ["Job"]
 
-_LOG = logging.getLogger(__name__)
 _ENDS = {
     Phase.FINISHED: JobStatus.FINISHED,
     Phase.SUSPENDED: JobStatus.SUSPENDED,
@@ -69,7 +67,6 @@ class Job:
             self._end(_ENDS[driver.run()])
         except BaseException as error:
             self._error = error
-            _LOG.info("job failed", exc_info=error)
             self.board.change(last_error=str(error))
             self._end(JobStatus.FAILED)
 
@@ -120,5 +117,7 @@ class Job:
         return JobExecutionResult(job_id=self.job_id, net_runtime_ms=took_ms, accumulators=self.accumulators())
 
     def accumulators(self) -> dict[str, Any]:
-        """What the job has counted: records in and out by operator name."""
-        return {uid: {"in": o.records_in, "out": o.records_out} for uid, o in self.board.now.operators.items()}
+        """What the job has counted: records in and out by operator uid, and the user's own metrics by scope name."""
+        counted = self.board.now
+        records = {uid: {"in": o.records_in, "out": o.records_out} for uid, o in counted.operators.items()}
+        return {**records, **counted.metrics}

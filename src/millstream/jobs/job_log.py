@@ -13,8 +13,11 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from millstream.jobs.console_view import ConsoleView, plain_line
+from millstream.jobs.progress import JobProgress, ProgressBoard
 from millstream.storage.names import log_name
 from millstream.storage.store import Store
 
@@ -24,13 +27,16 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 # What a failing job logs here, it also raises; a restart it survives is a warning.
 _RAISED_ANYWAY = "millstream.jobs"
 _MACHINERY = ("py4j", "pyspark")
+_PROGRESS_INTERVAL_S = 10
 
 
 class JobLog:
-    """An attached log. `path` is where it is written."""
+    """An attached log. `path` is where it is written; the progress of `board` is noted there now and then."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, board: ProgressBoard | None = None) -> None:
         self.path = path
+        self._board = board
+        self._noted = time.monotonic()
         root = logging.getLogger()
         self._file = logging.FileHandler(path, encoding="utf-8", delay=False)
         self._file.setFormatter(logging.Formatter(_FORMAT))
@@ -39,23 +45,42 @@ class JobLog:
             self._handlers.append(_ScreenHandler())
         for handler in self._handlers:
             root.addHandler(handler)
+        if board is not None:
+            board.listen(self._progress)
+
+    def _progress(self, progress: JobProgress) -> None:
+        """On the driver's thread: all but a few of these calls must cost nothing."""
+        if time.monotonic() - self._noted >= _PROGRESS_INTERVAL_S:
+            self._noted = time.monotonic()
+            self.write(_progress_text(progress))
 
     def write(self, text: str) -> None:
-        """A line for the file alone, whatever the level of logging is."""
-        self._file.handle(logging.LogRecord("millstream", logging.INFO, __file__, 0, "%s", (text,), None))
+        """A line for the file alone, whatever the level of logging is. A closed log takes none."""
+        if self._handlers:
+            self._file.handle(logging.LogRecord("millstream", logging.INFO, __file__, 0, "%s", (text,), None))
 
     def close(self) -> None:
-        """Stop logging; closing again changes nothing."""
+        """Note how far the job came and stop logging; closing again changes nothing."""
+        if self._board is not None:
+            self.write(f"ended, {_progress_text(self._board.now)}")
         for handler in self._handlers:
             logging.getLogger().removeHandler(handler)
             handler.close()
         self._handlers = []
 
 
-def attach_log(store: Store, run: str) -> JobLog:
+def attach_log(store: Store, run: str, board: ProgressBoard | None = None) -> JobLog:
     """Log to the file of `run` in `store` until the log is closed."""
-    path = store.local_path(log_name(run))
-    return JobLog(path or Path(tempfile.gettempdir(), f"millstream-{run}.log"))
+    path = store.local_path(log_name(run)) or Path(tempfile.gettempdir(), f"millstream-{run}.log")
+    log = JobLog(path, board)
+    whose = "" if board is None else f" of job '{board.now.job_name}' ({board.now.job_id})"
+    log.write(f"run {run}{whose}, store {store.url}")
+    return log
+
+
+def _progress_text(progress: JobProgress) -> str:
+    now_ms = int(time.time() * 1000)
+    return plain_line(ConsoleView(progress, now_ms, 0, progress.in_per_second, progress.out_per_second))
 
 
 class _ScreenHandler(logging.Handler):

@@ -28,6 +28,7 @@ from millstream.graph.nodes import Graph, Read, Write
 from millstream.jobs.driver import DriverSettings, EpochDriver, Runner
 from millstream.jobs.input_plan import PlannedSource
 from millstream.jobs.job import Job
+from millstream.jobs.job_log import attach_log
 from millstream.jobs.manifests import check_program
 from millstream.jobs.progress import JobProgress, ProgressBoard
 from millstream.jobs.restart_settings import restart_policy
@@ -75,6 +76,7 @@ class Launch:
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
         )
+        log = attach_log(store, facts.run)
         board = ProgressBoard(JobProgress(graph.job_name, record.job_id, store.url))
         driver_settings = DriverSettings(
             records_max=_UNBOUNDED if batch else options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
@@ -83,6 +85,7 @@ class Launch:
             policy=restart_policy(settings),
             new_run=_new_run,
             show=show_output,
+            note=log.write,
         )
 
         def make_driver() -> EpochDriver:
@@ -92,7 +95,7 @@ class Launch:
             sent = SentJob(cloudpickle.dumps(opened_plan), facts)
             return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings)
 
-        return Job(record.job_id, board, make_driver, on_end=lambda: None).start()
+        return Job(record.job_id, board, make_driver, on_end=log.close).start()
 
     def _runner(self, settings: JobSettings) -> tuple[Runner, Any]:
         if self.runner is not None:

@@ -20,7 +20,7 @@ from millstream.metrics.registry import merge
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.spec import EpochSpec, JobFacts
 
-__all__ = ["check_program", "closing_manifest", "epoch_manifest", "epoch_spec"]
+__all__ = ["check_program", "closing_manifest", "epoch_manifest", "epoch_spec", "sink_is_due"]
 
 
 def epoch_spec(action: e.RunEpoch, try_: int, now_ms: int, plan: InputPlan, newest: Manifest | None) -> EpochSpec:
@@ -131,6 +131,17 @@ def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms
         counters=newest.counters,
         program=newest.program,
     )
+
+
+def sink_is_due(sinks: Mapping[str, Sink], newest: Manifest | None, now_ms: int) -> bool:
+    """Whether a sink wants an epoch now, for the sake of what it keeps back, although there may be no input."""
+    states: Mapping[str, Any] = {} if newest is None else newest.states
+    for uid, sink in sinks.items():
+        pending = states.get(uid, {}).get("pending")
+        due_ms = None if pending is None else sink.due_ms(pending)
+        if due_ms is not None and due_ms <= now_ms:
+            return True
+    return False
 
 
 def check_program(plan: Plan, newest: Manifest | None, store_url: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 __all__ = ["JobProgress", "OperatorProgress", "ProgressBoard"]
 
@@ -42,6 +43,7 @@ class JobProgress:
     restarts: int = 0
     last_error: str = ""
     operators: Mapping[str, OperatorProgress] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)  # the user's own, by scope name, over the job's life
 
 
 class ProgressBoard:

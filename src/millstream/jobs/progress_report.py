@@ -42,6 +42,7 @@ def progress_after(
         "in_per_second": sum(now(uid, "out") for uid in sources) / took_s,
         "out_per_second": sum(now(uid, "in") for uid in sinks) / took_s,
         "watermark_ms": None if watermark in (None, MIN_WATERMARK, MAX_WATERMARK) else watermark,
+        "metrics": counters.get("metrics", {}),
         "operators": {
             node.uid or "": OperatorProgress(
                 node.name,

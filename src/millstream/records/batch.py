@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.records.columns import arrow_type, from_record_batch, keeps_values, to_record_batch
+from millstream.records.columns import arrow_type, from_record_batch, to_record_batch_kept
 
 __all__ = ["Batch", "Timestamps", "is_typed"]
 
@@ -63,9 +63,8 @@ class Batch:
         """A batch of Python values. Typed values are checked now, so that the error names their maker."""
         if type_info is None or not is_typed(type_info):
             return cls(type_info, len(values), values, None, timestamps)
-        columns = to_record_batch(values, type_info)
-        kept = values if keeps_values(values, type_info) else None
-        return cls(type_info, len(values), kept, columns, timestamps)
+        columns, kept = to_record_batch_kept(values, type_info)
+        return cls(type_info, len(values), values if kept else None, columns, timestamps)
 
     @classmethod
     def of_columns(

@@ -12,6 +12,7 @@ from millstream.connectors.contracts import SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.graph.nodes import AssignTimestamps, Read, Write
 from millstream.records.batch import Batch
+from millstream.records.columns import checked_batch
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
 from millstream.runtime.event_time import Timekeeper
 from millstream.runtime.operators import Operator, OperatorSetting
@@ -80,8 +81,10 @@ class ReadOperator(Operator):
                 raise self.call.failed(
                     ProgramError("the source yields Arrow batches but declares no type: set its type_info"), "read"
                 )
-            for start in range(0, item.num_rows, limit):
-                yield Batch.of_columns(item.slice(start, limit), self.node.output_type)
+            with self.call.running("read"):
+                columns = checked_batch(item, self.node.output_type)
+            for start in range(0, columns.num_rows, limit):
+                yield Batch.of_columns(columns.slice(start, limit), self.node.output_type)
         elif isinstance(item, list):
             for start in range(0, len(item), limit):
                 yield self.typed(item[start : start + limit], None, self.node.output_type)

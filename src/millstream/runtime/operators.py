@@ -31,7 +31,7 @@ from millstream.graph.nodes import (
 )
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch, Timestamps
-from millstream.records.columns import stream_schema
+from millstream.records.columns import KIND_COLUMN, checked_batch, stream_schema
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.context import ElementContext, TaskContext, TaskTimerService
 from millstream.runtime.failure import UserCall
@@ -229,7 +229,7 @@ class ProjectOperator(Operator):
         schema = stream_schema(self.node.output_type)
         assert schema is not None
         chosen = [columns.column(i) for i in self.node.operation.indexes]
-        kind = columns.schema.get_field_index("__kind")
+        kind = columns.schema.get_field_index(KIND_COLUMN)
         if kind >= 0:
             chosen.append(columns.column(kind))
             schema = schema.append(columns.schema.field(kind))
@@ -244,29 +244,14 @@ class MapBatchesOperator(Operator):
     def apply(self, batch: Batch) -> Batch | None:
         assert isinstance(self.node.operation, MapBatches) and self.node.output_type is not None
         with self.call.running("map_batches"):
-            parts = [self._checked(part) for part in _batches(self.node.operation.function(batch.columns()))]
+            results = _batches(self.node.operation.function(batch.columns()))
+            parts = [checked_batch(part, self.node.output_type) for part in results]
         parts = [part for part in parts if part.num_rows]
         if not parts:
             return None
         columns = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         stamps = batch.timestamps if columns.num_rows == len(batch) else None
         return Batch.of_columns(columns, self.node.output_type, stamps)
-
-    def _checked(self, part: pa.RecordBatch) -> pa.RecordBatch:
-        assert self.node.output_type is not None
-        expected = stream_schema(self.node.output_type)
-        assert expected is not None
-        if part.schema.equals(expected):
-            return part
-        if part.schema.names == expected.names:
-            try:
-                return part.cast(expected)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise TypeMismatchError(f"the batch returned does not fit the declared type: {error}") from error
-        raise TypeMismatchError(
-            f"the batch returned has columns {part.schema.names}, the declared type has {expected.names}. "
-            "Return these columns, or change output_type"
-        )
 
 
 def _batches(result: Any) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ committed. A task never writes anything that another attempt of it could overwri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -58,7 +58,8 @@ def run_task(
     with capture_output(printed) if assignment.capture else nullcontext():
         try:
             subtask = residents.subtask(job, assignment.stage, assignment.subtask, assignment.attempt)
-            yield from _Task(job, spec, assignment, subtask, printed).run(rows)
+            close = partial(residents.discard, job, assignment.stage, assignment.subtask)
+            yield from _Task(job, spec, assignment, subtask, printed, close).run(rows)
         except UserFailureError as failure:
             for _ in rows:  # Spark's writer must not find the pipe closed.
                 pass
@@ -71,9 +72,6 @@ def run_task(
             )
             width = _next_width(job.plan(), assignment.stage)
             yield seal(list(Outbox(width, assignment.subtask, 0).failures(report.encode())))
-        else:
-            if spec.final:
-                residents.discard(job, assignment.stage, assignment.subtask)
 
 
 def _next_width(plan: Plan, stage: int) -> int:
@@ -83,12 +81,21 @@ def _next_width(plan: Plan, stage: int) -> int:
 class _Task:
     """The state of one run of a task."""
 
-    def __init__(self, job: Job, spec: EpochSpec, assignment: Assignment, subtask: Subtask, printed: Captured) -> None:
+    def __init__(
+        self,
+        job: Job,
+        spec: EpochSpec,
+        assignment: Assignment,
+        subtask: Subtask,
+        printed: Captured,
+        close: Callable[[], None],
+    ) -> None:
         self.spec, self.assignment, self.plan = spec, assignment, subtask.plan
         self.stage = self.plan.stages[assignment.stage]
         self.operators = subtask.operators
         self.metrics = subtask.metrics
         self.printed = printed
+        self.close = close
         self.channels = {channel.id: channel for channel in self.plan.channels}
         self.types = _channel_types(self.plan)
         self.inbox = Inbox(self.plan, self.stage.index, assignment.subtask, spec.epoch)
@@ -190,6 +197,8 @@ class _Task:
                 "out": operator.records_out,
                 "busy_ns": operator.busy_ns,
             }
+        if self.spec.final:
+            self.close()  # before the account is closed, so that what close() prints and counts is in it
         ack.metrics = self.metrics.snapshot()
         ack.output = self.printed
         return ack

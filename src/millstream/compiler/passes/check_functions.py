@@ -40,7 +40,7 @@ def _parts(node: Node) -> Iterator[Any]:
     elif isinstance(operation, Write):
         yield operation.sink
     else:
-        yield operation
+        yield getattr(operation, "function", operation)
     for edge in node.inputs:
         yield edge.key_selector
         yield edge.partitioner

@@ -22,7 +22,7 @@ from millstream.connectors.foreign_columns import inward
 from millstream.errors import JobFailedError, ProgramError
 from millstream.records.columns import stream_schema
 
-__all__ = ["ParquetRows"]
+__all__ = ["ParquetRows", "row_ranges"]
 
 _BATCH_RECORDS_MAX = 65_536
 
@@ -74,14 +74,14 @@ class ParquetRows(FileFormat):
         with _explained(path):
             _check_size(path, split.info["size"])
             with pq.ParquetFile(path, metadata=footer) as file:
-                for group, begin, end in _groups(footer, start, stop):
+                for group, begin, end in row_ranges(footer, start, stop):
                     table = file.read_row_group(group, columns=schema.names).select(schema.names)
                     for batch in table.slice(begin, end - begin).to_batches(max_chunksize=_BATCH_RECORDS_MAX):
                         yield inward(batch, self.type_info, path)
         return stop
 
 
-def _groups(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """The row groups that hold the rows [start, stop), each with the range of its own rows that is meant."""
     first = 0
     for group in range(footer.num_row_groups):

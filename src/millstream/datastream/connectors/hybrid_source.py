@@ -16,9 +16,11 @@ __all__ = [
     "HybridSourceBuilder",
 ]
 
+_INSTEAD = "union() of the sources, which reads them side by side"
+
 
 def _not_yet(name: str) -> NotYetError:
-    return NotYetError.of(name, "connectors", "union() of the sources")
+    return NotYetError.of(name, "connectors", _INSTEAD)
 
 
 class HybridSource(Source):

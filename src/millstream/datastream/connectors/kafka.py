@@ -33,9 +33,11 @@ __all__ = [
     "Semantic",
 ]
 
+_INSTEAD = "a PythonSource or TwoPhaseSink of your own, or Spark's connector by from_spark() and to_spark()"
+
 
 def _not_yet(name: str) -> NotYetError:
-    return NotYetError.of(name, "connectors", "a PythonSource or TwoPhaseSink of your own, or Spark's connector through from_spark() and to_spark()")
+    return NotYetError.of(name, "connectors", _INSTEAD)
 
 
 class FlinkKafkaConsumerBase(SourceFunction):

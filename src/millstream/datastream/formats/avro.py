@@ -23,9 +23,11 @@ __all__ = [
     "GenericRecordAvroTypeInfo",
 ]
 
+_INSTEAD = "Parquet, JSON or CSV"
+
 
 def _not_yet(name: str) -> NotYetError:
-    return NotYetError.of(name, "connectors", "Parquet, JSON or CSV")
+    return NotYetError.of(name, "connectors", _INSTEAD)
 
 
 class AvroSchema:

@@ -14,9 +14,11 @@ __all__ = [
     "OrcBulkWriters",
 ]
 
+_INSTEAD = "ParquetBulkWriters"
+
 
 def _not_yet(name: str) -> NotYetError:
-    return NotYetError.of(name, "connectors", "ParquetBulkWriters")
+    return NotYetError.of(name, "connectors", _INSTEAD)
 
 
 class OrcBulkWriters:

@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 
-class Function(ABC):
+class Function(ABC):  # noqa: B024 - PyFlink has it abstract, with nothing to override
     """What every user-defined function has: a beginning and an end in its task."""
 
-    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional hook
+    def open(self, runtime_context: RuntimeContext) -> None:
         """Called once in the task before the first record. Open connections and metrics here, not in `__init__`."""
 
-    def close(self) -> None:  # noqa: B027 - optional hook
+    def close(self) -> None:
         """Called once in the task after the last record, also when the task fails."""
 
 

@@ -128,7 +128,9 @@ class InternalIterableAllWindowFunction(_Wrapping):
 
 
 def _no_context(name: str) -> NotAvailableError:
-    return NotAvailableError(f"{name} belongs to PyFlink's own window operator. A function gets its context from the stream.")
+    return NotAvailableError(
+        f"{name} belongs to PyFlink's own window operator. A function gets its context from the stream."
+    )
 
 
 class InternalProcessWindowContext(ProcessWindowFunction.Context[W]):

@@ -74,7 +74,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
         """What the window comes to."""
 
-    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:  # noqa: B027 - optional hook
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """The window is gone: delete what you kept in `window_state`."""
 
 
@@ -100,7 +100,7 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
         """What the window comes to."""
 
-    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:  # noqa: B027 - optional hook
+    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
         """The window is gone: delete what you kept in `window_state`."""
 
 

@@ -112,7 +112,7 @@ def _starts(timestamp: int, size_ms: int, slide_ms: int, offset_ms: int) -> rang
 def _timestamp_of(name: str, timestamp: int | None) -> int:
     if timestamp is None or timestamp <= _NO_TIMESTAMP:
         raise refuse(
-            f"{name}: a record has no timestamp. Call assign_timestamps_and_watermarks() with a timestamp assigner first"
+            f"{name}: a record has no timestamp. Call assign_timestamps_and_watermarks() with an assigner first"
         )
     return timestamp
 

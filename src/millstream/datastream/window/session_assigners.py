@@ -67,9 +67,7 @@ class _ByEventTime(_Sessions[T]):
         return True
 
 
-def _gap_of(
-    extractor: SessionWindowTimeGapExtractor | Callable[[Any], int], element: Any
-) -> int:
+def _gap_of(extractor: SessionWindowTimeGapExtractor | Callable[[Any], int], element: Any) -> int:
     gap_ms = extractor.extract(element) if isinstance(extractor, SessionWindowTimeGapExtractor) else extractor(element)
     if not isinstance(gap_ms, int) or gap_ms <= 0:
         raise refuse(f"session window: the extractor gave the gap {gap_ms!r} for {element!r}, expected ms above 0")

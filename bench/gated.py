@@ -1,0 +1,143 @@
+"""A real job whose epochs are let through one grant at a time, so that a baseline can run in between.
+
+The source is an ordinary Python-defined source (`millstream.connectors.contracts`): its offset counts epochs, and it
+offers another one only while the gate allows it. The driver tells it of every manifest written, which is the moment
+an epoch is complete; the moment its input was planned is when the driver asks how far it may read. So the times are
+those of whole epochs of a real job (planning, the Spark job, manifest with fsync), seen through the public contract.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from millstream.common import Configuration, WatermarkStrategy
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.blackhole import DiscardingSink
+from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.datastream import DataStream, StreamExecutionEnvironment
+
+__all__ = ["Batches", "Build", "GatedJob", "GatedSource"]
+
+Batches = Callable[[int, int], Iterator[pa.RecordBatch]]
+"""(split, splits) -> the batches of one epoch in that split."""
+Build = Callable[[DataStream], DataStream]
+
+_STALLED_S = 300.0
+
+
+class GatedSource(Source):
+    """Gives the same batches every epoch; how many epochs, `grant` says."""
+
+    def __init__(self, splits: int, batches: Batches, type_info: TypeInformation) -> None:
+        self._count, self._batches = splits, batches
+        self.type_info = type_info
+        self._restart_watch()
+
+    def _restart_watch(self) -> None:
+        self._granted = 0
+        self._changed = threading.Condition()
+        self.planned_s: list[float] = []
+        self.committed_s: list[float] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """In a task only the reading is needed."""
+        return {"_count": self._count, "_batches": self._batches, "type_info": self.type_info}
+
+    def grant(self, epochs: int) -> None:
+        """Let that many more epochs through, and forget the times of those before."""
+        with self._changed:
+            self.planned_s, self.committed_s = [], []
+            self._granted += epochs
+
+    def wait(self, epochs: int, timeout_s: float) -> bool:
+        """Wait until that many epochs are committed since the last grant."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self.committed_s) >= epochs, timeout_s)
+
+    # --- the contract ---------------------------------------------------------------------------------------
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        return [Split(f"{i:02d}", 0, i) for i in range(self._count)]
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        if offset >= self._granted:
+            return offset
+        if split.info == 0:
+            self.planned_s.append(time.perf_counter())
+        return offset + 1
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        for _ in range(start, stop):
+            yield from self._batches(split.info, self._count)
+        return stop
+
+    def committed(self, positions: dict[str, Offset]) -> None:
+        with self._changed:
+            self.committed_s.append(time.perf_counter())
+            self._changed.notify_all()
+
+
+class GatedJob:
+    """One streaming job on `session`, from a gated source through `build` into a sink that throws records away.
+
+    Use it in a `with` block; the job is cancelled and its store removed on leaving.
+    """
+
+    def __init__(
+        self, session: SparkSession, splits: int, batches: Batches, type_info: TypeInformation, build: Build, parallelism: int
+    ) -> None:
+        self.source = GatedSource(splits, batches, type_info)
+        # Not on a memory file system: the manifest's fsync is part of an epoch.
+        self.store = tempfile.mkdtemp(prefix="millstream-bench-")
+        configuration = Configuration()
+        # While the gate is shut the driver asks again and again; not so often that it slows the baseline.
+        configuration.set_string("millstream.epoch.poll-interval", "100 ms")
+        configuration.set_string("millstream.store", self.store)
+        environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+        environment.set_parallelism(parallelism)
+        environment.use_spark_session(session)
+        stream = environment.from_source(self.source, WatermarkStrategy.no_watermarks(), "gated")
+        build(stream).sink_to(DiscardingSink())
+        self._client = environment.execute_async("bench")
+
+    def __enter__(self) -> GatedJob:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.cancel().result()
+        try:
+            self._client.get_job_execution_result().result()
+        except Exception as end:
+            if "cancel" not in str(end):
+                raise
+        shutil.rmtree(self.store, ignore_errors=True)
+
+    def _pass(self, epochs: int) -> None:
+        self.source.grant(epochs)
+        deadline = time.monotonic() + _STALLED_S
+        while not self.source.wait(epochs, 0.5):
+            if self._client.get_job_status().result().is_globally_terminal_state() or time.monotonic() > deadline:
+                self._client.get_job_execution_result().result()
+                raise RuntimeError(f"the job committed {len(self.source.committed_s)} of {epochs} epochs and stalled")
+
+    def epoch_s(self) -> float:
+        """One epoch, from the planning of its input to its manifest."""
+        self._pass(1)
+        return self.source.committed_s[0] - self.source.planned_s[0]
+
+    def epochs_s(self, count: int) -> list[float]:
+        """`count` epochs in a row, each from the manifest before to its own manifest: nothing of the loop is left out."""
+        self._pass(count + 1)
+        times = self.source.committed_s
+        return [after - before for before, after in zip(times, times[1:], strict=False)][:count]

@@ -1,0 +1,75 @@
+"""A sink that calls the user's function with every record, in the task, while the epoch runs.
+
+What the function does is visible at once and nothing can take it back: an epoch that is run again calls it again with
+the same records. That is at-least-once, and the plan says so. For exactly-once, write a `TwoPhaseSink`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.errors import ProgramError
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = ["ForeachSink"]
+
+
+class ForeachSink(Sink):
+    """Calls `function(value)`, or `function.invoke(value)`, for every record.
+
+    An object may also have `open(context)` and `close()`: they are called around each epoch of each task, with the
+    `WriterContext`.
+
+    >>> ForeachSink(print).guarantee
+    'at-least-once'
+    """
+
+    guarantee = "at-least-once"
+
+    def __init__(self, function: Any) -> None:
+        if isinstance(function, type) or not (callable(function) or callable(getattr(function, "invoke", None))):
+            raise ProgramError(
+                f"ForeachSink: {function!r} can neither be called nor has a method invoke(value). "
+                f"Give a function of one value, or such an object."
+            )
+        self.function = function
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _CallingWriter(self.function, context)
+
+    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+        """Nothing is left to publish: the function saw every record already."""
+
+    def describe(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"call {name} for each record (at-least-once)"
+
+
+class _CallingWriter(SinkWriter):
+    def __init__(self, function: Any, context: WriterContext) -> None:
+        self._function = function
+        invoke = getattr(function, "invoke", None)
+        self._call: Callable[[Any], Any] = invoke if callable(invoke) else function
+        self._records = 0
+        if callable(getattr(function, "open", None)):
+            function.open(context)
+
+    def write(self, batch: Batch) -> None:
+        call = self._call
+        for value in batch.values():
+            call(value)
+        self._records += batch.length
+
+    def stage(self) -> Sequence[Json]:
+        self._close()
+        return ({"records": self._records},) if self._records else ()
+
+    def abort(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if callable(getattr(self._function, "close", None)):
+            self._function.close()

@@ -1,0 +1,209 @@
+"""A source over any Spark DataFrame, static or streaming. Its rows enter through the job's store.
+
+A DataFrame need not give the same rows when it is computed again, and a stream moves on; what is in the store does
+neither. So Spark writes rows to the store first, and the job reads them there, as often as it must.
+
+Static: the DataFrame is computed once, at the first start of the job; a restarted job reads what was stored.
+Streaming: a query of Spark, with its own checkpoint in the same store, offers numbered batches; a batch is stored
+once although Spark offers it again after a crash, so each row enters the job exactly once. The query waits while too
+many batches are unread, and batches that were read and committed are removed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.connectors.spark_store import spark_url, type_of_spark_schema
+from millstream.connectors.stored_batches import StoredBatches, read_stored
+from millstream.errors import JobFailedError, ProgramError
+from millstream.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["SparkFrameSource", "type_of_spark_schema"]
+
+_UNREAD_BATCHES_MAX = 8
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+
+
+class SparkFrameSource(Source):
+    """The rows of `df` as records of a ROW type.
+
+    `name` is the input's place in the store: stable from run to run, and another for each DataFrame of a job.
+    `trigger` is for a streaming DataFrame, as in Spark; `{"availableNow": True}` reads what is there and ends.
+    """
+
+    def __init__(
+        self,
+        df: DataFrame,
+        type_info: TypeInformation | None = None,
+        name: str = "frame",
+        trigger: Mapping[str, Any] | None = None,
+        unread_batches_max: int = _UNREAD_BATCHES_MAX,
+    ) -> None:
+        found = type_of_spark_schema(df.schema)
+        self.type_info: TypeInformation = found if type_info is None else _covered(type_info, df)
+        self.name = name
+        self.streaming = bool(df.isStreaming)
+        self.trigger = dict(trigger or {})
+        self.unread_batches_max = max(1, unread_batches_max)
+        if self.trigger and not self.streaming:
+            raise ProgramError(
+                f"from_spark: trigger {self.trigger} is for streaming, and this DataFrame is static. Leave it out."
+            )
+        ends = bool(self.trigger.get("availableNow") or self.trigger.get("once"))
+        self.bounded = ends or not self.streaming
+        self._df: DataFrame | None = df
+        self._stored: StoredBatches | None = None
+        self._query: StreamingQuery | None = None
+        self._claim: tuple[str, str] | None = None
+        self._ended = not self.streaming
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A task reads stored files; everything that holds Spark stays on the driver.
+        return {**self.__dict__, "_df": None, "_stored": None, "_query": None, "_claim": None}
+
+    def opened(self, store: Store, session: Any) -> Source:
+        assert self._df is not None, "a source is opened on the driver"
+        source = SparkFrameSource(self._df, self.type_info, self.name, self.trigger, self.unread_batches_max)
+        source._claim = _claimed(store.url, self.name)
+        try:
+            source._stored = StoredBatches(store, self.name, self.type_info)
+            if self.streaming:
+                source._start_query(store)
+            elif not source._stored.has(0):
+                _write(self._df, self._names(), spark_url(store, source._stored.folder(0)))
+                source._stored.add(0)
+        except BaseException:
+            source.close()
+            raise
+        return source
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        assert self._stored is not None, "the source is not opened"
+        if self._query is not None:
+            # Asked before the batches are listed: a query that has ended adds none afterwards.
+            self._ended = not self._query.isActive
+            self._raise_failure()
+        return self._stored.splits()
+
+    def complete(self, context: SourceContext) -> bool:
+        return self._ended
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        return min(split.info["end"], offset + budget)
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        return bool(offset >= split.info["end"])
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        return (yield from read_stored(split, start, stop, self.type_info))
+
+    def committed(self, positions: dict[str, Offset]) -> None:
+        if self._stored is not None:
+            self._stored.committed(positions, delete=self.streaming)
+
+    def close(self) -> None:
+        if self._stored is not None:
+            self._stored.close()
+        if self._query is not None:
+            self._query.stop()
+        _release(self._claim)
+
+    def describe(self) -> str:
+        kind = "streaming" if self.streaming else "static"
+        return f"{kind} Spark DataFrame {self.name!r}, through the store"
+
+    def _names(self) -> list[str]:
+        assert isinstance(self.type_info, RowTypeInfo)
+        return self.type_info.get_field_names()
+
+    def _start_query(self, store: Store) -> None:
+        stored, names, unread_max = self._stored, self._names(), self.unread_batches_max
+        assert stored is not None and self._df is not None
+
+        def take(batch: DataFrame, number: int) -> None:
+            if stored.has(number):
+                return
+            stored.wait_for_room(unread_max)
+            _write(batch, names, spark_url(store, stored.folder(number)))
+            stored.add(number)
+
+        checkpoint = spark_url(store, f"{stored.scratch('checkpoint')}/any").rpartition("/")[0]
+        writing = self._df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
+        if self.trigger:
+            writing = writing.trigger(**self.trigger)
+        self._query = writing.start()
+
+    def _raise_failure(self) -> None:
+        assert self._query is not None
+        failure = self._query.exception()
+        if failure is not None:
+            raise JobFailedError(
+                f"The Spark streaming query that feeds DataFrame {self.name!r} failed: {_first_line(str(failure))}. "
+                f"What it had stored is kept; correct the query and start the job again.",
+                report=str(failure),
+            )
+
+
+def _covered(type_info: TypeInformation, df: DataFrame) -> TypeInformation:
+    """The type the user declared, when the DataFrame has its columns."""
+    if not isinstance(type_info, RowTypeInfo):
+        raise ProgramError(f"A DataFrame has rows, not {type_info}. Declare Types.ROW_NAMED([…], […]), or no type.")
+    missing = [name for name in type_info.get_field_names() if name not in df.columns]
+    if missing:
+        raise ProgramError(f"The DataFrame has the columns {df.columns}, and not {missing}. Correct the declared type.")
+    return type_info
+
+
+def _write(df: DataFrame, names: list[str], url: str) -> None:
+    """Write the rows as Parquet; what an earlier, unfinished attempt left there is replaced."""
+    chosen = df.select(*[f"`{name.replace('`', '``')}`" for name in names])
+    with _micros(df.sparkSession):
+        chosen.write.mode("overwrite").parquet(url)
+
+
+@contextmanager
+def _micros(session: Any) -> Iterator[None]:
+    """Timestamps as whole microseconds in UTC: Spark's default for Parquet is a form that only Spark reads well."""
+    before = session.conf.get(_TIMESTAMPS, None)
+    session.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        if before is None:
+            session.conf.unset(_TIMESTAMPS)
+        else:
+            session.conf.set(_TIMESTAMPS, before)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), text).rstrip(".")
+
+
+_CLAIMS: set[tuple[str, str]] = set()
+_CLAIMS_LOCK = threading.Lock()
+
+
+def _claimed(store_url: str, name: str) -> tuple[str, str]:
+    """Two DataFrames under one name would read each other's rows."""
+    claim = (store_url, name)
+    with _CLAIMS_LOCK:
+        if claim in _CLAIMS:
+            raise ProgramError(
+                f"Two DataFrames of this job are called {name!r}. Give each its own name: SparkFrameSource(df, name=…)."
+            )
+        _CLAIMS.add(claim)
+    return claim
+
+
+def _release(claim: tuple[str, str] | None) -> None:
+    with _CLAIMS_LOCK:
+        _CLAIMS.discard(claim) if claim is not None else None

@@ -1,0 +1,103 @@
+"""A sink that hands an epoch's output, as a Spark DataFrame, to any batch writer that Spark has.
+
+Tasks stage Parquet in the job's store; on commit the driver reads the epoch's files as one DataFrame and calls the
+user's function with it and the epoch number. After a crash the function may be called again for the same epoch, with
+the same rows: a function that replaces what it wrote for that number, or skips a number it has seen, makes the output
+exactly-once (`idempotent=True` says that it does, and the plan shows it).
+
+This module needs no import of Spark: the session is given, and does the reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.foreign_columns import foreign_schema, outward
+from millstream.connectors.spark_store import spark_url
+from millstream.errors import ProgramError
+from millstream.records.batch import Batch, is_typed
+from millstream.storage.names import staged_name
+from millstream.storage.store import Store
+
+__all__ = ["SparkWriterSink"]
+
+
+class SparkWriterSink(Sink):
+    """Calls `write(dataframe, epoch)` once an epoch is committed; epochs without output are left out.
+
+    >>> from millstream.common.typeinfo import Types
+    >>> sink = SparkWriterSink(lambda df, epoch: df.write.mode("overwrite").parquet(f"out/epoch={epoch}"), Types.LONG())
+    >>> sink.guarantee
+    'at-least-once'
+    """
+
+    def __init__(self, write: Callable[[Any, int], None], type_info: TypeInformation, idempotent: bool = False) -> None:
+        if not callable(write):
+            raise ProgramError(f"SparkWriterSink: {write!r} cannot be called. Give a function of (DataFrame, epoch).")
+        if not is_typed(type_info):
+            raise ProgramError("A Spark DataFrame needs columns, and this stream is untyped. Declare its output_type.")
+        foreign_schema(type_info)
+        self.write = write
+        self.type_info = type_info
+        self.guarantee = "exactly-once" if idempotent else "at-least-once"
+        self._session: Any = None
+
+    def opened(self, session: Any) -> Sink:
+        sink = SparkWriterSink(self.write, self.type_info, self.guarantee == "exactly-once")
+        sink._session = session
+        return sink
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The function and the session belong to the driver: a user's function may hold what no task could load.
+        return {**self.__dict__, "write": None, "_session": None}
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _ParquetWriter(context, self.type_info)
+
+    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+        if not publish:
+            return
+        for payload in publish:
+            # Missing output is our error to tell, in our words, before Spark tells it in its own.
+            store.get(payload["file"]) if not store.exists(payload["file"]) else None
+        paths = [spark_url(store, payload["file"]) for payload in publish]
+        # The names of staged files are not partition columns, whatever characters the sink's uid has.
+        reader = self._session.read.option("recursiveFileLookup", "true")
+        self.write(reader.parquet(*paths), epoch)
+
+    def describe(self) -> str:
+        return f"Spark writer {getattr(self.write, '__name__', type(self.write).__name__)}"
+
+
+class _ParquetWriter(SinkWriter):
+    def __init__(self, context: WriterContext, type_info: TypeInformation) -> None:
+        self._context = context
+        self._type_info = type_info
+        self._batches: list[pa.RecordBatch] = []
+
+    def write(self, batch: Batch) -> None:
+        if batch.length == 0:
+            return
+        columns = batch.columns()
+        if len(columns.schema) != len(foreign_schema(self._type_info)):
+            raise ProgramError(
+                "A Spark writer takes new rows only, and this batch holds updates or deletions. "
+                "Filter the rows by their kind before the sink."
+            )
+        self._batches.append(outward(columns, self._type_info))
+
+    def stage(self) -> Sequence[Json]:
+        if not self._batches:
+            return ()
+        context = self._context
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_batches(self._batches), sink)
+        name = staged_name(context.uid, context.epoch, context.subtask, context.nonce, 0, ".parquet")
+        context.store.put(name, bytes(sink.getvalue()))
+        return ({"file": name, "records": sum(batch.num_rows for batch in self._batches)},)

@@ -1,0 +1,10 @@
+"""Sources and sinks, one module per system, under the module paths PyFlink programs import them from.
+
+Beyond PyFlink there are `datagen` (records from a function), `python` (your own sources and sinks) and `socket`.
+"""
+
+from __future__ import annotations
+
+from millstream.datastream.connectors.base import DeliveryGuarantee, Sink, Source
+
+__all__ = ["DeliveryGuarantee", "Sink", "Source"]

@@ -1,0 +1,20 @@
+"""A bounded source of numbers, read in parallel."""
+
+from __future__ import annotations
+
+from millstream.connectors import number_sequence
+from millstream.datastream.argument_checks import at_users_line
+from millstream.datastream.connectors.base import Source
+
+__all__ = ["NumberSequenceSource"]
+
+
+class NumberSequenceSource(Source):
+    """The numbers from `start` to `end`, both included, as LONG. With several subtasks, not in order.
+
+    >>> source = NumberSequenceSource(1, 10)
+    """
+
+    def __init__(self, start: int, end: int) -> None:
+        with at_users_line():
+            super().__init__(number_sequence.NumberSequenceSource(start, end))

@@ -1,0 +1,31 @@
+"""Sources and sinks written in Python by the program itself (beyond PyFlink).
+
+Subclass `PythonSource`: name your splits, say how far each can be read now, and read a range of one. The same range
+must always give the same records: that is what makes a job over it exactly-once.
+
+Subclass `TwoPhaseSink`: `write` stages records in the task, and `commit(epoch, staged)` publishes them on the driver
+after the epoch is committed. It may be called again for the same epoch, and must then change nothing.
+
+Hand them to `env.from_source` or `env.add_source`, and to `stream.sink_to`.
+
+>>> class Days(PythonSource):
+...     bounded = True
+...     def splits(self, context):
+...         return [Split("days")]
+...     def reach(self, split, offset, budget, context):
+...         return min(offset + budget, 7)
+...     def finished(self, split, offset):
+...         return offset >= 7
+...     def read(self, split, start, stop):
+...         yield ["Mo Tu We Th Fr Sa Su".split()[day] for day in range(start, stop)]
+>>> list(Days().read(Split("days"), 0, 2))
+[['Mo', 'Tu']]
+"""
+
+from __future__ import annotations
+
+from millstream.connectors.contracts import Source as PythonSource
+from millstream.connectors.contracts import SourceContext, Split, WriterContext
+from millstream.connectors.two_phase import TwoPhaseSink
+
+__all__ = ["PythonSource", "SourceContext", "Split", "TwoPhaseSink", "WriterContext"]

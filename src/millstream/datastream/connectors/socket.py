@@ -1,0 +1,21 @@
+"""Text lines from a TCP socket, for play (beyond PyFlink; Flink's Java API has `socketTextStream`).
+
+A socket cannot be read again. Lines that arrived are kept in the job's store and are then as safe as any input, but
+what the peer sends while the job is down is lost.
+"""
+
+from __future__ import annotations
+
+from millstream.connectors import socket
+from millstream.datastream.argument_checks import at_users_line
+from millstream.datastream.connectors.base import Source
+
+__all__ = ["SocketSource"]
+
+
+class SocketSource(Source):
+    """Lines of text from `host:port`, as STRING. Ends when the peer closes the connection."""
+
+    def __init__(self, host: str, port: int, charset: str = "UTF-8") -> None:
+        with at_users_line():
+            super().__init__(socket.SocketSource(host, port, charset))

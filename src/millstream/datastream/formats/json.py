@@ -1,0 +1,160 @@
+"""JSON documents: as messages (schemas) and, beyond PyFlink, as files of lines.
+
+Rows become objects by their field names. A document that lacks a field gives None there, unless told to fail; a
+field the type lacks is dropped. To read files of JSON lines see `StreamFormat.json_line_format`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.serialization import DeserializationSchema, SerializationSchema
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.connectors.files.parts import JsonParts
+from millstream.connectors.files.values import json_converter
+from millstream.datastream.argument_checks import at_users_line, refuse
+from millstream.datastream.connectors.file_sink import PartsWriterFactory
+from millstream.errors import NotYetError, TypeMismatchError
+from millstream.records.columns import from_record_batch, to_record_batch
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["JsonBulkWriters", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+
+
+def _row_type(what: str, type_info: Any) -> RowTypeInfo:
+    if not isinstance(type_info, RowTypeInfo):
+        raise refuse(f"{what}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
+    return type_info
+
+
+def _as_row(value: Any, row_type: RowTypeInfo) -> Any:
+    """The value as a `Row` with the type's names, checked against it."""
+    return from_record_batch(to_record_batch([value], row_type), row_type)[0]
+
+
+class JsonRowDeserializationSchema(DeserializationSchema):
+    """Rows from JSON documents.
+
+    >>> from millstream.common.typeinfo import Types
+    >>> row_type = Types.ROW_NAMED(["ad", "clicks"], [Types.STRING(), Types.INT()])
+    >>> schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
+    >>> schema.deserialize(b'{"clicks": 3, "ad": "x"}')
+    Row(ad='x', clicks=3)
+    """
+
+    def __init__(
+        self, j_deserialization_schema: Any = None, *, builder: JsonRowDeserializationSchema.Builder | None = None
+    ):
+        super().__init__(j_deserialization_schema)
+        if builder is None or builder._type_info is None:
+            raise refuse("JsonRowDeserializationSchema: make one with builder().type_info(row_type).build()")
+        self._type_info = builder._type_info
+        self._fail_on_missing_field = builder._fail_on_missing_field
+        self._ignore_parse_errors = builder._ignore_parse_errors
+
+    @staticmethod
+    def builder() -> JsonRowDeserializationSchema.Builder:
+        return JsonRowDeserializationSchema.Builder()
+
+    def deserialize(self, message: bytes) -> Any:
+        convert = json_converter(self._type_info, self._fail_on_missing_field)
+        try:
+            document = json.loads(message)
+            return _as_row(document if convert is None else convert(document), self._type_info)
+        except (ValueError, TypeMismatchError) as error:
+            if self._ignore_parse_errors:
+                return None
+            raise TypeMismatchError(
+                f"a message is no JSON document of {self._type_info}: {error}. Found {message[:200]!r}. "
+                "Correct the type, or leave such messages out with ignore_parse_errors()",
+                value=message,
+            ) from error
+
+    def produced_type(self) -> TypeInformation:
+        return self._type_info
+
+    class Builder:
+        """Collects the settings."""
+
+        def __init__(self) -> None:
+            self._type_info: RowTypeInfo | None = None
+            self._fail_on_missing_field = False
+            self._ignore_parse_errors = False
+
+        def type_info(self, type_info: TypeInformation) -> Self:
+            """The rows' type."""
+            self._type_info = _row_type("JsonRowDeserializationSchema, type_info", type_info)
+            with at_users_line():
+                json_converter(self._type_info)
+            return self
+
+        def json_schema(self, json_schema: str) -> Self:
+            raise NotYetError.of("JsonRowDeserializationSchema.json_schema", "connectors", "type_info(row_type)")
+
+        def fail_on_missing_field(self) -> Self:
+            """A document without one of the fields is an error."""
+            self._fail_on_missing_field = True
+            return self
+
+        def ignore_parse_errors(self) -> Self:
+            """Leave out what cannot be read."""
+            self._ignore_parse_errors = True
+            return self
+
+        def build(self) -> JsonRowDeserializationSchema:
+            if self._fail_on_missing_field and self._ignore_parse_errors:
+                raise refuse(
+                    "JsonRowDeserializationSchema: fail_on_missing_field() and ignore_parse_errors() contradict. "
+                    "Keep one"
+                )
+            return JsonRowDeserializationSchema(builder=self)
+
+
+class JsonRowSerializationSchema(SerializationSchema):
+    """JSON documents from rows.
+
+    >>> from millstream.common import Row
+    >>> from millstream.common.typeinfo import Types
+    >>> row_type = Types.ROW_NAMED(["ad", "clicks"], [Types.STRING(), Types.INT()])
+    >>> JsonRowSerializationSchema.builder().with_type_info(row_type).build().serialize(Row("x", 3))
+    b'{"ad":"x","clicks":3}'
+    """
+
+    def __init__(self, j_serialization_schema: Any = None, *, row_type: RowTypeInfo | None = None) -> None:
+        super().__init__(j_serialization_schema)
+        if row_type is None:
+            raise refuse("JsonRowSerializationSchema: make one with builder().with_type_info(row_type).build()")
+        self._type_info = row_type
+
+    @staticmethod
+    def builder() -> JsonRowSerializationSchema.Builder:
+        return JsonRowSerializationSchema.Builder()
+
+    def serialize(self, value: Any) -> bytes:
+        return JsonParts().encode([_as_row(value, self._type_info)]).removesuffix(b"\n")
+
+    class Builder:
+        """Collects the settings."""
+
+        def __init__(self) -> None:
+            self._type_info: RowTypeInfo | None = None
+
+        def with_type_info(self, type_info: TypeInformation) -> Self:
+            """The rows' type."""
+            self._type_info = _row_type("JsonRowSerializationSchema, type_info", type_info)
+            return self
+
+        def build(self) -> JsonRowSerializationSchema:
+            return JsonRowSerializationSchema(row_type=self._type_info)
+
+
+class JsonBulkWriters:
+    """Writes records as files of JSON lines, for `FileSink.for_bulk_format` (beyond PyFlink)."""
+
+    @staticmethod
+    def for_lines() -> PartsWriterFactory:
+        """One document per line; rows become objects."""
+        return PartsWriterFactory(JsonParts())

@@ -1,0 +1,83 @@
+"""Parquet files of rows, read and written as columns. PyFlink's Avro flavour of Parquet comes with connectors.
+
+PyFlink describes rows by the Table API's `DataTypes`; here a row type is one of `Types`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.configuration import Configuration
+from millstream.common.typeinfo import RowTypeInfo
+from millstream.connectors.files.parquet_rows import ParquetRows
+from millstream.connectors.files.parts import ParquetParts
+from millstream.datastream.argument_checks import at_users_line, checked_count, refuse
+from millstream.datastream.connectors.file_sink import PartsWriterFactory
+from millstream.datastream.connectors.file_source import BulkFormat
+from millstream.errors import NotAvailableError, NotYetError
+
+__all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
+
+
+def _checked_row(name: str, row_type: Any, hadoop_config: Any) -> RowTypeInfo:
+    if hadoop_config is not None:
+        raise NotAvailableError(f"{name}: there is no Hadoop behind it. Leave hadoop_config= out")
+    if not isinstance(row_type, RowTypeInfo):
+        raise refuse(f"{name}: found {row_type!r} as the row type, expected Types.ROW_NAMED([names], [types])")
+    return row_type
+
+
+class AvroParquetReaders:
+    """Reads Parquet written from Avro records."""
+
+    @staticmethod
+    def for_generic_record(schema: Any = None) -> Any:
+        raise NotYetError.of(
+            "AvroParquetReaders.for_generic_record", "connectors", "ParquetColumnarRowInputFormat reads such files"
+        )
+
+
+class AvroParquetWriters:
+    """Writes Avro records as Parquet."""
+
+    @staticmethod
+    def for_generic_record(schema: Any = None) -> Any:
+        raise NotYetError.of("AvroParquetWriters.for_generic_record", "connectors", "ParquetBulkWriters writes rows")
+
+
+class ParquetColumnarRowInputFormat(BulkFormat):
+    """Rows of `row_type` from Parquet files, for `FileSource.for_bulk_file_format`. Columns are found by name.
+
+    >>> from millstream.common.typeinfo import Types
+    >>> format = ParquetColumnarRowInputFormat(Types.ROW_NAMED(["ad", "price"], [Types.STRING(), Types.DOUBLE()]))
+    """
+
+    def __init__(
+        self,
+        row_type: RowTypeInfo,
+        hadoop_config: Configuration | None = None,
+        batch_size: int = 2048,
+        is_utc_timestamp: bool = False,
+        is_case_sensitive: bool = True,
+    ) -> None:
+        checked = _checked_row("ParquetColumnarRowInputFormat", row_type, hadoop_config)
+        checked_count("ParquetColumnarRowInputFormat, batch_size", batch_size)
+        if not is_case_sensitive:
+            raise NotAvailableError(
+                "ParquetColumnarRowInputFormat: columns are found by their exact names. Name them so"
+            )
+        with at_users_line():
+            super().__init__(engine=ParquetRows(checked))
+
+
+class ParquetBulkWriters:
+    """Writes rows as Parquet, for `FileSink.for_bulk_format`."""
+
+    @staticmethod
+    def for_row_type(
+        row_type: RowTypeInfo, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
+    ) -> PartsWriterFactory:
+        """Of rows of `row_type`."""
+        return PartsWriterFactory(
+            ParquetParts(_checked_row("ParquetBulkWriters.for_row_type", row_type, hadoop_config))
+        )

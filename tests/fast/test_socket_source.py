@@ -1,0 +1,105 @@
+"""The socket source: stored lines are read once and can be read again; the rest is honestly not promised."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from millstream.connectors.contracts import Source, SourceContext
+from millstream.connectors.socket import SocketSource
+from millstream.errors import JobFailedError, ProgramError
+from millstream.storage.store import Store, open_store
+
+NOW = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
+
+
+@contextmanager
+def peer() -> Iterator[tuple[int, Callable[[], socket.socket]]]:
+    """A server, and a function that gives its side of the next connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1], lambda: server.accept()[0]
+
+
+def stored(source: Source, count: int) -> int:
+    """Wait until so many lines may be read."""
+    [split] = source.splits(NOW)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        reached = source.reach(split, 0, 10**9, NOW)
+        if reached >= count:
+            return int(reached)
+        time.sleep(0.005)
+    raise AssertionError(f"only {reached} of {count} lines arrived")
+
+
+def lines(source: Source, start: int, stop: int) -> list[str]:
+    """Read as a task does: from a copy, with the store alone."""
+    [split] = source.splits(NOW)
+    task = pickle.loads(pickle.dumps(source))
+    return [line for chunk in task.read(split, start, stop) for line in chunk]
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Store:
+    return open_store(f"memory://socket-{request.node.name}")
+
+
+def test_lines_are_stored_in_order_and_any_range_can_be_read_again(store: Store) -> None:
+    with peer() as (port, accept):
+        source = SocketSource("127.0.0.1", port).opened(store, None)
+        with accept() as connection:
+            connection.sendall("eins\r\nzwölf\n\nvi".encode())
+            assert stored(source, 3) == 3
+            connection.sendall(b"er\n")
+            assert stored(source, 4) == 4
+        for _ in range(2):
+            assert lines(source, 0, 4) == ["eins", "zwölf", "", "vier"]
+            assert lines(source, 1, 2) == ["zwölf"]
+        source.close()
+
+
+def test_the_job_ends_when_the_peer_closes_and_a_last_line_without_its_end_counts(store: Store) -> None:
+    with peer() as (port, accept):
+        source = SocketSource("127.0.0.1", port).opened(store, None)
+        [split] = source.splits(NOW)
+        connection = accept()
+        connection.sendall(b"a\nb")
+        assert stored(source, 1) == 1
+        assert not source.complete(NOW) and not source.finished(split, 1)
+        connection.close()
+        assert stored(source, 2) == 2
+        source.close()
+        assert source.complete(NOW) and source.finished(split, 2) and not source.finished(split, 1)
+        assert lines(source, 0, 2) == ["a", "b"]
+
+
+def test_a_resumed_job_goes_on_counting_where_the_stored_lines_end(store: Store) -> None:
+    with peer() as (port, accept):
+        for round_, text in enumerate((b"a\nb\n", b"c\n")):
+            source = SocketSource("127.0.0.1", port).opened(store, None)
+            with accept() as connection:
+                connection.sendall(text)
+                stored(source, 2 + round_)
+                source.committed({"socket": 2 + round_})
+            source.close()
+        assert lines(source, 2, 3) == ["c"]
+        assert len(store.list("input")) == 1
+
+
+def test_a_peer_that_is_not_there_is_told_with_a_command_that_helps() -> None:
+    with peer() as (port, _):
+        pass
+    with pytest.raises(JobFailedError, match=f"nc -lk {port}"):
+        SocketSource("127.0.0.1", port).opened(open_store("memory://socket-none"), None)
+    with pytest.raises(ProgramError, match="port is 0"):
+        SocketSource("localhost", 0)
+
+
+def test_the_weaker_promise_is_said() -> None:
+    source = SocketSource("localhost", 9999)
+    assert not source.replayable and "lost" in source.describe()

@@ -1,0 +1,93 @@
+"""The job that the kill tests kill: a generator at a rate → map → filter → rebalance → files, text and Parquet.
+
+    python program.py STORE OUTPUT
+
+One line is printed as each phase is reached, so that a test can strike at a chosen moment:
+
+    PHASE imported | session | epoch N | finished
+
+It is an ordinary program: it knows nothing of being killed, and is simply started again on the same store.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from millstream.common import Configuration, Encoder, Row, Types
+from millstream.compiler.session import make_session
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
+from millstream.datastream.formats.parquet import ParquetBulkWriters
+from millstream.jobs.progress import JobProgress
+
+RECORDS = 6_000
+RECORDS_PER_SECOND = 3_000
+EPOCH_RECORDS = 300
+EVENT = Types.ROW_NAMED(["id", "user", "cents"], [Types.LONG(), Types.STRING(), Types.LONG()])
+
+
+def event(index: int) -> str:
+    return f"{index},user-{index * 7919 % 101},{index * 31 % 1000}"
+
+
+def parse(line: str) -> Row:
+    number, user, cents = line.split(",")
+    return Row(int(number), user, int(cents))
+
+
+def is_kept(row: Row) -> bool:
+    return bool(row[2] % 5)
+
+
+def expected() -> list[Row]:
+    """The answer, computed apart."""
+    return [row for row in map(parse, map(event, range(RECORDS))) if is_kept(row)]
+
+
+def phase(text: str) -> None:
+    print(f"PHASE {text}", flush=True)
+
+
+def build(env: StreamExecutionEnvironment, output: Path) -> None:
+    here = BucketAssigner.base_path_bucket_assigner()
+    source = DataGeneratorSource(event, RECORDS, RECORDS_PER_SECOND, Types.STRING())
+    parsed = env.add_source(source, "events").uid("events").map(parse, EVENT).filter(is_kept).rebalance()
+    lines = parsed.map(lambda row: f"{row[0]} {row[1]} {row[2]}", Types.STRING())
+
+    # One file per epoch and subtask, and files that gather several epochs: their open parts live in the manifest.
+    each = FileSink.for_row_format(str(output / "each"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
+    lines.sink_to(each.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("each")
+    many = FileSink.for_row_format(str(output / "many"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
+    lines.sink_to(many.with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=20_000)).build()).uid("many")
+    bulk = FileSink.for_bulk_format(str(output / "parquet"), ParquetBulkWriters.for_row_type(EVENT))
+    parsed.map(lambda row: row, EVENT).sink_to(bulk.with_bucket_assigner(here).build()).uid("parquet")
+
+
+def main(store: str, output: str) -> None:
+    phase("imported")
+    # Not in memory: what a killed Spark leaves behind then goes away with the test.
+    session = make_session("local[2]", {"spark.local.dir": str(Path(output).parent / "spark")})
+    phase("session")
+    env = StreamExecutionEnvironment.get_execution_environment().use_spark_session(session)
+    env.set_parallelism(2).set_store(store)
+    env.configure(Configuration().set_integer("millstream.epoch.max-records", EPOCH_RECORDS))
+    build(env, Path(output))
+    job = env._launch("killed")
+    seen = 0
+
+    def tell(progress: JobProgress) -> None:
+        nonlocal seen
+        if progress.epoch > seen:
+            seen = progress.epoch
+            phase(f"epoch {seen}")
+
+    job.board.listen(tell)
+    job.result()
+    phase("finished")
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,153 @@
+"""Real kills: a running job and everything it started is killed with -9 at random moments, and started again.
+
+What the job then has written is, after sorting, byte for byte what a run without kills writes. Moments are drawn from a
+seed: `MILLSTREAM_KILL_SEEDS` says how many seeds (8 by default; `make chaos SEEDS=50` for more), and
+`MILLSTREAM_KILL_FIRST_SEED` where to begin, so that a failing seed can be run alone.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import program
+import pyarrow.parquet as pq
+import pytest
+from process_session import ProcessSession
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST = int(os.environ.get("MILLSTREAM_KILL_FIRST_SEED", "0"))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("MILLSTREAM_KILL_SEEDS", "8")))
+
+# A phase comes within seconds; on a machine that does much else besides, within a minute or two.
+PHASE_TIMEOUT_S = 180.0
+
+
+@dataclass(frozen=True)
+class Strike:
+    """Kill `delay_ms` after the program has reached a phase: imported, session, or an epoch (a number)."""
+
+    phase: str | int
+    delay_ms: int
+
+    def is_reached(self, line: str) -> bool:
+        if isinstance(self.phase, int):
+            return line.startswith("PHASE epoch ") and int(line.split()[-1]) >= self.phase
+        return line == f"PHASE {self.phase}"
+
+
+def strikes(seed: int) -> list[Strike]:
+    """The moments of a seed: one kill, or two. Most fall into epochs, some into the start of Spark or of the job."""
+    rng = random.Random(f"millstream-{seed}")
+    return [_strike(rng) for _ in range(2 if seed % 4 == 3 else 1)]
+
+
+def _strike(rng: random.Random) -> Strike:
+    where = rng.random()
+    if where < 0.1:
+        return Strike("imported", rng.randrange(4_000))
+    if where < 0.25:
+        return Strike("session", rng.randrange(2_500))
+    return Strike(rng.randrange(1, 20), rng.randrange(150))
+
+
+def start(folder: Path) -> ProcessSession:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, str(Path(program.__file__)), str(folder / "store"), str(folder / "output")]
+    return ProcessSession(command, environment, folder, folder / "stderr.log")
+
+
+def run_to_the_end(folder: Path) -> None:
+    job = start(folder)
+    try:
+        while job.next_line(PHASE_TIMEOUT_S) is not None:
+            pass
+        assert job.wait(60) == 0, job.errors()[-4000:]
+    finally:
+        job.kill()
+
+
+def run_until(strike: Strike, folder: Path) -> str:
+    """Start the job, kill it at `strike`, and say how far it had come."""
+    job, last = start(folder), "nothing"
+    try:
+        while (line := job.next_line(PHASE_TIMEOUT_S)) is not None:
+            last = line
+            if strike.is_reached(line):
+                time.sleep(strike.delay_ms / 1000)
+                break
+        else:
+            assert job.wait(60) == 0, job.errors()[-4000:]
+            return "it had finished before"
+    except queue.Empty:
+        raise AssertionError(f"stuck after {last!r}:\n{job.errors()[-4000:]}") from None
+    finally:
+        killed = job.kill()
+    return f"killed {killed} processes after {last!r}"
+
+
+def output_of(folder: Path) -> dict[str, bytes]:
+    """What the job has published, sorted: the visible files of each sink, and nothing but finished parts."""
+    found = {}
+    for sink in ("each", "many", "parquet"):
+        parts = sorted(path for path in (folder / "output" / sink).iterdir() if not path.name.startswith("."))
+        assert parts and all(path.name.startswith("part-") for path in parts), parts
+        records = [line for path in parts for line in (_rows(path) if sink == "parquet" else _lines(path))]
+        found[sink] = b"\n".join(sorted(records))
+    return found
+
+
+def _lines(path: Path) -> list[bytes]:
+    content = path.read_bytes()
+    assert content.endswith(b"\n"), f"{path} is cut"
+    return content.splitlines()
+
+
+def _rows(path: Path) -> list[bytes]:
+    return [repr(tuple(row.values())).encode() for row in pq.read_table(path).to_pylist()]
+
+
+@pytest.fixture(scope="session")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The output of a run that nobody disturbs."""
+    folder = tmp_path_factory.mktemp("clean")
+    run_to_the_end(folder)
+    return output_of(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_without_kills_gives_the_answer_computed_apart(clean: dict[str, bytes]) -> None:
+    lines = sorted(f"{row[0]} {row[1]} {row[2]}".encode() for row in program.expected())
+    rows = sorted(repr((row[0], row[1], row[2])).encode() for row in program.expected())
+    assert clean == {"each": b"\n".join(lines), "many": b"\n".join(lines), "parquet": b"\n".join(rows)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_killed_job_writes_what_an_undisturbed_one_writes(seed: int, clean: dict[str, bytes], tmp_path: Path) -> None:
+    history = []
+    for strike in strikes(seed):
+        history.append(f"{strike}: {run_until(strike, tmp_path)}")
+        print(f"seed {seed}: {history[-1]}")
+    run_to_the_end(tmp_path)
+    found = output_of(tmp_path)
+    for sink, records in clean.items():
+        if found[sink] != records:
+            raise AssertionError(_difference(seed, sink, found[sink], records, history, tmp_path))
+
+
+def _difference(seed: int, sink: str, found: bytes, clean: bytes, history: list[str], folder: Path) -> str:
+    ours, theirs = found.split(b"\n"), clean.split(b"\n")
+    lost = len(set(theirs) - set(ours))
+    return (
+        f"seed {seed}, sink '{sink}': {len(ours)} records, {len(theirs)} without kills, {lost} lost, "
+        f"{len(ours) - len(set(ours))} doubled. {'; '.join(history)}. Look into {folder}; to repeat it alone: "
+        f"MILLSTREAM_KILL_FIRST_SEED={seed} make chaos SEEDS=1"
+    )
