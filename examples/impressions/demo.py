@@ -108,7 +108,9 @@ def say(screen: Console, number: int, text: str) -> None:
 def running_job(records: int, rate: float) -> Iterator[subprocess.Popen[bytes]]:
     """The job in a process group of its own, so that all of it can be killed at once. None survives the block."""
     command = [sys.executable, "-m", "millstream.cli", "run", "--store", str(STORE)]
-    command += ["-p", "2", "-D", "millstream.epoch.min-interval=250 ms", str(HERE / "job.py"), "--"]
+    # Small epochs, however far a slow start let the stream run ahead: a job done in two epochs has no half-way.
+    command += ["-D", f"millstream.epoch.max-records={max(1, records // 20)}"]
+    command += ["-D", "millstream.epoch.min-interval=250 ms", "-p", "2", str(HERE / "job.py"), "--"]
     command += ["--output", str(OUTPUT), "--records", str(records), "--rate", str(rate)]
     job = subprocess.Popen(command, start_new_session=True)
     try:
@@ -149,7 +151,8 @@ def judge(records: int, output: Path) -> Verdict:
     """Compare what readers of the folder see (not hidden files) with what a plain loop says."""
     events = (parse(impression(index)) for index in range(records))
     expected = Counter(with_campaign(event) for event in events if is_human(event))
-    files = [path for path in output.rglob("*.csv") if not any(part.startswith(".") for part in path.parts[1:])]
+    seen = output.rglob("*.csv")
+    files = [path for path in seen if not any(part.startswith(".") for part in path.relative_to(output).parts)]
     found = Counter(line for path in files for line in path.read_text(encoding="utf-8").splitlines())
     surplus = found - expected
     return Verdict(

@@ -215,9 +215,12 @@ def in_a_terminal(program: str) -> str:
 
 def test_what_is_printed_appears_whole_above_the_panel() -> None:
     written = in_a_terminal(PROGRAM)
-    # The panel is erased before a line is written: every line starts at the left edge, after cursor movements only.
-    for expected in (*(f"line {n} {'x' * 200}\n" for n in range(3)), *(f"LOG careful {n}\n" for n in range(3))):
-        assert expected in written
+    lines, logs = [f"line {n} {'x' * 200}\n" for n in range(3)], [f"LOG careful {n}\n" for n in range(3)]
+    for expected in (*lines, *logs, "half whole\n"):
+        before, _, after = written.partition(expected)
+        assert after, expected
+        # The panel is erased (2K clears a terminal's line) before a line is written: it never stands behind the frame.
+        assert before.endswith(("\n", "\x1b[2K", "\x1b[?25l")), repr(before[-80:] + expected)
     assert written.count("half whole\n") == 3 and "half \n" not in written
     assert "\x1b[31mred\x1b[0m [bold]as is[/bold]\n" in written
     assert "no newline\n" in written

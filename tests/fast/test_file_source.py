@@ -26,9 +26,10 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.connectors.contracts import Offset, SourceContext, Split
 from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
-from millstream.connectors.files.formats import FileFormat
+from millstream.connectors.files.formats import BadRecords, FileFormat
 from millstream.connectors.files.lines import JsonLines, TextLines, line_blocks
 from millstream.connectors.files.parquet_rows import ParquetRows
+from millstream.connectors.files.parts import CsvParts
 from millstream.connectors.files.source import FileSource
 from millstream.errors import JobFailedError, NotYetError, ProgramError, StoreDamagedError, TypeMismatchError
 from millstream.records.columns import from_record_batch
@@ -230,6 +231,16 @@ def test_csv_with_quoted_line_ends_is_read_as_it_was_written_whatever_the_budget
     assert [tuple(row) for row in drain(source, budget)] == rows
 
 
+@settings(deadline=None, max_examples=80)
+@given(st.lists(st.tuples(FIELD | st.none(), st.none() | st.integers(-9, 9)), max_size=9), st.sampled_from(",;\t|"))
+def test_what_the_csv_sink_writes_the_csv_source_reads(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str | None, int | None]], delimiter: str
+) -> None:
+    data = CsvParts(delimiter=delimiter, null_text="NULL").encode(rows)
+    format = CsvRecords(PERSON, CsvDialect(delimiter=delimiter, null_text="NULL"))
+    assert [tuple(row) for row in drain(one_file(tmp_path_factory.mktemp("csv"), data, format), 2)] == rows
+
+
 def test_csv_dialects(tmp_path: Path) -> None:
     def read(data: bytes, type_info: TypeInformation, **dialect: Any) -> list[Any]:
         return drain(one_file(tmp_path, data, CsvRecords(type_info, CsvDialect(**dialect))))
@@ -376,6 +387,8 @@ def test_sources_with_the_same_paths_agree_on_their_files(tmp_path: Path) -> Non
     assert one.splits(at()) == two.splits(at())
     (tmp_path / "b").write_text("2\n")
     one.splits(at(1))
+    with open(tmp_path / "b", "a") as file:
+        file.write("a size that only the second would see\n")
     (tmp_path / "c").write_text("3\n")
     two.splits(at(1))
     two.splits(at(2))
@@ -412,3 +425,70 @@ def test_a_broken_gzip_file_is_named(tmp_path: Path) -> None:
         drain(one_file(tmp_path, gzip.compress(b"1\n" * 10_000)[:-9], TextLines(), "in.gz"))
     with pytest.raises(JobFailedError, match=r"in\.gz is not whole gzip"):
         drain(one_file(tmp_path, b"plain text\n", TextLines(), "in.gz"))
+
+
+DOCUMENT_TYPE = Types.ROW_NAMED(
+    ["n", "d", "s", "b", "list", "row"],
+    [
+        Types.INT(),
+        Types.DOUBLE(),
+        Types.STRING(),
+        Types.BOOLEAN(),
+        Types.LIST(Types.LONG()),
+        Types.ROW_NAMED(["n"], [Types.BYTE()]),
+    ],
+)
+SCALAR = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**34), 2**34)
+    | st.floats()
+    | st.text(max_size=3)
+    | st.sampled_from(["1e400", "-0", "1.0", "1e2", "\ud800", "1" * 25]).map(lambda text: RawJson(text))
+)
+VALUE = st.recursive(SCALAR, lambda v: st.lists(v, max_size=2) | st.fixed_dictionaries({"n": v}), max_leaves=3)
+FIELDS = {
+    "n": st.integers(-9, 9),
+    "d": st.floats(),
+    "s": st.text(),
+    "b": st.booleans(),
+    "list": st.lists(st.integers()),
+}
+DOCUMENT = st.fixed_dictionaries({}, optional={**FIELDS, "x": VALUE}) | st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(["n", "d", "s", "b", "list", "row"], VALUE)
+)
+
+
+class RawJson(str):
+    """Text that stands in a document as it is."""
+
+
+def as_json(value: Any) -> str:
+    if isinstance(value, RawJson):
+        return "0" if "\ud800" in value else str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key)}:{as_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(as_json, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def decoded(format: JsonLines, block: bytes, slow: bool) -> Any:
+    decode = format.decode_values if slow else format.decode
+    try:
+        return [str(row) for row in from_record_batch(decode(1, block, BadRecords("f", "JSON", False)), DOCUMENT_TYPE)]
+    except TypeMismatchError as error:
+        return str(error)
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    st.lists(
+        DOCUMENT.map(as_json) | st.sampled_from(["", " ", "null", "{", "}", "[{}]", "{}{}", '{"n":1,"n":2}']),
+        max_size=4,
+    ),
+    st.sampled_from(["\n", "\r\n", "\n\n"]),
+)
+def test_the_fast_way_of_json_gives_what_the_slow_way_gives(documents: list[str], end: str) -> None:
+    block = end.join(documents).encode()
+    assert decoded(JsonLines(DOCUMENT_TYPE), block, False) == decoded(JsonLines(DOCUMENT_TYPE), block, True)

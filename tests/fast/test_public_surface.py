@@ -85,7 +85,7 @@ def test_what_is_not_built_yet_says_so_when_it_is_called(finding: Any) -> None:
 
 def _concrete(owner: type) -> type:
     """The class with its abstract methods filled in, so that an object can be had to call a method on."""
-    abstract = getattr(owner, "__abstractmethods__", frozenset())
+    abstract: frozenset[str] = getattr(owner, "__abstractmethods__", frozenset())
     return type(owner.__name__, (owner,), {name: lambda self: None for name in abstract}) if abstract else owner
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pickle
-import sys
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -30,20 +29,12 @@ from millstream.storage.store import Store, open_store
 NOW = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder: Any = SparkSession.builder
-    session = (
-        builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "America/New_York")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+@pytest.fixture(autouse=True)
+def _clock_far_from_utc(spark: SparkSession) -> Iterator[None]:
+    """A session time zone must not move any timestamp."""
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield
+    spark.conf.unset("spark.sql.session.timeZone")
 
 
 @pytest.fixture
@@ -272,10 +263,6 @@ class Marks(TwoPhaseSink):
 
 def test_a_two_phase_sink_can_commit_in_tasks(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     sink = Marks(str(tmp_path))
-    # The class is this module's, which a task cannot import: it travels by value.
-    import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
     ready = sink.opened(spark)
     ready.commit(3, [["a"], ["b"]], store)
     marks = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}

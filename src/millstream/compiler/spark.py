@@ -12,6 +12,7 @@ in some milliseconds, the same every time, so the next epoch's is planned while 
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -69,7 +70,21 @@ def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iter
         attempt=context.attemptNumber(),
         nonce=f"{job.facts.run}t{spec.try_}n{context.taskAttemptId()}",
     )
+    openings = _RESIDENTS.openings
     yield from run_task(job, spec, assignment, rows, _RESIDENTS)
+    if _RESIDENTS.openings != openings:
+        _set_lasting_objects_aside()
+
+
+def _set_lasting_objects_aside() -> None:
+    """Hide what lives on in this worker (modules, open operators) from the garbage collector.
+
+    Spark's worker makes a full collection after every task, over every object there is: 20 to 40 ms of each task, just
+    when the next one is due. Operators that were set aside and have been closed since are found again here first.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _execution_of(frame: DataFrame) -> DataFrame:

@@ -48,7 +48,7 @@ Guarantee = str
 
 @dataclass(frozen=True)
 class Split:
-    """One log of a source. `name` is stable for ever; `start` is where reading begins; `info` is what the reader needs."""
+    """One log of a source. `name` is stable for ever; reading begins at `start`; `info` is what the reader needs."""
 
     name: str
     start: Offset = 0
@@ -87,7 +87,7 @@ class Source(ABC):
 
     @abstractmethod
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        """How far the next epoch may read `split` from `offset`: at most about `budget` records. `offset` itself: nothing now."""
+        """How far the next epoch may read `split` from `offset`: about `budget` records. `offset` itself: nothing now."""
 
     def finished(self, split: Split, offset: Offset) -> bool:
         """Whether the split ends at `offset`, for ever. A bounded source must say True some day; default: never."""
@@ -173,7 +173,8 @@ class Sink(ABC):
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
         """Decide, before the manifest is written, what this epoch publishes. Pure. Default: everything staged.
 
-        `pending` is what the previous manifest kept back (None at first); `final` means no epoch follows, so nothing may be kept.
+        `pending` is what the previous manifest kept back (None at first); `final` means that no epoch follows, so
+        nothing may be kept.
         """
         return CommitPlan(tuple(staged))
 
@@ -183,7 +184,7 @@ class Sink(ABC):
 
     @abstractmethod
     def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
-        """Publish what the manifest of `epoch` lists. Driver. Must be harmless when repeated, also after a crash half-way."""
+        """Publish what the manifest of `epoch` lists, on the driver. Harmless when repeated, also after half of it."""
 
     def opened(self, session: Any) -> Sink:
         """This sink, ready for the driver. Called once before the first epoch; `session` is the Spark session."""

@@ -205,5 +205,6 @@ def _claimed(store_url: str, name: str) -> tuple[str, str]:
 
 
 def _release(claim: tuple[str, str] | None) -> None:
-    with _CLAIMS_LOCK:
-        _CLAIMS.discard(claim) if claim is not None else None
+    if claim is not None:
+        with _CLAIMS_LOCK:
+            _CLAIMS.discard(claim)

@@ -20,7 +20,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
 from millstream.connectors.foreign_columns import foreign_schema, outward
 from millstream.connectors.spark_store import spark_url
-from millstream.errors import ProgramError
+from millstream.errors import ProgramError, StoreDamagedError
 from millstream.records.batch import Batch, is_typed
 from millstream.storage.names import staged_name
 from millstream.storage.store import Store
@@ -64,8 +64,12 @@ class SparkWriterSink(Sink):
         if not publish:
             return
         for payload in publish:
-            # Missing output is our error to tell, in our words, before Spark tells it in its own.
-            store.get(payload["file"]) if not store.exists(payload["file"]) else None
+            # Told here, before Spark tells it in its own words.
+            if not store.exists(payload["file"]):
+                raise StoreDamagedError(
+                    f"Store {store.url} has no file {payload['file']!r}, output of epoch {epoch} that was not yet "
+                    f"handed to the Spark writer. Put it back; nothing of the epoch was written."
+                )
         paths = [spark_url(store, payload["file"]) for payload in publish]
         # The names of staged files are not partition columns, whatever characters the sink's uid has.
         reader = self._session.read.option("recursiveFileLookup", "true")

@@ -106,6 +106,9 @@ class _TwoPhaseCommitter(Sink):
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
         return self._sink.plan_commit(staged, pending, now_ms, final)
 
+    def due_ms(self, pending: Json) -> int | None:
+        return self._sink.due_ms(pending)
+
     def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
         if not publish:
             return

@@ -67,9 +67,7 @@ def _belongs(kind: str) -> str:
 
 
 def checked_output_type(method: str, output_type: Any) -> TypeInformation | None:
-    """The declared type; None, and the pickled type, mean untyped. A list of types means a row of them."""
-    if isinstance(output_type, list):
-        return Types.ROW([_checked_type(method, field) for field in output_type])
+    """The declared type; None, and the pickled type, mean untyped."""
     return None if output_type is None else _untyped_as_none(_checked_type(method, output_type))
 
 

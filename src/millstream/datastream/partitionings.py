@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.datastream.argument_checks import checked_function
 from millstream.datastream.functions.function import KeySelector, Partitioner
@@ -54,6 +54,16 @@ class Partitionings(StreamEdges):
     def global_(self) -> DataStream:
         """Every record to the first subtask. (Flink's Java API calls it `global`, which Python cannot.)"""
         return self._partitioned(Partitioning.GLOBAL)
+
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
 
     def broadcast(
         self,

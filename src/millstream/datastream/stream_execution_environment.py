@@ -106,7 +106,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
 
     def add_source(
         self,
-        source_func: SourceFunction | contracts.Source,
+        source_func: SourceFunction | Source | contracts.Source,
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
     ) -> DataStream:

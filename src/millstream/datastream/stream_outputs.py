@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.connectors import contracts
 from millstream.connectors.collect import CollectSink, open_queue
@@ -88,6 +88,15 @@ class StreamOutputs(StreamEdges):
         with at_users_line():
             sink = SparkWriterSink(writer, type_info, idempotent)
         return self._written(sink, "Spark Writer")
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Any]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Any]: ...
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None

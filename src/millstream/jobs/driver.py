@@ -167,6 +167,7 @@ class EpochDriver:
         self._sweeper.sweep(self._newest)
         summary = None if self._newest is None else e.ManifestSummary.of(self._newest)
         if self._newest is not None:
+            self._tell_sources(self._newest)
             self._board.change(epoch=self._newest.epoch, published=self._newest.published_through)
         self._own.append(e.Started(summary))
 
@@ -285,11 +286,14 @@ class EpochDriver:
     def _has_committed(self) -> None:
         manifest = self._newest = self._attempted
         assert manifest is not None
+        self._tell_sources(manifest)
+        self._show_progress(manifest)
+        self._sweeper.committed(manifest)
+
+    def _tell_sources(self, manifest: Manifest) -> None:
         for planned in self._sources:
             positions = manifest.sources.get(planned.uid, {})
             planned.source.committed({split: at.offset for split, at in positions.items()})
-        self._show_progress(manifest)
-        self._sweeper.committed(manifest)
 
     def _inspect_commit(self, action: e.InspectCommit) -> None:
         assert self._attempted is not None

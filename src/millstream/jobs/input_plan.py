@@ -30,10 +30,11 @@ class PlannedSource:
 
 @dataclass(frozen=True)
 class InputPlan:
-    """The ranges of one epoch. `exhausted`: when they are read, nothing will ever follow."""
+    """The ranges of one epoch, and the splits each source listed. `exhausted`: nothing will ever follow them."""
 
     reads: Mapping[str, tuple[ReadRange, ...]]
     floors: Mapping[str, int]
+    listed: Mapping[str, frozenset[str]]
     has_input: bool
     exhausted: bool
 
@@ -57,7 +58,8 @@ def plan_input(
         reads[planned.uid], floors[planned.uid] = ranges, floor
         exhausted = exhausted and ends and planned.source.complete(own)
     has_input = any(reads.values())
-    return InputPlan(reads, floors, has_input, exhausted)
+    names = {planned.uid: frozenset(split.name for split in splits) for planned, splits in listed}
+    return InputPlan(reads, floors, names, has_input, exhausted)
 
 
 def _standing(planned: PlannedSource, split: Split, positions: Positions) -> SplitPosition:

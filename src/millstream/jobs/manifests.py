@@ -91,7 +91,10 @@ def _positions(
 ) -> dict[str, dict[str, SplitPosition]]:
     positions = {} if newest is None else {uid: dict(splits) for uid, splits in newest.sources.items()}
     for uid, ranges in planned.reads.items():
-        own = positions.setdefault(uid, {})
+        listed = planned.listed[uid]
+        # A finished split that its source has forgotten is never asked for again: the manifest stays small.
+        own = {name: at for name, at in positions.get(uid, {}).items() if name in listed or not at.finished}
+        positions[uid] = own
         for range_ in ranges:
             read = outcome.sources[uid][range_.split.name]
             finished = sources[uid].finished(range_.split, read["offset"])

@@ -58,8 +58,9 @@ class Subtask:
 
 @dataclass
 class Residents:
-    """The open subtasks of a process, by (job, run, stage, subtask)."""
+    """The open subtasks of a process, by (job, run, stage, subtask). `openings` counts those ever opened."""
 
+    openings: int = 0
     _open: dict[tuple[str, str, int, int], Subtask] = field(default_factory=dict)
 
     def subtask(self, job: Job, stage: int, subtask: int, attempt: int) -> Subtask:
@@ -68,6 +69,7 @@ class Residents:
         if key not in self._open:
             self._close_other_runs(job.facts)
             self._open[key] = _opened(job, stage, subtask, attempt)
+            self.openings += 1
         return self._open[key]
 
     def discard(self, job: Job, stage: int, subtask: int) -> None:

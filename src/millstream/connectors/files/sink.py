@@ -23,7 +23,7 @@ from millstream.connectors.files.part_plan import Chunk, pending_parts, plan_par
 from millstream.connectors.files.parts import PartEncoder, PartFormat
 from millstream.connectors.files.publishing import STAGING, chunk_name, publish_all
 from millstream.connectors.files.rolling import OnCheckpoint, RollingPolicy
-from millstream.errors import ProgramError
+from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.names import safe
 from millstream.storage.store import Store, open_store
@@ -78,7 +78,11 @@ class FileSink(Sink):
         return min((self.rolling.due_ms(part.since_ms, part.touched_ms) for part in parts), default=None)
 
     def opened(self, session: Any) -> Sink:
-        open_store(self.base_url).check_writable()
+        # The probe is made in the hidden folder: a reader of the base path must not meet it.
+        try:
+            open_store(f"{self.base_url.rstrip('/')}/{STAGING}").check_writable()
+        except StoreError as error:
+            raise StoreError(f"FileSink cannot write to {self.base_url}. {error.message}") from error
         return self
 
     def close(self) -> None:

@@ -75,6 +75,7 @@ class CsvBulkWriters:
 
 
 _USUAL = CsvDialect()
+_LINE_END = "\r\n"
 
 
 @dataclass(frozen=True)
@@ -199,9 +200,17 @@ class CsvRowSerializationSchema(SerializationSchema):
         row_type, dialect = self._settings.row_type, self._settings.dialect
         row = from_record_batch(to_record_batch([value], row_type), row_type)[0]
         text = io.StringIO(newline="")
-        writer = csv.writer(text, **_dialect_arguments(dialect), lineterminator=self._settings.line_delimiter)
-        writer.writerow([_field_text(field, dialect) for field in row])
-        return text.getvalue().encode()
+        # The writer quotes only the line ends it is told of, and a reader knows both: so it is told of both.
+        writer = csv.writer(text, **_dialect_arguments(dialect), lineterminator=_LINE_END)
+        try:
+            writer.writerow([_field_text(field, dialect) for field in row])
+        except csv.Error as error:
+            raise TypeMismatchError(
+                f"{value!r} cannot be written as a CSV record without quotes: {error}. "
+                "Leave the quote character on, or set an escape character",
+                value=value,
+            ) from error
+        return (text.getvalue().removesuffix(_LINE_END) + self._settings.line_delimiter).encode()
 
     class Builder:
         """Collects the settings."""

@@ -1,0 +1,93 @@
+"""Whether keys (or subs) are the same, many pairs at once.
+
+Two values are the same when they are one key: null is the same as null, NaN as NaN, -0.0 as 0.0. Arrow's own
+`equal` says otherwise for the first two and knows no structs, hence this module. Invariant: same values have
+the same hash, so a lookup may compare hashes first. Plain columns are compared in numpy, texts and decimals in
+Arrow, structs field by field; lists, which are rare as keys, one by one in Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+__all__ = ["Bools", "plain_view", "same"]
+
+Bools: TypeAlias = NDArray[np.bool_]
+
+_VIEWS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+def same(left: pa.Array, right: pa.Array) -> Bools:
+    """For each position, whether the two arrays (of one type and length) hold the same value.
+
+    >>> same(pa.array([1, None, None]), pa.array([1, None, 3])).tolist()
+    [True, True, False]
+    >>> same(pa.array([float("nan"), 0.0]), pa.array([float("nan"), -0.0])).tolist()
+    [True, True]
+    """
+    answer = _same_values(left, right)
+    if left.null_count or right.null_count:
+        left_nulls, right_nulls = np.asarray(left.is_null()), np.asarray(right.is_null())
+        answer = np.where(left_nulls | right_nulls, left_nulls & right_nulls, answer)
+    return answer
+
+
+def _same_values(left: pa.Array, right: pa.Array) -> Bools:
+    """`same` where neither is null; anything elsewhere."""
+    kind = left.type
+    t = pa.types
+    if t.is_null(kind):
+        return np.ones(len(left), dtype=np.bool_)
+    if t.is_struct(kind):
+        answer = np.ones(len(left), dtype=np.bool_)
+        for i in range(kind.num_fields):
+            answer &= same(left.field(i), right.field(i))
+        return answer
+    if t.is_nested(kind):
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        return np.array([_same_python(a, b) for a, b in pairs], dtype=np.bool_)
+    if plain_view_type(kind) is not None:
+        equal: Bools = plain_view(left) == plain_view(right)
+        return equal
+    answer = _filled(pc.equal(left, right))
+    if t.is_floating(kind):
+        answer |= _filled(pc.is_nan(left)) & _filled(pc.is_nan(right))
+    return answer
+
+
+def _filled(found: pa.Array) -> Bools:
+    return np.asarray(found.fill_null(False) if found.null_count else found)
+
+
+def _same_python(left: Any, right: Any) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same_python, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same_python(left[name], right[name]) for name in left)
+    return bool(left == right) or (left != left and right != right)
+
+
+def plain_view_type(kind: pa.DataType) -> type[np.signedinteger[Any]] | None:
+    """The numpy type in which values of this type can be compared bit by bit, if there is one."""
+    t = pa.types
+    if t.is_floating(kind) or t.is_boolean(kind) or t.is_decimal(kind) or not t.is_primitive(kind):
+        return None
+    return _VIEWS.get(kind.bit_width)
+
+
+def plain_view(array: pa.Array) -> NDArray[np.signedinteger[Any]]:
+    """The values of an integer or time column as numpy, without a copy; undefined under nulls.
+
+    >>> plain_view(pa.array([1, 2, 3])[1:]).tolist()
+    [2, 3]
+    """
+    kind = plain_view_type(array.type)
+    assert kind is not None, array.type
+    if not len(array):
+        return np.empty(0, kind)
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * (array.type.bit_width // 8))

@@ -1,0 +1,170 @@
+"""A segment: the changes of one task in one epoch (or of a compaction), immutable, sorted, mapped.
+
+A segment is read a chunk at a time. Opening one reads its footer only; a chunk's checksum and order are
+checked when the chunk is first touched in this process, and then never again, because a segment never
+changes. What is damaged is an error that names the state, the epoch, the file and the part: it is never read
+as "no value". Chunks are numpy views and Arrow arrays over the mapped file, so what is not touched is not read,
+and what is touched is the page cache's to keep.
+
+All rows of one `order` stand in one chunk: a lookup never has to look into the next.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.errors import StoreDamagedError, TypeMismatchError
+from millstream.state.equality import Bools, plain_view, plain_view_type
+from millstream.state.layout import NEVER_MS, PUT, TableLayout
+from millstream.state.resolution import kinds_of, orders_in, sub_orders_in
+from millstream.state.segment_footer import ChunkEntry, SegmentFooter, read_footer
+from millstream.state.version import SegmentRef
+from millstream.state.xxh64 import Int64s
+
+__all__ = ["Chunk", "Segment", "described"]
+
+PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
+
+
+class Chunk:
+    """Some sorted rows: the columns that lookups need as numpy, the others as Arrow."""
+
+    __slots__ = ("batch", "due_ms", "expires_ms", "key_view", "keys", "kinds", "orders", "rows", "sub_orders", "values")
+
+    def __init__(self, batch: pa.RecordBatch, layout: TableLayout) -> None:
+        self.batch = batch
+        self.rows: int = batch.num_rows
+        self.orders = orders_in(batch)
+        self.kinds = kinds_of(batch)
+        self.keys: pa.Array = batch.column("key")
+        self.key_view = key_view(self.keys)
+        self.sub_orders: Int64s | None = sub_orders_in(batch, layout) if layout.sub_type is not None else None
+        self.values: pa.Array | None = batch.column("value") if layout.value_type is not None else None
+        self.due_ms: Int64s | None = plain_view(batch.column("due_ms")) if layout.has_due else None
+        self.expires_ms: Int64s | None = plain_view(batch.column("expires_ms")) if layout.has_ttl else None
+
+    def are_live(self, rows: Int64s, now_ms: int) -> Bools:
+        """Which of the rows hold something: put, and not expired."""
+        live: Bools = self.kinds[rows] == PUT
+        if self.expires_ms is not None:
+            live &= self.expires_ms[rows] > now_ms
+        return live
+
+
+def key_view(keys: pa.Array) -> PlainKeys | None:
+    """The keys as numpy, if they are numbers or times and none is null."""
+    return plain_view(keys) if plain_view_type(keys.type) is not None and not keys.null_count else None
+
+
+def described(layout: TableLayout) -> dict[str, Any]:
+    """The layout as a footer tells it: types as Arrow prints them."""
+    return {
+        "key": "canonical" if layout.key_type is None else str(layout.key_type),
+        "sub": None if layout.sub_type is None else str(layout.sub_type),
+        "value": None if layout.value_type is None else str(layout.value_type),
+        "pickled": layout.is_pickled,
+        "due": layout.has_due,
+        "ttl": layout.has_ttl,
+        "max_parallelism": layout.max_parallelism,
+    }
+
+
+class Segment:
+    """The sorted rows of one file, or of changes not yet written."""
+
+    def __init__(
+        self, layout: TableLayout, subject: str, entries: tuple[ChunkEntry, ...], chunks: list[Chunk | None]
+    ) -> None:
+        self.layout = layout
+        self.entries = entries
+        self.fences = np.array([entry.first_order for entry in entries], dtype=np.uint64)
+        self.fence_list: list[int] = self.fences.tolist()
+        self._subject = subject
+        self._chunks = chunks
+        self._data: pa.Buffer | None = None
+        self._reader: pa.RecordBatchFileReader | None = None
+
+    @classmethod
+    def of_rows(cls, batch: pa.RecordBatch, layout: TableLayout) -> Segment:
+        """Rows in memory, already sorted, as a segment of one chunk."""
+        if not batch.num_rows:
+            return cls(layout, "changes", (), [])
+        return cls(layout, "changes", (entry_of(batch, layout),), [Chunk(batch, layout)])
+
+    @classmethod
+    def of_file(cls, data: pa.Buffer, layout: TableLayout, ref: SegmentRef) -> Segment:
+        """The segment in a file's bytes, which are most often mapped. Checks the footer, not yet the chunks."""
+        subject = f"State {layout.state!r}, epoch {ref.epoch}: segment {ref.file}"
+        footer = read_footer(memoryview(data), subject)
+        if data.size != ref.file_bytes or footer.rows != ref.rows or footer.epoch != ref.epoch:
+            raise _damaged(
+                subject,
+                f"the manifest says {ref.file_bytes} bytes and {ref.rows} rows of epoch {ref.epoch}, the file has "
+                f"{data.size} bytes and {footer.rows} rows of epoch {footer.epoch}. Was a file copied or renamed?",
+            )
+        _check_layout(footer, layout)
+        segment = cls(layout, subject, footer.chunks, [None] * len(footer.chunks))
+        segment._data = data
+        segment._reader = pa.ipc.open_file(data)
+        if segment._reader.num_record_batches != len(footer.chunks):
+            raise _damaged(subject, f"it has {segment._reader.num_record_batches} chunks, not {len(footer.chunks)}")
+        return segment
+
+    def chunk(self, number: int) -> Chunk:
+        """A chunk, checked when it is touched for the first time."""
+        return self._chunks[number] or self._checked_chunk(number)
+
+    def _checked_chunk(self, number: int) -> Chunk:
+        assert self._data is not None and self._reader is not None
+        entry, subject = self.entries[number], f"{self._subject}, chunk {number}"
+        if zlib.crc32(memoryview(self._data)[entry.offset : entry.offset + entry.length]) != entry.crc32:
+            raise _damaged(subject, "its checksum does not match its content")
+        chunk = Chunk(self._reader.get_batch(number), self.layout)
+        orders = chunk.orders
+        if chunk.rows != entry.rows or (orders[0], orders[-1]) != (entry.first_order, entry.last_order):
+            raise _damaged(subject, "its rows are not those its footer promises")
+        if not (orders[1:] >= orders[:-1]).all():
+            raise _damaged(subject, "its rows are not sorted")
+        self._chunks[number] = chunk
+        return chunk
+
+    @property
+    def rows(self) -> int:
+        """How many changes the segment holds."""
+        return sum(entry.rows for entry in self.entries)
+
+
+def entry_of(batch: pa.RecordBatch, layout: TableLayout) -> ChunkEntry:
+    """What the footer says of a chunk that has no place in a file yet."""
+    orders = orders_in(batch)
+    due = _extent(batch, "due_ms") if layout.has_due else (NEVER_MS, -1)
+    expires = _extent(batch, "expires_ms") if layout.has_ttl else (NEVER_MS, -1)
+    return ChunkEntry(0, 0, 0, batch.num_rows, int(orders[0]), int(orders[-1]), *due, *expires)
+
+
+def _extent(batch: pa.RecordBatch, column: str) -> tuple[int, int]:
+    times = plain_view(batch.column(column))[kinds_of(batch) == PUT]
+    return (int(times.min()), int(times.max())) if times.size else (NEVER_MS, -NEVER_MS)
+
+
+def _check_layout(footer: SegmentFooter, layout: TableLayout) -> None:
+    now = described(layout)
+    for part, was in footer.layout.items():
+        if was != now.get(part):
+            raise TypeMismatchError(
+                f"state {layout.state!r} was saved with {part} {was}, is now {now.get(part)}. "
+                "Give the state a new name, or declare it as it was.",
+                value=now.get(part),
+            )
+
+
+def _damaged(subject: str, what: str) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"{subject} is damaged: {what}. Nothing was overwritten; restore the file from a copy, or start the job "
+        "from an older epoch."
+    )

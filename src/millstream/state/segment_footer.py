@@ -1,0 +1,164 @@
+"""The footer of a segment: what its chunks hold and where, with a checksum over every byte of the file.
+
+    format millstream-segment-1: an Arrow IPC file
+      head     magic and schema                      checked by head_crc32
+      chunk…   record batches                        each checked by its own crc32
+      tail     Arrow's footer, which carries this    checked by tail_crc32, itself taken as zeros
+               text as its metadata entry `millstream`
+
+The text is JSON. It is found by its first words, not through Arrow, so that nothing is interpreted before its
+checksum held. Arrow takes a file's metadata when the file is begun, so blanks are left there and written over
+when all chunks are known. The blanks are long enough for the numbers at their longest.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, astuple, dataclass
+from typing import Any
+
+from millstream.errors import StoreDamagedError
+
+__all__ = [
+    "FORMAT",
+    "ChunkEntry",
+    "SegmentFooter",
+    "blank_footer",
+    "read_footer",
+    "written_tail",
+]
+
+FORMAT = 1
+
+_OPENING = b'{"format":"millstream-segment-'
+_NO_CRC = b'"tail_crc32":"00000000"'
+_CRC_AT = b'"tail_crc32":"'
+_HEAD_ROOM, _CHUNK_ROOM = 512, 224
+_MAGIC = b"ARROW1"
+
+
+@dataclass(frozen=True)
+class ChunkEntry:
+    """One record batch: its bytes in the file, and what a scan can skip it by.
+
+    The due and expiry times are those of its PUTs; a chunk without any has a minimum above its maximum.
+    """
+
+    offset: int
+    length: int
+    crc32: int
+    rows: int
+    first_order: int
+    last_order: int
+    due_min_ms: int
+    due_max_ms: int
+    expires_min_ms: int
+    expires_max_ms: int
+
+
+@dataclass(frozen=True)
+class SegmentFooter:
+    """What a segment says of itself. `layout` is text: types as Arrow prints them, compared but never parsed."""
+
+    state: str
+    epoch: int
+    groups: tuple[int, int]
+    layout: dict[str, Any]
+    rows: int
+    head_crc32: int
+    chunks: tuple[ChunkEntry, ...]
+
+
+def blank_footer(chunks_max: int, state: str, layout: dict[str, Any]) -> bytes:
+    """The blanks that will be written over; they start as a footer does, to be found again."""
+    return _OPENING.ljust(_HEAD_ROOM + len(json.dumps([state, layout])) + chunks_max * _CHUNK_ROOM)
+
+
+def written_tail(tail: bytes, footer: SegmentFooter) -> bytes:
+    """The bytes after the last chunk with the footer written over its blanks, and their checksum in it."""
+    at = tail.find(_OPENING)
+    room = _room(tail, at)
+    document = {"format": f"millstream-segment-{FORMAT}", "tail_crc32": "00000000", **asdict(footer)}
+    document["chunks"] = [astuple(chunk) for chunk in footer.chunks]
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()
+    if len(text) > room:
+        raise AssertionError(f"a segment's footer of {len(text)} bytes does not fit the {room} bytes left for it")
+    whole = tail[:at] + text.ljust(room) + tail[at + room :]
+    crc = b'"tail_crc32":"%08x"' % zlib.crc32(whole)
+    return whole.replace(_NO_CRC, crc, 1)
+
+
+def _room(tail: bytes, at: int) -> int:
+    rest = tail[at + len(_OPENING) :]
+    return len(_OPENING) + len(rest) - len(rest.lstrip(b" "))
+
+
+def read_footer(data: memoryview, subject: str) -> SegmentFooter:
+    """The footer of the file in `data`; StoreDamagedError, which names `subject`, when a byte of it is wrong."""
+    size = len(data)
+    if size < 24 or bytes(data[:6]) != _MAGIC:
+        raise _damaged(subject, "it is empty" if not size else "it is not a segment from its first bytes on")
+    if bytes(data[-6:]) != _MAGIC:
+        raise _damaged(subject, "it is cut short, or its end was overwritten")
+    length = int.from_bytes(data[-10:-6], "little", signed=True)
+    if not 0 < length <= size - 18:
+        raise _damaged(subject, "the length of its footer is wrong")
+    arrow_footer = bytes(data[size - 10 - length :])
+    start = arrow_footer.find(_OPENING)
+    if start < 0:
+        raise _damaged(subject, "its footer has no description of a segment")
+    text = arrow_footer[start:]
+    version = text[len(_OPENING) :].split(b'"', 1)[0]
+    try:
+        document, _ = json.JSONDecoder().raw_decode(text.decode("latin-1"))
+        chunks = tuple(ChunkEntry(*entry) for entry in document["chunks"]) if version == b"1" else ()
+        tail_start = chunks[-1].offset + chunks[-1].length if chunks else None
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise _damaged(subject, "its footer cannot be read") from error
+    if version.isdigit() and int(version) > FORMAT:
+        raise StoreDamagedError(
+            f"{subject} has segment format {version.decode()}, this Millstream reads up to {FORMAT}: it was written "
+            "by a newer Millstream. Upgrade Millstream, then start the job again."
+        )
+    if tail_start is None or not 0 < tail_start <= size - 10 - length:
+        raise _damaged(subject, "its footer does not fit the file")
+    if not _is_sealed(bytes(data[tail_start:])):
+        raise _damaged(subject, "the checksum of its footer does not match")
+    return _from_document(document, chunks, data, subject)
+
+
+def _is_sealed(tail: bytes) -> bool:
+    at = tail.find(_CRC_AT)
+    written = tail[at + len(_CRC_AT) : at + len(_CRC_AT) + 8]
+    return at >= 0 and written == b"%08x" % zlib.crc32(tail.replace(_CRC_AT + written + b'"', _NO_CRC, 1))
+
+
+def _from_document(
+    document: dict[str, Any], chunks: tuple[ChunkEntry, ...], data: memoryview, subject: str
+) -> SegmentFooter:
+    """The footer, whose checksum held: what is wrong now was written so."""
+    try:
+        footer = SegmentFooter(
+            state=document["state"],
+            epoch=document["epoch"],
+            groups=tuple(document["groups"]),
+            layout=document["layout"],
+            rows=document["rows"],
+            head_crc32=document["head_crc32"],
+            chunks=chunks,
+        )
+    except (KeyError, TypeError) as error:
+        raise _damaged(subject, f"its footer breaks the format ({type(error).__name__}: {error})") from error
+    if footer.rows != sum(chunk.rows for chunk in chunks):
+        raise _damaged(subject, f"its chunks have not the {footer.rows} rows its footer promises")
+    if zlib.crc32(data[: chunks[0].offset]) != footer.head_crc32:
+        raise _damaged(subject, "the checksum of its schema does not match")
+    return footer
+
+
+def _damaged(subject: str, what: str) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"{subject} is damaged: {what}. Nothing was overwritten; restore the file from a copy, or start the job "
+        "from an older epoch."
+    )

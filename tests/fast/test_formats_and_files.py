@@ -1,0 +1,242 @@
+"""File sources and sinks as programs build them, and the message schemas of the formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common import Duration, Row, Types, WatermarkStrategy
+from millstream.common.serialization import Encoder
+from millstream.connectors.files.buckets import BasePathBuckets, DateTimeBuckets, FunctionBuckets
+from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
+from millstream.connectors.files.parts import CsvParts, JsonParts, ParquetParts, TextParts
+from millstream.connectors.files.rolling import OnCheckpoint, WhenLargeOrOld
+from millstream.connectors.files.sink import FileSink as EngineSink
+from millstream.connectors.files.source import FileSource as EngineSource
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileSink,
+    FileSource,
+    OutputFileConfig,
+    RollingPolicy,
+    StreamFormat,
+    StreamingFileSink,
+)
+from millstream.datastream.formats.csv import (
+    CsvBulkWriters,
+    CsvReaderFormat,
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+    CsvSchema,
+)
+from millstream.datastream.formats.json import JsonBulkWriters, JsonRowDeserializationSchema, JsonRowSerializationSchema
+from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
+from millstream.errors import NotAvailableError, NotYetError, ProgramError, TypeMismatchError
+from millstream.graph.nodes import Read, Write
+
+AD = Types.ROW_NAMED(["ad", "clicks"], [Types.STRING(), Types.LONG()])
+
+
+def engine_source(source: FileSource) -> EngineSource:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "files")
+    operation = env._graph("job").nodes[0].operation
+    assert isinstance(operation, Read) and isinstance(operation.source, EngineSource)
+    return operation.source
+
+
+def engine_sink(sink: FileSink | StreamingFileSink) -> EngineSink:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection(["x"], Types.STRING())
+    if isinstance(sink, FileSink):
+        stream.sink_to(sink)
+    else:
+        stream.add_sink(sink)
+    operation = env._graph("job").nodes[-1].operation
+    assert isinstance(operation, Write) and isinstance(operation.sink, EngineSink)
+    return operation.sink
+
+
+# --- sources ------------------------------------------------------------------------------------------------
+
+
+def test_text_files_are_bounded_unless_monitored() -> None:
+    builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "in", "more")
+    static = engine_source(builder.build())
+    assert static.bounded and static.type_info == Types.STRING() and len(static.paths) == 2
+    watched = engine_source(builder.monitor_continuously(Duration.of_seconds(5)).build())
+    assert not watched.bounded and watched.discovery_interval_ms == 5000
+    assert engine_source(builder.process_static_file_set().build()).bounded
+
+
+def test_csv_and_parquet_sources_are_typed_by_their_schema() -> None:
+    schema = CsvSchema.builder().add_string_column("ad").add_number_column("clicks").set_column_separator(";").build()
+    csv = engine_source(FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), "in").build())
+    assert (
+        csv.type_info == AD and isinstance(csv.format, CsvRecords) and csv.format.dialect == CsvDialect(delimiter=";")
+    )
+    parquet = engine_source(FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(AD), "in").build())
+    assert parquet.type_info == AD
+
+
+def test_json_lines_are_typed_or_plain_values() -> None:
+    plain = engine_source(FileSource.for_record_stream_format(StreamFormat.json_line_format(), "in").build())
+    typed = engine_source(FileSource.for_record_stream_format(StreamFormat.json_line_format(AD), "in").build())
+    assert (plain.type_info, typed.type_info) == (None, AD)
+
+
+def test_a_source_is_refused_when_it_is_not_finished_or_of_the_wrong_format() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "in")
+    with pytest.raises(ProgramError, match=r"finished with build\(\)"):
+        env.from_source(builder, WatermarkStrategy.no_watermarks(), "files")  # type: ignore[arg-type]
+    with pytest.raises(ProgramError, match="expected a BulkFormat"):
+        FileSource.for_bulk_file_format(StreamFormat.text_line_format(), "in")  # type: ignore[arg-type]
+    with pytest.raises(ProgramError, match="no path"):
+        FileSource.for_record_stream_format(StreamFormat.text_line_format())
+    with pytest.raises(ProgramError, match=r"test_formats_and_files\.py"):
+        StreamFormat.text_line_format("UTF-16")
+
+
+# --- sinks --------------------------------------------------------------------------------------------------
+
+
+def test_a_row_sink_has_flinks_defaults(tmp_path: Path) -> None:
+    sink = engine_sink(FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build())
+    assert isinstance(sink.format, TextParts)
+    assert sink.rolling == WhenLargeOrOld(128 << 20, 60_000, 60_000)
+    assert sink.buckets == DateTimeBuckets("yyyy-MM-dd--HH")
+    assert (sink.prefix, sink.suffix) == ("part", "")
+
+
+def test_a_sinks_folders_files_and_rolling_can_be_chosen(tmp_path: Path) -> None:
+    def by_city(value: Any) -> str:
+        return str(value)
+
+    builder = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+    builder.with_output_file_config(OutputFileConfig("ads", ".txt"))
+    builder.with_rolling_policy(RollingPolicy.default_rolling_policy(1024, Duration.of_minutes(2), 5000))
+    sink = engine_sink(builder.with_bucket_assigner(BucketAssigner.python_bucket_assigner(by_city)).build())
+    assert (sink.prefix, sink.suffix) == ("ads", ".txt")
+    assert sink.rolling == WhenLargeOrOld(1024, 120_000, 5000)
+    assert sink.buckets == FunctionBuckets(by_city)
+    builder.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+    last = engine_sink(builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build())
+    assert last.rolling == OnCheckpoint() and last.buckets == BasePathBuckets()
+
+
+def test_bulk_formats_publish_with_their_epoch(tmp_path: Path) -> None:
+    schema = CsvSchema.builder().add_columns_from(CsvSchema(None, AD)).set_use_header().build()
+    for factory, parts in (
+        (ParquetBulkWriters.for_row_type(AD), ParquetParts(AD)),
+        (CsvBulkWriters.for_schema(schema), CsvParts(("ad", "clicks"), header=True)),
+        (JsonBulkWriters.for_lines(), JsonParts()),
+    ):
+        sink = engine_sink(FileSink.for_bulk_format(str(tmp_path), factory).build())
+        assert sink.format == parts and sink.rolling == OnCheckpoint()
+
+
+def test_the_older_file_sink_is_the_same_sink(tmp_path: Path) -> None:
+    builder = StreamingFileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+    sink = engine_sink(builder.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build())
+    assert sink.rolling == OnCheckpoint()
+
+
+def test_a_sink_that_cannot_be_is_refused_at_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="expected an Encoder"):
+        FileSink.for_row_format(str(tmp_path), "utf-8")  # type: ignore[arg-type]
+    builder = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+    with pytest.raises(ProgramError, match=r"test_formats_and_files\.py"):
+        builder.with_output_file_config(OutputFileConfig("_hidden", "")).build()
+    with pytest.raises(ProgramError, match="part_size"):
+        RollingPolicy.default_rolling_policy(part_size=0)
+    with pytest.raises(NotYetError, match="enable_compact"):
+        builder.enable_compact(None, None)  # type: ignore[arg-type]
+
+
+# --- schemas ------------------------------------------------------------------------------------------------
+
+ROWS = st.builds(
+    lambda text, number, flag, list_: Row(text=text, number=number, flag=flag, items=list_),
+    st.text(st.characters(codec="utf-8", exclude_characters="\x00")),
+    st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+    st.booleans(),
+    st.lists(st.integers(-5, 5), min_size=1, max_size=3),
+)
+WIDE = Types.ROW_NAMED(
+    ["text", "number", "flag", "items"], [Types.STRING(), Types.LONG(), Types.BOOLEAN(), Types.LIST(Types.LONG())]
+)
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_json_messages_come_back_as_they_went(row: Row) -> None:
+    written = JsonRowSerializationSchema.builder().with_type_info(WIDE).build().serialize(row)
+    assert JsonRowDeserializationSchema.builder().type_info(WIDE).build().deserialize(written) == row
+
+
+@settings(deadline=None)
+@given(ROWS, st.sampled_from([",", ";", "\t", "|"]), st.sampled_from(["'", '"']))
+def test_csv_messages_come_back_as_they_went(row: Row, delimiter: str, quote: str) -> None:
+    writer = CsvRowSerializationSchema.Builder(WIDE).set_field_delimiter(delimiter).set_quote_character(quote)
+    reader = CsvRowDeserializationSchema.Builder(WIDE).set_field_delimiter(delimiter).set_quote_character(quote)
+    written = writer.set_null_literal("<none>").set_array_element_delimiter(":").build().serialize(row)
+    read = reader.set_null_literal("<none>").set_array_element_delimiter(":").build().deserialize(written)
+    assert read == row
+
+
+@pytest.mark.parametrize("line_delimiter", ["", "\n", "\r", "\r\n"])
+@pytest.mark.parametrize("text", ["\r", "\n", "a\r\nb", "", "'", "a,b"])
+def test_line_ends_inside_a_field_stay_inside_it_whatever_ends_the_record(text: str, line_delimiter: str) -> None:
+    written = CsvRowSerializationSchema.Builder(AD).set_line_delimiter(line_delimiter).build().serialize(Row(text, 1))
+    assert written.endswith(line_delimiter.encode())
+    assert CsvRowDeserializationSchema.Builder(AD).build().deserialize(written) == Row(ad=text, clicks=1)
+
+
+def test_a_field_that_needs_quotes_is_refused_when_there_are_none() -> None:
+    builder = CsvRowSerializationSchema.Builder(AD).disable_quote_character()
+    assert builder.build().serialize(Row("plain", 1)) == b"plain,1\n"
+    with pytest.raises(TypeMismatchError, match="without quotes"):
+        builder.build().serialize(Row("a,b", 1))
+    assert builder.set_escape_character("\\").build().serialize(Row("a,b", 1)) == b"a\\,b,1\n"
+
+
+def test_a_message_that_cannot_be_read_is_an_error_or_left_out() -> None:
+    strict = JsonRowDeserializationSchema.builder().type_info(AD).build()
+    with pytest.raises(TypeMismatchError, match="no JSON document of ROW<ad STRING, clicks LONG>"):
+        strict.deserialize(b'{"ad": ')
+    with pytest.raises(TypeMismatchError, match="clicks"):
+        strict.deserialize(b'{"ad": "x", "clicks": "many"}')
+    lenient = JsonRowDeserializationSchema.builder().type_info(AD).ignore_parse_errors().build()
+    assert lenient.deserialize(b"[") is None
+    whole = JsonRowDeserializationSchema.builder().type_info(AD).fail_on_missing_field().build()
+    assert strict.deserialize(b'{"ad": "x"}') == Row(ad="x", clicks=None)
+    with pytest.raises(TypeMismatchError, match="'clicks' is missing"):
+        whole.deserialize(b'{"ad": "x"}')
+    csv = CsvRowDeserializationSchema.Builder(AD)
+    with pytest.raises(TypeMismatchError, match="it has 3 fields, expected 2"):
+        csv.build().deserialize(b"x,1,2")
+    assert csv.set_ignore_parse_errors(True).build().deserialize(b"x,many") is None
+
+
+def test_a_csv_schema_refuses_what_it_cannot_say() -> None:
+    builder = CsvSchema.builder().add_string_column("ad")
+    with pytest.raises(ProgramError, match="a column 'ad' already"):
+        builder.add_boolean_column("ad")
+    with pytest.raises(ProgramError, match="expected a number type"):
+        builder.add_number_column("n", Types.STRING())
+    with pytest.raises(ProgramError, match="not both"):
+        builder.set_use_header().set_skip_first_data_row()
+    with pytest.raises(ProgramError, match="one for all"):
+        CsvSchema.builder().add_array_column("a", ";").add_array_column("b", "|").build()
+    with pytest.raises(NotAvailableError, match="lines end at"):
+        builder.set_line_separator("|")
+    with pytest.raises(ProgramError, match="no column"):
+        CsvSchema.builder().build()
+    with pytest.raises(ProgramError, match="expected a CsvSchema"):
+        CsvReaderFormat.for_schema(builder)  # type: ignore[arg-type]
