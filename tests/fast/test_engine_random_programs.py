@@ -7,7 +7,7 @@ whether streams are typed are drawn as well: none of them may change the answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
@@ -33,7 +33,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Union_:
+class United:
     first: Program
     second: Program
 
@@ -46,7 +46,7 @@ class Diamond:
     number: int
 
 
-Program = Union[Input, Step, Union_, Diamond]
+Program = Input | Step | United | Diamond
 
 EXCHANGES = ("rebalance", "rescale", "shuffle", "global", "key_by", "custom", "forward")
 STEPS = ("map", "filter", "flat_map", *EXCHANGES)
@@ -56,7 +56,7 @@ def evaluate(program: Program) -> list[int]:
     """The reference."""
     if isinstance(program, Input):
         return [item for item in program.items if isinstance(item, int)]
-    if isinstance(program, Union_):
+    if isinstance(program, United):
         return evaluate(program.first) + evaluate(program.second)
     values = evaluate(program.before)
     if isinstance(program, Diamond):
@@ -73,7 +73,7 @@ def evaluate(program: Program) -> list[int]:
 def build(program: Program, env: StreamExecutionEnvironment) -> DataStream:
     if isinstance(program, Input):
         return env.add_source(Script(program.items, type_info=Types.LONG()))
-    if isinstance(program, Union_):
+    if isinstance(program, United):
         first, second = build(program.first, env), build(program.second, env)
         return first.map(lambda n: n, Types.LONG()).union(second.map(lambda n: n, Types.LONG()))
     stream = build(program.before, env)
@@ -118,7 +118,7 @@ PROGRAMS = st.recursive(
             st.none() | st.integers(1, 4),
             programs,
         ),
-        st.builds(Union_, programs, programs),
+        st.builds(United, programs, programs),
         st.builds(Diamond, programs, st.integers(-5, 5)),
     ),
     max_leaves=5,

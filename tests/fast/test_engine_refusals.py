@@ -227,7 +227,7 @@ def test_a_program_that_lost_its_source_is_refused_with_the_lost_name() -> None:
         return lambda env: env.from_collection(NUMBERS).uid(uid).sink_to(Collect()).uid("out")
 
     run(build("numbers"), store="changed", epoch_records=5, epochs=2)
-    with pytest.raises(StoreError, match="uid numbers.*It was changed"):
+    with pytest.raises(StoreError, match=r"uid numbers.*It was changed"):
         run(build("digits"), store="changed")
 
 
@@ -301,7 +301,7 @@ def test_an_epoch_with_a_broken_exchange_is_never_committed(tamper: Callable[[li
 
 
 @pytest.mark.parametrize("tamper", [lost_block, doubled_block, lost_barrier, doubled_barrier])
-def test_an_epoch_is_whole_when_it_is_run_again_after_a_broken_exchange(tamper: Callable[[list[Any]], list[Any]]) -> None:
+def test_an_epoch_run_again_after_a_broken_exchange_is_whole(tamper: Callable[[list[Any]], list[Any]]) -> None:
     out = Collect()
     start(TamperingRunner(tamper, tricks=1), out, restarts=1).result()
     assert sorted(out.values) == NUMBERS
@@ -356,7 +356,7 @@ def _nonce_of(rows: list[tuple[int, bytes]], subtask: int) -> str:
 
 
 class MixingRunner(RecordingRunner):
-    """Gives the first `times` epochs as Spark might after a lost executor: a task's acknowledgement is of another attempt."""
+    """Gives the first `times` epochs as Spark might after a lost executor: an acknowledgement is missing."""
 
     def __init__(self, times: int) -> None:
         super().__init__()

@@ -14,6 +14,7 @@ from millstream.common import Duration
 from millstream.datastream.state import ReducingState, ValueState
 from millstream.datastream.window import (
     ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountSlidingWindowAssigner,
     CountTrigger,
     CountTumblingWindowAssigner,
@@ -305,16 +306,28 @@ def test_a_purging_trigger_drops_what_it_fires() -> None:
 
 
 def test_a_continuous_trigger_fires_on_its_grid_and_at_the_end() -> None:
-    trigger, world, window = (
-        ContinuousEventTimeTrigger.of(Duration.of_millis(4)),
-        Script(watermark=0),
-        TimeWindow(0, 10),
-    )
+    trigger = ContinuousEventTimeTrigger.of(Duration.of_millis(4))
+    world, window = Script(watermark=0), TimeWindow(0, 10)
     assert trigger.on_element("x", 3, window, world) is TriggerResult.CONTINUE
     fired = []
-    for time in range(10):
+    for time in range(20):
         if time in world.event_timers and trigger.on_event_time(time, window, world).is_fire():
             fired.append(time)
     assert fired == [4, 8, 9], "every 4 ms, and never after the window's last moment"
+    assert max(world.event_timers) == window.max_timestamp(), "no timer outlives the window"
     trigger.clear(window, world)
     assert world.states["fire-time"].get() is None
+
+
+def test_a_continuous_trigger_by_the_clock_ends_with_its_window() -> None:
+    trigger = ContinuousProcessingTimeTrigger.of(Duration.of_millis(4))
+    world, window = Script(now=3), TimeWindow(0, 10)
+    trigger.on_element("x", 3, window, world)
+    fired = []
+    for time in range(20):
+        if time in world.clock_timers:
+            world.clock_timers.remove(time)
+            if trigger.on_processing_time(time, window, world).is_fire():
+                fired.append(time)
+    assert fired == [4, 8, 9]
+    assert world.clock_timers == set(), "at the end no timer is set for a time that has come"

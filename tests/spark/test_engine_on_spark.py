@@ -167,7 +167,10 @@ class Talks(MapFunction):
 
 
 def test_prints_logs_and_metrics_of_tasks_reach_the_user(
-    env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, tmp_path: Path
+    env: StreamExecutionEnvironment,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     out = Collect()
     env.from_collection(list(range(6))).rebalance().map(Talks()).uid("talks").sink_to(out)
@@ -217,7 +220,9 @@ class Lifecycle(MapFunction):
         return value
 
 
-def test_functions_are_opened_once_per_worker_and_closed_at_the_end(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+def test_functions_are_opened_once_per_worker_and_closed_at_the_end(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
     epoch_records(env, 3)
     env.from_collection(list(range(12))).rebalance().map(Lifecycle(tmp_path)).sink_to(Collect())
     env.execute()
@@ -284,12 +289,15 @@ def test_an_endless_job_is_stopped_after_its_epoch_and_resumes(new_env: NewEnv) 
 def test_a_static_dataframe_is_a_source(env: StreamExecutionEnvironment, spark: Any) -> None:
     out = Collect()
     frame = spark.range(0, 100).selectExpr("id", "concat('n', id) as text")
-    env.from_spark(frame).filter(lambda row: row.id % 10 == 0).rebalance().map(lambda row: (row.id, row.text)).sink_to(out)
+    tens = env.from_spark(frame).filter(lambda row: row.id % 10 == 0)
+    tens.rebalance().map(lambda row: (row.id, row.text)).sink_to(out)
     env.execute()
     assert sorted(out.values) == [(n, f"n{n}") for n in range(0, 100, 10)]
 
 
-def test_a_streaming_dataframe_is_a_source_exactly_once(env: StreamExecutionEnvironment, spark: Any, tmp_path: Path) -> None:
+def test_a_streaming_dataframe_is_a_source_exactly_once(
+    env: StreamExecutionEnvironment, spark: Any, tmp_path: Path
+) -> None:
     out = Collect()
     folder = str(tmp_path / "input")
     spark.range(0, 50).write.parquet(folder)
@@ -300,7 +308,9 @@ def test_a_streaming_dataframe_is_a_source_exactly_once(env: StreamExecutionEnvi
     assert sorted(out.values) == list(range(80))
 
 
-def test_to_spark_hands_each_epoch_to_a_batch_writer(env: StreamExecutionEnvironment, spark: Any, tmp_path: Path) -> None:
+def test_to_spark_hands_each_epoch_to_a_batch_writer(
+    env: StreamExecutionEnvironment, spark: Any, tmp_path: Path
+) -> None:
     folder = tmp_path / "table"
     row = Types.ROW_NAMED(["n", "text"], [Types.LONG(), Types.STRING()])
 

@@ -1,4 +1,4 @@
-"""An executor is lost in the middle of an epoch: Spark runs its tasks again elsewhere, and the answer does not change."""
+"""An executor is lost in the middle of an epoch: Spark runs its tasks again, and the answer does not change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyspark
 import pytest
-
 from lost_executor_program import RECORDS
 
 ROOT = Path(__file__).resolve().parents[2]

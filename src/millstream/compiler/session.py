@@ -88,6 +88,9 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     # Workers must be this very Python, with its packages: without this Spark starts whatever `python3` is.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # … and find the modules beside the user's program, as the program itself does.
+    beside = [path for path in (sys.path[0], os.environ.get("PYTHONPATH", "")) if path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(beside).split(os.pathsep)))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName("millstream")

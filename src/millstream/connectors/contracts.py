@@ -87,7 +87,7 @@ class Source(ABC):
 
     @abstractmethod
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        """How far the next epoch may read `split` from `offset`: about `budget` records. `offset` itself: nothing now."""
+        """How far the next epoch may read `split`: about `budget` records from `offset`. `offset`: nothing now."""
 
     def finished(self, split: Split, offset: Offset) -> bool:
         """Whether the split ends at `offset`, for ever. A bounded source must say True some day; default: never."""

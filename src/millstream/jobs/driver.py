@@ -31,7 +31,7 @@ from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input
 from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due
 from millstream.jobs.outcome import EpochOutcome, MixedEpochError, gather
 from millstream.jobs.progress import ProgressBoard
-from millstream.jobs.progress_report import progress_after
+from millstream.jobs.progress_report import epoch_progress, total_progress
 from millstream.jobs.settings import Clock
 from millstream.jobs.sweeper import Sweeper
 from millstream.runtime.failure import UserFailureError
@@ -168,7 +168,9 @@ class EpochDriver:
         summary = None if self._newest is None else e.ManifestSummary.of(self._newest)
         if self._newest is not None:
             self._tell_sources(self._newest)
-            self._board.change(epoch=self._newest.epoch, published=self._newest.published_through)
+            self._outcome = None
+            self._show_progress(self._newest)
+            self._board.change(published=self._newest.published_through)
         self._own.append(e.Started(summary))
 
     def _restart(self, action: e.Restart) -> None:
@@ -345,12 +347,13 @@ class EpochDriver:
         )
 
     def _show_progress(self, manifest: Manifest) -> None:
+        """Of a manifest just committed, or just found when the driver started."""
+        sources = [planned.uid for planned in self._sources]
         if self._outcome is None or manifest.status in ("FINISHED", "SUSPENDED"):
-            self._board.change(epoch=manifest.epoch)
+            self._board.change(**total_progress(manifest, self._plan, sources, self._sinks))
             return
         took_s = time.monotonic() - self._epoch_started
-        sources = [planned.uid for planned in self._sources]
-        self._board.change(**progress_after(manifest, self._outcome, self._plan, sources, self._sinks, took_s))
+        self._board.change(**epoch_progress(manifest, self._outcome, self._plan, sources, self._sinks, took_s))
 
 
 # Failures that another try cannot mend: the program is wrong, not the world.

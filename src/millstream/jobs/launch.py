@@ -76,8 +76,8 @@ class Launch:
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
         )
-        log = attach_log(store, facts.run)
         board = ProgressBoard(JobProgress(graph.job_name, record.job_id, store.url))
+        log = attach_log(store, facts.run, board)
         driver_settings = DriverSettings(
             records_max=_UNBOUNDED if batch else options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
             poll_ms=options.read(options.EPOCH_POLL_INTERVAL, settings.configuration),

@@ -110,9 +110,7 @@ def _due_in(chunk: Chunk, layer: Layer, after_ms: int, through_ms: int) -> Int64
     return np.flatnonzero(wanted) + span.start
 
 
-def _not_superseded(
-    rows: pa.RecordBatch, newer: Sequence[Layer], layout: TableLayout, now_ms: int
-) -> pa.RecordBatch:
+def _not_superseded(rows: pa.RecordBatch, newer: Sequence[Layer], layout: TableLayout, now_ms: int) -> pa.RecordBatch:
     """The sorted rows that are live and that no newer layer has changed."""
     standing = live_rows(rows, layout, now_ms)
     probe = Probe.of_rows(rows, layout)

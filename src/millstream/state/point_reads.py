@@ -15,44 +15,106 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.canonical import canonical_bytes, canonical_hash
-from millstream.state.hashing_reference import hash_value
+from millstream.state.hashing_reference import hash_bytes, hash_int, hash_long
 from millstream.state.layout import PUT, TableLayout
 from millstream.state.lookup import Layer
-from millstream.state.segment import Chunk, Segment
+from millstream.state.segment import Chunk
 
-__all__ = ["PointReader"]
+__all__ = ["PointReader", "reads_points"]
 
-_MASK = 2**64 - 1
+_MASK, _SEED = 2**64 - 1, 42
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+def reads_points(layout: TableLayout) -> bool:
+    """Whether keys of this table can be read one at a time the quick way: untyped keys, whole numbers, text, bytes."""
+    kind = layout.key_type
+    t = pa.types
+    return kind is None or t.is_signed_integer(kind) or t.is_string(kind) or t.is_binary(kind)
 
 
 class PointReader:
     """Reads single keys of a table without subs."""
 
     def __init__(self, layout: TableLayout, layers: Sequence[Layer], now_ms: int) -> None:
-        if layout.sub_type is not None:
-            raise ValueError(f"state {layout.state!r} has subs: use get_pairs or scan_keys")
         self._layout = layout
         self._now_ms = now_ms
         self._layers = [(layer.segment, layer.order_start, layer.order_stop) for layer in reversed(layers)]
-        self._readers: dict[int, Callable[[int], Any]] = {}
+        self._parallelism = layout.max_parallelism
+        self._locate = _locator(layout.key_type)
 
     def get(self, key: Any) -> Any:
         """The value of the key, as Python; None if there is none."""
-        layout = self._layout
-        if layout.key_type is None:
-            hash_bits, wanted = canonical_hash(key), canonical_bytes(key)
-        else:
-            hash_bits, wanted = hash_value(key, layout.key_type), key
-        order = (hash_bits % layout.max_parallelism) << 48 | (hash_bits & _MASK) >> 16
+        hash_bits, wanted = self._locate(key)
+        order = (hash_bits % self._parallelism) << 48 | (hash_bits & _MASK) >> 16
         needle = np.uint64(order)
         for segment, start, stop in self._layers:
-            if start <= order < stop:
-                number = bisect_right(segment.fence_list, order) - 1
-                if number >= 0:
-                    chunk = segment.chunk(number)
-                    row = int(chunk.orders.searchsorted(needle))
-                    while row < chunk.rows and chunk.orders[row] == needle:
-                        if self._is_key(chunk, row, wanted):
-                            return self._value(chunk, row)
-                        row += 1
+            if not start <= order < stop:
+                continue
+            number = bisect_right(segment.fence_list, order) - 1
+            if number < 0:
+                continue
+            chunk = segment.chunk(number)
+            orders = chunk.orders
+            row = int(orders.searchsorted(needle))
+            while row < chunk.rows and orders[row] == needle:
+                if _has_key(chunk, row, wanted):
+                    return self._value(chunk, row)
+                row += 1
         return None
+
+    def _value(self, chunk: Chunk, row: int) -> Any:
+        if chunk.kinds[row] != PUT or chunk.values is None:
+            return None
+        if chunk.expires_ms is not None and chunk.expires_ms[row] <= self._now_ms:
+            return None
+        if chunk.value_reader is None:
+            chunk.value_reader = _reader_of(chunk.values)
+        return chunk.value_reader(row)
+
+
+def _has_key(chunk: Chunk, row: int, wanted: Any) -> bool:
+    if chunk.key_view is not None:
+        return bool(chunk.key_view[row] == wanted)
+    return bool(chunk.keys[row].as_py() == wanted)
+
+
+def _locator(kind: pa.DataType | None) -> Callable[[Any], tuple[int, Any]]:
+    """From a key to its hash and to what stands for it in the key column."""
+    if kind is None:
+        return _locate_canonical
+    if pa.types.is_int64(kind):
+        return lambda key: (_SEED if key is None else hash_long(key, _SEED), key)
+    if pa.types.is_signed_integer(kind):
+        return lambda key: (_SEED if key is None else hash_int(key, _SEED), key)
+    if pa.types.is_string(kind):
+        return lambda key: (_SEED if key is None else hash_bytes(key.encode(), _SEED), key)
+    return lambda key: (_SEED if key is None else hash_bytes(key, _SEED), key)
+
+
+def _locate_canonical(key: Any) -> tuple[int, bytes]:
+    if type(key) is str:
+        written = key.encode()
+        return hash_bytes(written, _SEED), b"s" + written
+    if type(key) is int and _INT64_MIN <= key <= _INT64_MAX:
+        return hash_long(key, _SEED), b"i" + key.to_bytes(8, "big", signed=True)
+    return canonical_hash(key), canonical_bytes(key)
+
+
+def _reader_of(values: pa.Array) -> Callable[[int], Any]:
+    """A function from a row to its value, equal to what Arrow's `as_py` gives."""
+    kind = values.type
+    if pa.types.is_struct(kind) and kind.num_fields:
+        fields = [(kind.field(i).name, _reader_of(values.field(i))) for i in range(kind.num_fields)]
+        read: Callable[[int], Any] = lambda row: {name: read_field(row) for name, read_field in fields}  # noqa: E731
+    elif pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        dtype = kind.to_pandas_dtype()
+        width = np.dtype(dtype).itemsize
+        view = np.frombuffer(values.buffers()[1], dtype, len(values), values.offset * width)
+        read = view.item
+    else:
+        return lambda row: values[row].as_py()
+    if not values.null_count:
+        return read
+    valid = np.asarray(values.is_valid())
+    return lambda row: read(row) if valid[row] else None

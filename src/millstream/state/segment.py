@@ -12,6 +12,7 @@ All rows of one `order` stand in one chunk: a lookup never has to look into the 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,7 +35,19 @@ PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
 class Chunk:
     """Some sorted rows: the columns that lookups need as numpy, the others as Arrow."""
 
-    __slots__ = ("batch", "due_ms", "expires_ms", "key_view", "keys", "kinds", "orders", "rows", "sub_orders", "values")
+    __slots__ = (
+        "batch",
+        "due_ms",
+        "expires_ms",
+        "key_view",
+        "keys",
+        "kinds",
+        "orders",
+        "rows",
+        "sub_orders",
+        "value_reader",
+        "values",
+    )
 
     def __init__(self, batch: pa.RecordBatch, layout: TableLayout) -> None:
         self.batch = batch
@@ -45,6 +58,7 @@ class Chunk:
         self.key_view = key_view(self.keys)
         self.sub_orders: Int64s | None = sub_orders_in(batch, layout) if layout.sub_type is not None else None
         self.values: pa.Array | None = batch.column("value") if layout.value_type is not None else None
+        self.value_reader: Callable[[int], Any] | None = None  # made by the first point read
         self.due_ms: Int64s | None = plain_view(batch.column("due_ms")) if layout.has_due else None
         self.expires_ms: Int64s | None = plain_view(batch.column("expires_ms")) if layout.has_ttl else None
 

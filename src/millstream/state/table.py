@@ -20,12 +20,12 @@ import pyarrow as pa
 from millstream.state.changes import TableChanges
 from millstream.state.due import due_rows, earliest_due
 from millstream.state.equality import Bools
-from millstream.state.keys import KeyColumn
-from millstream.state.layout import CLEAR, PUT, TableLayout, order_of_group
+from millstream.state.keys import KeyColumn, key_column_of_arrow
+from millstream.state.layout import TableLayout, order_of_group
 from millstream.state.lookup import Layer, Probe, find_rows, find_runs
 from millstream.state.merging import live_rows, merged_blocks, presented
 from millstream.state.open_segments import OpenSegments
-from millstream.state.point_reads import PointReader
+from millstream.state.point_reads import PointReader, reads_points
 from millstream.state.resolution import newest_of_each
 from millstream.state.segment import Segment
 from millstream.state.version import SegmentRef, refs_for
@@ -108,10 +108,15 @@ class TableView:
 
     def get_one(self, key: object) -> object:
         """The value of one key, as Python; None if there is none. For single reads from a view that is kept."""
-        return self._points.get(key)
+        if self._points is not None:
+            return self._points.get(key)
+        found = self.get(key_column_of_arrow(pa.array([key], self.layout.stored_key_type)))
+        return found.values[0].as_py() if found.values else None
 
     @cached_property
-    def _points(self) -> PointReader:
+    def _points(self) -> PointReader | None:
+        if self.layout.sub_type is not None or not reads_points(self.layout):
+            return None
         return PointReader(self.layout, self.layers, self.now_ms)
 
     def _get(self, probe: Probe) -> Found:
@@ -153,7 +158,9 @@ class TableView:
         if len(probe):
             start, stop = self._order_range(None)
             if not start <= int(probe.orders[0]) <= int(probe.orders[-1]) < stop:
-                raise ValueError(f"state {self.layout.state!r}: a key outside the key groups {self.groups} of this view")
+                raise ValueError(
+                    f"state {self.layout.state!r}: a key outside the key groups {self.groups} of this view"
+                )
 
     def scan_keys(self, keys: KeyColumn) -> pa.RecordBatch:
         """All live rows of these keys, with the `position` of the key asked for, sorted by (position, sub order).

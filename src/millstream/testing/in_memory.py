@@ -52,7 +52,7 @@ class Result:
         key = self._keys.get(sink if isinstance(sink, str) else id(sink))
         if key is None:
             named = sorted(name for name in self._keys if isinstance(name, str))
-            raise ProgramError(f"the job had no Collect sink {sink!r}; by name it had {named}. Add it with sink_to(...)")
+            raise ProgramError(f"the job had no Collect sink {sink!r}; by name it had {named}. Add it by sink_to(...)")
         return list(self.collected[key])
 
     @property
@@ -63,7 +63,8 @@ class Result:
     @property
     def metrics(self) -> dict[str, Any]:
         """The metrics of user functions, added up over subtasks and epochs."""
-        return dict(self.manifests[-1].counters.get("metrics", {})) if self.manifests else {}
+        found = self.manifests[-1].counters.get("metrics") if self.manifests else None
+        return dict(found) if isinstance(found, dict) else {}
 
 
 class _RecordingStore(MemoryStore):
@@ -120,7 +121,8 @@ def run(
         env._builder.take()
     _check_it_ends(graph, epochs)
     if epoch_records is not None:
-        settings = replace(settings, configuration={**settings.configuration, EPOCH_MAX_RECORDS.key: str(epoch_records)})
+        changed = {**settings.configuration, EPOCH_MAX_RECORDS.key: str(epoch_records)}
+        settings = replace(settings, configuration=changed)
     settings = replace(settings, restart=restart or settings.restart or _restart_after_scripted_crashes(graph))
     for _, sink in _collects(graph):
         sink.clear()
@@ -139,7 +141,7 @@ def _check_it_ends(graph: Graph, epochs: int | None) -> None:
     for node in graph.nodes:
         if epochs is None and isinstance(node.operation, Read) and not node.operation.source.bounded:
             raise ProgramError(
-                f"'{node.name}' never ends, so neither would run(). Say after how many epochs to stop: run(..., epochs=3)",
+                f"'{node.name}' never ends, so neither would run(). Say when to stop: run(..., epochs=3)",
                 at=str(node.site),
             )
 

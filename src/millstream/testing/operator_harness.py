@@ -29,7 +29,7 @@ from millstream.runtime.operators import OPERATORS, Operator, OperatorSetting
 from millstream.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from millstream.datastream.output_tag import OutputTag
 
@@ -127,7 +127,9 @@ class OperatorHarness:
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def push(self, value: Any, timestamp: int | None = None) -> None:
@@ -210,8 +212,8 @@ def _kind_of(function: Any) -> Kind:
         if isinstance(function, function_class):
             return kind
     if callable(function):
-        raise refuse("OperatorHarness: a plain callable does not say what it is; pass kind='map', 'flat_map', 'filter', …")
+        raise refuse("OperatorHarness: a plain callable does not say what it is; pass kind='map', 'filter', …")
     raise refuse(
-        f"OperatorHarness: found {function!r}, expected a MapFunction, FlatMapFunction, FilterFunction, ProcessFunction "
-        "or a callable with kind="
+        f"OperatorHarness: found {function!r}, expected a MapFunction, FlatMapFunction, FilterFunction, "
+        "ProcessFunction, or a callable with kind="
     )

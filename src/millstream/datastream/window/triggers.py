@@ -227,7 +227,9 @@ class _Continuous(Trigger[T, TimeWindow]):
         if state.get() != time:
             return TriggerResult.CONTINUE
         state.clear()
-        self.register_next_fire_timestamp(time, window, ctx, state)
+        # At the window's end there is no next time: a timer set for now would be due for ever.
+        if time < window.max_timestamp():
+            self.register_next_fire_timestamp(time, window, ctx, state)
         return TriggerResult.FIRE
 
     def can_merge(self) -> bool:
