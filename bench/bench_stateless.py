@@ -188,7 +188,7 @@ def measure_smallest(report: Report, session: SparkSession, sizes: Sizes, log: P
                     hand.collect(frame)
                 took = take_turns(
                     {
-                        "ours": lambda: 1000 * statistics.median(job.epochs_s(count)),  # noqa: B023
+                        "ours": lambda: 1000 * statistics.median(job.epochs_s(count)),
                         "bare": lambda: 1000 * statistics.median(timed_s(lambda: hand.collect(frame)) for _ in range(count)),  # noqa: B023
                         "streaming": lambda: streaming.batches_ms(exchanges, count),  # noqa: B023
                     },

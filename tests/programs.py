@@ -98,9 +98,19 @@ def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch([pc.multiply(kept.column(0), 2)], names=batch.schema.names)
 
 
-def timestamps(stream: DataStream, out: Collect) -> None:
+def stamped(stream: DataStream) -> DataStream:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value * 7)
-    stream.assign_timestamps_and_watermarks(strategy).rebalance().process(Stamped()).sink_to(out)
+    return stream.assign_timestamps_and_watermarks(strategy)
+
+
+def timestamps(stream: DataStream, out: Collect) -> None:
+    stamped(stream).rebalance().process(Stamped()).sink_to(out)
+
+
+def inherited_timestamps(stream: DataStream, out: Collect) -> None:
+    """Each record becomes none, one or two: those that remain keep the time of the record they came from."""
+    copies = stamped(stream).flat_map(lambda n: [n] * (n % 3), Types.LONG()).filter(lambda n: n != 4)
+    copies.process(Stamped()).sink_to(out)
 
 
 # --- shapes -------------------------------------------------------------------------------------------------
@@ -152,6 +162,9 @@ PROGRAMS: dict[str, Program] = {
         lambda s, out: s.map_batches(doubled, Types.LONG()).sink_to(out), same([n * 2 for n in NUMBERS if n < 10])
     ),
     "timestamps cross an exchange": Program(timestamps, same([(n, n * 7) for n in NUMBERS])),
+    "derived records keep their timestamps": Program(
+        inherited_timestamps, same([(n, n * 7) for n in NUMBERS if n != 4 for _ in range(n % 3)])
+    ),
     "rebalance": Program(lambda s, out: s.rebalance().map(square).sink_to(out), same(SQUARES)),
     "rescale": Program(lambda s, out: s.rescale().map(square).sink_to(out), same(SQUARES)),
     "shuffle": Program(lambda s, out: s.shuffle().map(square).sink_to(out), same(SQUARES)),

@@ -24,8 +24,9 @@ from millstream.errors import FencedError, JobFailedError, ProgramError, StoreEr
 from millstream.jobs.driver import Runner
 from millstream.jobs.launch import Launch
 from millstream.jobs.outcome import MixedEpochError, gather
-from millstream.runtime.envelope import BARRIER, DATA, open_envelopes, seal
-from millstream.runtime.exchange import BrokenExchangeError
+from millstream.runtime.barrier import Barrier, ChannelEnd
+from millstream.runtime.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
+from millstream.runtime.exchange import BrokenExchangeError, Inbox
 from millstream.runtime.local import LocalRunner
 from millstream.runtime.residents import Job
 from millstream.runtime.spec import EpochSpec
@@ -307,6 +308,42 @@ def test_an_epoch_run_again_after_a_broken_exchange_is_whole(tamper: Callable[[l
     assert sorted(out.values) == NUMBERS
 
 
+def plan_with_a_wide_stage() -> Plan:
+    """Stage 0 has three tasks, but only the first sends records to stage 1."""
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(3)
+    env.add_source(numbers()).sink_to(Collect())
+    env.from_collection([1]).rebalance().map(str).sink_to(Collect())
+    return compile_graph(env._graph(None))
+
+
+def test_a_task_waits_for_the_barriers_of_senders_that_sent_it_nothing() -> None:
+    plan = plan_with_a_wide_stage()
+    [channel] = [channel for channel in plan.channels if not channel.local]
+    assert (plan.stages[0].width, channel.senders) == (3, 1)
+    inbox = Inbox(plan, 1, 0, epoch=7)
+    inbox.barrier(Barrier(7, 0, "a", (ChannelEnd(channel.id, 0, 0, 0, 0),)))
+    with pytest.raises(BrokenExchangeError, match=r"no barrier from sender\(s\) \[1, 2\]"):
+        inbox.check()
+    inbox.barrier(Barrier(7, 1, "b"))
+    inbox.barrier(Barrier(7, 2, "c"))
+    inbox.check()
+
+
+def test_blocks_out_of_their_senders_order_are_refused() -> None:
+    inbox = Inbox(plan_with_a_wide_stage(), 1, 0, epoch=7)
+    first, second = (Envelope(0, DATA, pa.py_buffer(b""), 0, 0, 0, sequence) for sequence in (0, 1))
+    with pytest.raises(BrokenExchangeError, match="block 1 of sender 0 came where 0 was due"):
+        inbox.data(second)
+    inbox.data(first)
+    inbox.data(second)
+
+
+def test_a_barrier_of_another_epoch_is_refused() -> None:
+    inbox = Inbox(plan_with_a_wide_stage(), 1, 0, epoch=7)
+    with pytest.raises(BrokenExchangeError, match="of another epoch"):
+        inbox.barrier(Barrier(6, 0, "a"))
+
+
 class RecordingRunner(LocalRunner):
     """Keeps the plan and what the last stage of an epoch sent."""
 
@@ -346,8 +383,6 @@ def test_an_epoch_in_which_a_task_did_not_acknowledge_is_refused() -> None:
 
 
 def _acknowledgements(rows: list[tuple[int, bytes]]) -> list[Any]:
-    from millstream.runtime.barrier import Barrier
-
     return [ack for _, payload in rows for ack in Barrier.decode(pa.py_buffer(payload)).acknowledgements]
 
 

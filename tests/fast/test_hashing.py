@@ -42,7 +42,7 @@ SCALARS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.binary(7), st.binary(min_size=7, max_size=7)),
     (pa.date32(), st.dates()),
     (pa.timestamp("us"), st.datetimes()),
-    (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.timezone.utc))),
+    (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC))),
     (pa.time64("us"), st.times()),
     (pa.duration("us"), st.timedeltas(dt.timedelta(days=-(10**6)), dt.timedelta(days=10**6))),
     (pa.decimal128(9, 2), decimals(9, 2)),

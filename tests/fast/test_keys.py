@@ -84,7 +84,7 @@ SCALAR_KEYS = st.one_of(
     st.binary(max_size=40),
     st.dates(),
     st.datetimes(),
-    st.datetimes(timezones=st.sampled_from([dt.timezone.utc, BERLIN])).filter(
+    st.datetimes(timezones=st.sampled_from([dt.UTC, BERLIN])).filter(
         lambda moment: dt.MINYEAR < moment.year < dt.MAXYEAR
     ),
     st.times(),
@@ -157,7 +157,7 @@ def test_equal_values_are_one_key_and_only_they(left: Any, right: Any) -> None:
         (Row("a"), Row.of_kind(RowKind.DELETE, "a")),
         (UserId(1, "x"), UserId(1, "y")),
         (Color.RED, Color(1)),
-        (dt.datetime(2024, 7, 1, 12, tzinfo=dt.timezone.utc), dt.datetime(2024, 7, 1, 14, tzinfo=BERLIN)),
+        (dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC), dt.datetime(2024, 7, 1, 14, tzinfo=BERLIN)),
         (dt.datetime(2024, 7, 1), pd.Timestamp("2024-07-01")),
     ],
     ids=lambda keys: repr(keys[0]),
@@ -172,7 +172,7 @@ def test_values_that_differ_in_class_are_different_keys() -> None:
     run_together = [("a", "b"), ("asb",), ("ab",), (("a",), "b"), (("a", "b"),)]
     named = [UserId(1), OrderId(1), Color.RED, Color.GREEN, "RED", Access.READ, uuid.UUID(int=1), str(uuid.UUID(int=1))]
     day = dt.datetime(1970, 1, 2)
-    times = [day, day.date(), day.time(), day.replace(tzinfo=dt.timezone.utc), dt.timedelta(days=1), Instant(86400, 0)]
+    times = [day, day.date(), day.time(), day.replace(tzinfo=dt.UTC), dt.timedelta(days=1), Instant(86400, 0)]
     different = [*empty_or_small, *run_together, *named, *times]
     assert len({canonical_bytes(key) for key in different}) == len(different)
 
@@ -199,7 +199,7 @@ def test_untyped_keys_hash_as_spark_hashes_their_natural_column() -> None:
         (Fraction(1, 3), "Use a str"),
         (Open(1), r"@dataclass\(frozen=True\)"),
         (UserId, "Use a str"),
-        (dt.time(1, tzinfo=dt.timezone.utc), r"replace\(tzinfo=None\)"),
+        (dt.time(1, tzinfo=dt.UTC), r"replace\(tzinfo=None\)"),
         (pd.Timestamp(1), "nanoseconds"),
         ("\ud800", "surrogate"),
         (decimal.Decimal("1E+999999"), r"use str\(key\)"),

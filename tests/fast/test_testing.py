@@ -84,6 +84,20 @@ def test_a_watermark_assigned_in_mid_stream_replaces_that_of_the_source() -> Non
     assert {value: watermark for value, watermark, _ in run(build, parallelism=2)[out]} == {1: -(2**63), 2: 0, 3: 1}
 
 
+def test_a_subtask_without_records_keeps_its_watermark_from_epoch_to_epoch() -> None:
+    out = Collect()
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda pair, _: pair[1])
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        pairs = env.add_source(Script([(0, 100), (1, 5), EPOCH, (1, 50), EPOCH, (0, 60)]))
+        dealt = pairs.partition_custom(lambda key, n: key, lambda pair: pair[0])
+        dealt.map(lambda pair: pair).assign_timestamps_and_watermarks(strategy).process(Clocked()).sink_to(out)
+
+    seen = {pair: watermark for pair, watermark, _ in run(build, parallelism=2)[out]}
+    # An epoch starts at the smaller of both subtasks, 49: subtask 0 is still at 99, though it got nothing meanwhile.
+    assert seen[0, 60] == 49
+
+
 def test_time_stands_still_within_an_epoch_and_a_pause_lets_it_pass() -> None:
     out, clock = Collect(), ManualClock(now_ms=5_000)
     script = Script([1, 2, Pause(60_000), 3, EPOCH, 4, CRASH], clock=clock)

@@ -52,7 +52,7 @@ SCALARS: dict[str, tuple[pa.DataType, Make]] = {
     "long_text": (pa.string(), lambda rng: text(rng, rng.randrange(500, 3000)) if rng.random() < 0.2 else "x"),
     "bytes_": (pa.binary(), lambda rng: rng.randbytes(rng.randrange(101))),
     "a_date": (pa.date32(), lambda rng: moment(rng).date()),
-    "an_instant": (pa.timestamp("us", "UTC"), lambda rng: moment(rng).replace(tzinfo=dt.timezone.utc)),
+    "an_instant": (pa.timestamp("us", "UTC"), lambda rng: moment(rng).replace(tzinfo=dt.UTC)),
     "a_timestamp": (pa.timestamp("us"), moment),
     "a_time": (pa.time64("us"), lambda rng: moment(rng).time()),
     "a_duration": (pa.duration("us"), lambda rng: dt.timedelta(microseconds=whole(rng, 50))),

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from millstream.checkpoint.manifest import JSON, Manifest
-from millstream.storage.names import manifest_name, parse_staged
+from millstream.storage.names import manifest_name, parse_segment, parse_staged
 
-__all__ = ["KEEP_LAST", "kept_epochs", "named_files", "what_to_delete"]
+__all__ = ["KEEP_LAST", "kept_epochs", "named_files", "segments_to_delete", "what_to_delete"]
 
 KEEP_LAST = 10
 
@@ -69,6 +69,18 @@ def named_files(manifests: Iterable[Manifest]) -> set[str]:
         for text in _texts(part.payload)
         if parse_staged(text) is not None
     }
+
+
+def segments_to_delete(segments: Iterable[str], kept: Iterable[Manifest], newest: int) -> list[str]:
+    """The segments of keyed state that no kept manifest names, of epochs before the newest: compacted away, or
+    written by attempts that lost. A segment of the newest epoch or a later one may be in the making.
+
+    >>> segments_to_delete(["segments/op/s/000000000001-00000-a.arrow"], [], newest=2)
+    ['segments/op/s/000000000001-00000-a.arrow']
+    """
+    named = {text for manifest in kept for text in _texts(dict(manifest.states))}
+    found = ((name, parse_segment(name)) for name in segments)
+    return sorted(name for name, said in found if said is not None and said.epoch < newest and name not in named)
 
 
 def _is_done(name: str, newest: int, published_through: int, named: Collection[str]) -> bool:

@@ -29,6 +29,7 @@ class Channel:
     edge: Edge
     senders: int
     receivers: int
+    key_groups: int  # how many groups keys fall into: the receiver's maximum parallelism
     source_stage: int
     target_stage: int
 

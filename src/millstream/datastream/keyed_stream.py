@@ -12,13 +12,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.argument_checks import refuse
+from millstream.datastream.argument_checks import checked_output_type, refuse
 from millstream.datastream.functions.function import KeySelector, ReduceFunction
 from millstream.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from millstream.datastream.stream import DataStream
 from millstream.datastream.stream_edges import no_java_object
+from millstream.datastream.time_domain import TimeDomain
 from millstream.errors import NotYetError
-from millstream.graph.nodes import Edge
+from millstream.graph.nodes import Edge, KeyedProcess
 
 if TYPE_CHECKING:
     from millstream.datastream.slot_sharing_group import SlotSharingGroup
@@ -77,10 +78,12 @@ class KeyedStream(DataStream):
     def process(
         self, func: KeyedProcessFunction | ProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Run a process function where all records of a key are together. State per key is not built yet."""
-        if isinstance(func, KeyedProcessFunction):
-            raise NotYetError.of("KeyedStream.process(KeyedProcessFunction)", "keyed state", "a plain ProcessFunction")
-        return super().process(func, output_type)
+        """Run a process function where all records of a key are together, with state and timers of the key."""
+        if not isinstance(func, KeyedProcessFunction):
+            return super().process(func, output_type)
+        domains = (TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME)
+        declared = checked_output_type("process", output_type)
+        return self._then(KeyedProcess(func, time_domains=domains), "KEYED PROCESS", declared)
 
     # --- not built yet ----------------------------------------------------------------------------------
 

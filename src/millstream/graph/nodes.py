@@ -27,6 +27,7 @@ __all__ = [
     "FlatMap",
     "Graph",
     "GraphBuilder",
+    "KeyedProcess",
     "Map",
     "MapBatches",
     "Node",
@@ -90,6 +91,13 @@ class Filter:
 class Process:
     function: Any  # a ProcessFunction
     tags: tuple[tuple[str, TypeInformation | None], ...] = ()  # side outputs that somebody reads, with their types
+
+
+@dataclass(frozen=True)
+class KeyedProcess(Process):
+    """A `KeyedProcessFunction`; `time_domains` is what its timers are told: (event time, processing time)."""
+
+    time_domains: tuple[Any, Any] = (None, None)
 
 
 @dataclass(frozen=True)

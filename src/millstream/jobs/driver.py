@@ -28,7 +28,7 @@ from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input
-from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due
+from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
 from millstream.jobs.outcome import EpochOutcome, MixedEpochError, gather
 from millstream.jobs.progress import ProgressBoard
 from millstream.jobs.progress_report import epoch_progress, total_progress
@@ -200,7 +200,11 @@ class EpochDriver:
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
             positions = {} if self._newest is None else self._newest.sources
             self._input = plan_input(self._sources, positions, self._settings.records_max, context)
-            wanted = self._input.has_input or sink_is_due(self._sinks, self._newest, context.now_ms)
+            wanted = (
+                self._input.has_input
+                or timer_is_due(self._newest, context.now_ms)
+                or sink_is_due(self._sinks, self._newest, context.now_ms)
+            )
             self._own.append(e.InputPlanned(wanted, self._input.exhausted))
         except Exception as error:
             self._own.append(self._failed(error))

@@ -11,6 +11,7 @@ import re
 import secrets
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,7 @@ class Launch:
         from millstream.compiler.spark import SparkRunner
 
         session = our_session(session_for(settings))
+        _ship_files(session, settings.configuration)
         return SparkRunner(session), session
 
 
@@ -122,6 +124,14 @@ def session_for(settings: JobSettings) -> Any:
 
     spark_settings = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
     return make_session(options.read(options.SPARK_MASTER, settings.configuration), spark_settings)
+
+
+def _ship_files(session: Any, configuration: Mapping[str, str]) -> None:
+    """Give the tasks the modules and archives that the program added (`add_python_file`, `add_python_archive`)."""
+    for path in filter(None, configuration.get("python.files", "").split(",")):
+        session.sparkContext.addPyFile(path)
+    for path in filter(None, configuration.get("python.archives", "").split(",")):
+        session.sparkContext.addArchive(path)
 
 
 def _ends(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:

@@ -20,7 +20,15 @@ from millstream.metrics.registry import merge
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.spec import EpochSpec, JobFacts
 
-__all__ = ["check_program", "closing_manifest", "epoch_manifest", "epoch_spec", "sink_is_due"]
+__all__ = [
+    "check_program",
+    "closing_manifest",
+    "epoch_manifest",
+    "epoch_spec",
+    "next_wake_ms",
+    "sink_is_due",
+    "timer_is_due",
+]
 
 
 def epoch_spec(action: e.RunEpoch, try_: int, now_ms: int, plan: InputPlan, newest: Manifest | None) -> EpochSpec:
@@ -145,6 +153,20 @@ def sink_is_due(sinks: Mapping[str, Sink], newest: Manifest | None, now_ms: int)
         if due_ms is not None and due_ms <= now_ms:
             return True
     return False
+
+
+def timer_is_due(newest: Manifest | None, now_ms: int) -> bool:
+    """Whether a timer of processing time has come."""
+    wake_ms = next_wake_ms(newest)
+    return wake_ms is not None and wake_ms <= now_ms
+
+
+def next_wake_ms(newest: Manifest | None) -> int | None:
+    """The earliest pending timer of processing time, over all operators and subtasks."""
+    states: Mapping[str, Any] = {} if newest is None else newest.states
+    accounts = (account for state in states.values() for account in state.get("subtasks", {}).values())
+    times = (account["wake_ms"] for account in accounts if isinstance(account, dict) and "wake_ms" in account)
+    return min(times, default=None)
 
 
 def check_program(plan: Plan, newest: Manifest | None, store_url: str) -> None:

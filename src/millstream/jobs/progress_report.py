@@ -30,11 +30,20 @@ def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sin
         "records_out": sum(total(uid, "in") for uid in sinks),
         "watermark_ms": None if watermark in (None, MIN_WATERMARK, MAX_WATERMARK) else watermark,
         "metrics": counters.get("metrics", {}),
+        "state_bytes": _state_bytes(manifest),
         "operators": {
             node.uid or "": OperatorProgress(node.name, total(node.uid, "in"), total(node.uid, "out"))
             for node in plan.nodes()
         },
     }
+
+
+def _state_bytes(manifest: Manifest) -> int:
+    """The size of all segments of keyed state; one that several subtasks list is counted once."""
+    states: Mapping[str, Any] = manifest.states
+    accounts = (account for state in states.values() for account in state.get("subtasks", {}).values())
+    tables = (table for account in accounts if isinstance(account, dict) for table in account.get("tables", {}).values())
+    return sum({ref["file"]: ref["file_bytes"] for refs in tables for ref in refs}.values())
 
 
 def epoch_progress(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
-from millstream.checkpoint.retention import kept_epochs, named_files, what_to_delete
+from millstream.checkpoint.retention import kept_epochs, named_files, segments_to_delete, what_to_delete
 from millstream.errors import MillstreamError
-from millstream.storage.names import STAGED
+from millstream.storage.names import SEGMENTS, STAGED
 from millstream.storage.store import Store
 
 __all__ = ["Sweeper"]
@@ -49,4 +49,6 @@ class Sweeper:
         kept = [self._log.read(epoch) for epoch in sorted(kept_epochs(epochs, published_through=published))]
         staged = self._store.list(STAGED)
         for name in what_to_delete(epochs, staged, published_through=published, named=named_files(kept)):
+            self._store.delete(name)
+        for name in segments_to_delete(self._store.list(SEGMENTS), kept, newest.epoch):
             self._store.delete(name)

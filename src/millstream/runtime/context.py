@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.errors import NotYetError, ProgramError
+from millstream.errors import ProgramError
 from millstream.metrics import MetricGroup
 from millstream.runtime.barrier import MIN_WATERMARK
 
@@ -24,6 +24,7 @@ class TaskContext:
     attempt: int
     parameters: Mapping[str, str]
     metrics: MetricGroup
+    states: Any = None  # the keyed backend; None where the stream has no key
 
     def get_task_name(self) -> str:
         return self.task_name
@@ -49,23 +50,25 @@ class TaskContext:
     def get_metrics_group(self) -> MetricGroup:
         return self.metrics
 
-    def _no_state(self, name: str) -> NotYetError:
-        return NotYetError.of(f"RuntimeContext.{name}", "keyed state")
+    def _keyed(self, name: str) -> Any:
+        if self.states is None:
+            raise ProgramError(f"RuntimeContext.{name}: state belongs to a key. Call key_by(...) before '{self.task_name}'")
+        return self.states
 
     def get_state(self, state_descriptor: Any) -> Any:
-        raise self._no_state("get_state")
+        return self._keyed("get_state").get_state(state_descriptor)
 
     def get_list_state(self, state_descriptor: Any) -> Any:
-        raise self._no_state("get_list_state")
+        return self._keyed("get_list_state").get_list_state(state_descriptor)
 
     def get_map_state(self, state_descriptor: Any) -> Any:
-        raise self._no_state("get_map_state")
+        return self._keyed("get_map_state").get_map_state(state_descriptor)
 
     def get_reducing_state(self, state_descriptor: Any) -> Any:
-        raise self._no_state("get_reducing_state")
+        return self._keyed("get_reducing_state").get_reducing_state(state_descriptor)
 
     def get_aggregating_state(self, state_descriptor: Any) -> Any:
-        raise self._no_state("get_aggregating_state")
+        return self._keyed("get_aggregating_state").get_aggregating_state(state_descriptor)
 
 
 class TaskTimerService:

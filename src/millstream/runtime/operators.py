@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
@@ -37,7 +37,7 @@ from millstream.runtime.context import ElementContext, TaskContext, TaskTimerSer
 from millstream.runtime.failure import UserCall
 from millstream.runtime.spec import EpochSpec
 
-__all__ = ["OPERATORS", "Operator", "OperatorSetting", "Output"]
+__all__ = ["OPERATORS", "Operator", "OperatorSetting", "Output", "ProcessOperator", "inherited_timestamps"]
 
 Output = Callable[[Batch], None]
 
@@ -49,6 +49,10 @@ class OperatorSetting:
     node: Node
     context: TaskContext
     batch_records_max: int
+
+    def with_states(self, states: Any) -> OperatorSetting:
+        """The same, for an operator whose functions may ask for keyed state."""
+        return replace(self, context=replace(self.context, states=states))
 
 
 class Operator:
@@ -92,6 +96,9 @@ class Operator:
         self.time.now_ms = spec.now_ms
         self.time.watermark = spec.watermarks.get(self.uid, MIN_WATERMARK)
         self.records_in = self.records_out = self.busy_ns = 0
+
+    def wake(self) -> None:
+        """All operators of the task have begun; none has taken a batch. Emit what is due, if anything is."""
 
     def take(self, batch: Batch) -> None:
         """Work on a batch and hand on the result."""
@@ -167,10 +174,10 @@ class FlatMapOperator(MapOperator):
                 ends.append(len(out))
         except Exception as error:
             raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
-        return self.typed(out, _inherit(batch.timestamps, ends), self.node.output_type)
+        return self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type)
 
 
-def _inherit(timestamps: Timestamps | None, ends: list[int]) -> Timestamps | None:
+def inherited_timestamps(timestamps: Timestamps | None, ends: list[int]) -> Timestamps | None:
     """Timestamps of derived records: those of the record they came from. `ends[i]`: results up to record i."""
     if timestamps is None:
         return None
@@ -200,7 +207,7 @@ class ProcessOperator(MapOperator):
                 ends.append(len(out))
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
-        inherited = _inherit(batch.timestamps, ends)
+        inherited = inherited_timestamps(batch.timestamps, ends)
         return self._part(out, inherited)
 
     def _part(self, out: list[Any], stamps: Timestamps | None) -> Batch:

@@ -16,10 +16,11 @@ import pickle
 from dataclasses import dataclass, field
 
 from millstream.compiler.stages import Plan
-from millstream.graph.nodes import AssignTimestamps, Read, Write
+from millstream.graph.nodes import AssignTimestamps, KeyedProcess, Read, Write
 from millstream.metrics.registry import MetricRegistry
 from millstream.runtime.context import TaskContext
 from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
+from millstream.runtime.keyed_operators import KeyedProcessOperator
 from millstream.runtime.operators import OPERATORS, Operator, OperatorSetting
 from millstream.runtime.spec import JobFacts
 
@@ -31,6 +32,7 @@ _KINDS: dict[type, type[Operator]] = {
     Read: ReadOperator,
     AssignTimestamps: TimestampOperator,
     Write: WriteOperator,
+    KeyedProcess: KeyedProcessOperator,
 }
 
 

@@ -26,7 +26,7 @@ Piece = tuple[int, Batch]
 Router = Callable[[Batch], Iterator[Piece]]
 
 
-def router_for(channel: Channel, sender: int, epoch: int, max_parallelism: int, call: UserCall) -> Router:
+def router_for(channel: Channel, sender: int, epoch: int, call: UserCall) -> Router:
     """The router of `channel` in subtask `sender`. `call` runs user code and reports its failures."""
     receivers = channel.receivers
     kind = channel.edge.partitioning
@@ -43,7 +43,7 @@ def router_for(channel: Channel, sender: int, epoch: int, max_parallelism: int, 
     if kind is Partitioning.SHUFFLE:
         return _shuffle(receivers, np.random.default_rng([epoch, sender, channel.id]))
     if kind is Partitioning.HASH:
-        return _hash(channel, max_parallelism, call)
+        return _hash(channel, call)
     if kind is Partitioning.CUSTOM:
         return _custom(channel, call)
     raise AssertionError(f"unresolved partitioning {kind}")
@@ -82,14 +82,14 @@ def _shuffle(receivers: int, random: np.random.Generator) -> Router:
     return lambda batch: _scatter(batch, random.integers(0, receivers, len(batch)), receivers)
 
 
-def _hash(channel: Channel, max_parallelism: int, call: UserCall) -> Router:
+def _hash(channel: Channel, call: UserCall) -> Router:
     selector, key_type = channel.edge.key_selector, channel.edge.key_type
     assert selector is not None
     bound = call.bind(selector, "get_key", "key selector")
 
     def route(batch: Batch) -> Iterator[Piece]:
         keys = key_column(call.each(bound, batch.values()), key_type)
-        return _scatter(batch, keys.partitions(channel.receivers, max_parallelism), channel.receivers)
+        return _scatter(batch, keys.partitions(channel.receivers, channel.key_groups), channel.receivers)
 
     return route
 

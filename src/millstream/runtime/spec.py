@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from millstream.connectors.contracts import Split
@@ -28,6 +29,7 @@ class JobFacts:
     parameters: Mapping[str, str] = field(default_factory=dict)
     batch_records_max: int = 65_536
     block_bytes_max: int = 4 << 20
+    cache_folder: Path | None = None  # where segments of a remote store are kept; None: in memory
 
 
 @dataclass(frozen=True)

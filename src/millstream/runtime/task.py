@@ -30,6 +30,7 @@ from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteO
 from millstream.runtime.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
 from millstream.runtime.exchange import Inbox, Outbox
 from millstream.runtime.failure import UserFailureError
+from millstream.runtime.keyed_operators import KeyedProcessOperator
 from millstream.runtime.operators import Operator, Output
 from millstream.runtime.output_capture import Captured, capture_output
 from millstream.runtime.residents import Job, Residents, Subtask
@@ -106,6 +107,8 @@ class _Task:
             if isinstance(operator, WriteOperator):
                 input_type = self.types[self.plan.into(operator.node.id)[0].id]
                 operator.prepare(spec, job.facts, assignment.nonce, input_type)
+            if isinstance(operator, KeyedProcessOperator):
+                operator.prepare(spec, job.facts, assignment.nonce)
 
     def _wire(self, operator: Operator) -> None:
         """Connect an operator's outputs for this epoch: to operators of this task, and to exchanges."""
@@ -121,7 +124,7 @@ class _Task:
     def _output(self, channel: Channel, operator: Operator) -> Output:
         if channel.local:
             return self.operators[channel.target].take
-        router = router_for(channel, self.assignment.subtask, self.spec.epoch, self.plan.max_parallelism, operator.call)
+        router = router_for(channel, self.assignment.subtask, self.spec.epoch, operator.call)
         return partial(self.outbox.send, channel, router)
 
     def run(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -143,6 +146,8 @@ class _Task:
             raise
 
     def _input(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for operator in self.operators.values():
+            operator.wake()
         for operator in self.operators.values():
             if isinstance(operator, ReadOperator):
                 for _ in operator.batches(self.spec):
@@ -189,7 +194,7 @@ class _Task:
         heard = {str(sender): barrier.nonce for sender, barrier in self.inbox.barriers.items()}
         ack = Acknowledgement(self.stage.index, self.assignment.subtask, self.assignment.nonce, heard)
         for id, operator in self.operators.items():
-            if isinstance(operator, (ReadOperator, TimestampOperator, WriteOperator)):
+            if isinstance(operator, (ReadOperator, TimestampOperator, WriteOperator, KeyedProcessOperator)):
                 operator.acknowledge(ack)
             ack.watermarks[operator.uid] = watermarks[id]
             ack.operators[operator.uid] = {

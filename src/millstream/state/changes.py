@@ -76,7 +76,9 @@ class TableChanges:
             self._rows = whole.take(pa.array(standing_rows(whole, self.layout)))
         return self._rows
 
-    def write(self, store: Store, name: str, epoch: int, groups: range) -> SegmentRef | None:
+    def write(
+        self, store: Store, name: str, epoch: int, groups: range, *, chunk_rows: int = CHUNK_ROWS
+    ) -> SegmentRef | None:
         """Write what stands as the segment `name` of `epoch`, durably; None when nothing was changed."""
         if not self._batches:
             return None
@@ -85,7 +87,7 @@ class TableChanges:
         else:
             whole = self._whole()
             standing = standing_rows(whole, self.layout)
-        cuts = chunk_cuts(orders_in(whole)[standing], CHUNK_ROWS)
+        cuts = chunk_cuts(orders_in(whole)[standing], chunk_rows)
         # Taken a chunk at a time: the sorted copy of everything would be as large as the changes themselves.
         chunks = (whole.take(pa.array(standing[a:b])) for a, b in itertools.pairwise(cuts))
         return write_segment(store, name, self.layout, epoch, groups, chunks, chunks_max=len(cuts))

@@ -98,7 +98,8 @@ def _earliest_rows(layer: Layer, after_ms: int, before_ms: int) -> pa.RecordBatc
 def _earliest(rows: Int64s, due_ms: Int64s) -> Int64s:
     if rows.size <= _EARLIEST_TRIED:
         return rows
-    return rows[due_ms <= np.partition(due_ms, _EARLIEST_TRIED)[_EARLIEST_TRIED]]
+    earliest: Int64s = rows[due_ms <= np.partition(due_ms, _EARLIEST_TRIED)[_EARLIEST_TRIED]]
+    return earliest
 
 
 def _due_in(chunk: Chunk, layer: Layer, after_ms: int, through_ms: int) -> Int64s:
@@ -107,7 +108,8 @@ def _due_in(chunk: Chunk, layer: Layer, after_ms: int, through_ms: int) -> Int64
     span = layer.among(chunk.orders)
     due = chunk.due_ms[span]
     wanted = (due <= through_ms) & (due > after_ms) & (chunk.kinds[span] == PUT)
-    return np.flatnonzero(wanted) + span.start
+    rows: Int64s = np.flatnonzero(wanted) + span.start
+    return rows
 
 
 def _not_superseded(rows: pa.RecordBatch, newer: Sequence[Layer], layout: TableLayout, now_ms: int) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ __all__ = ["Bools", "plain_view", "same"]
 
 Bools: TypeAlias = NDArray[np.bool_]
 
-_VIEWS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+_VIEWS: dict[int, type[np.signedinteger[Any]]] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
 def same(left: pa.Array, right: pa.Array) -> Bools:

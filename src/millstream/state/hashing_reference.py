@@ -28,7 +28,7 @@ PRIME_5 = 0x27D4EB2F165667C5
 _MASK = 0xFFFFFFFFFFFFFFFF
 
 _EPOCH = dt.datetime(1970, 1, 1)
-_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _SPARK_LONG_DIGITS_MAX = 18
 _EXACT = decimal.Context(prec=100)  # Arrow's widest decimal has 76 digits: nothing is rounded away.

@@ -70,7 +70,8 @@ def _last_of_each(sorting: _Sorting) -> Int64s:
     """The last, hence newest, of all that belong together."""
     if not sorting.joined.any():
         return sorting.rows
-    return sorting.rows[np.append(~sorting.joined, True)]
+    last: Int64s = sorting.rows[np.append(~sorting.joined, True)]
+    return last
 
 
 def _by_key(changes: pa.RecordBatch) -> _Sorting:

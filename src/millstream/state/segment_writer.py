@@ -14,6 +14,7 @@ A writer that dies leaves a file that no manifest names. Names are never used tw
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ from millstream.state.version import SegmentRef
 from millstream.state.xxh64 import Int64s, UInt64s
 from millstream.storage.store import Store
 
-__all__ = ["CHUNK_ROWS", "chunk_cuts", "write_segment"]
+__all__ = ["CHUNK_ROWS", "chunk_cuts", "rechunked", "write_segment"]
 
 CHUNK_ROWS = 65_536
 """Rows per chunk, but for the rows of one key, which are never cut apart."""
@@ -177,3 +178,22 @@ def _check_unique(chunk: pa.RecordBatch, layout: TableLayout, tied: Int64s) -> N
         doubled &= same(column.take(pa.array(tied)), column.take(pa.array(tied + 1)))
     if doubled.any():
         raise AssertionError(f"state {layout.state!r}: a segment would hold two changes of one row")
+
+
+def rechunked(blocks: Iterable[pa.RecordBatch], chunk_rows: int) -> Iterator[pa.RecordBatch]:
+    """Sorted blocks, no order of which is cut apart, as chunks of at least `chunk_rows` but for the last."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for block in blocks:
+        waiting.append(block)
+        rows += block.num_rows
+        if rows >= chunk_rows:
+            whole = pa.concat_batches(waiting)
+            cuts = chunk_cuts(orders_in(whole), chunk_rows)
+            is_last_short = cuts[-1] - cuts[-2] < chunk_rows
+            for start, stop in itertools.pairwise(cuts[:-1] if is_last_short else cuts):
+                yield whole.slice(start, stop - start)
+            waiting = [whole.slice(cuts[-2])] if is_last_short else []
+            rows = waiting[0].num_rows if waiting else 0
+    if rows:
+        yield pa.concat_batches(waiting)

@@ -23,7 +23,7 @@ from millstream.state.equality import Bools
 from millstream.state.keys import KeyColumn, key_column_of_arrow
 from millstream.state.layout import TableLayout, order_of_group
 from millstream.state.lookup import Layer, Probe, find_rows, find_runs
-from millstream.state.merging import live_rows, merged_blocks, presented
+from millstream.state.merging import BLOCK_ROWS, live_rows, merged_blocks, presented
 from millstream.state.open_segments import OpenSegments
 from millstream.state.point_reads import PointReader, reads_points
 from millstream.state.resolution import newest_of_each
@@ -200,11 +200,11 @@ class TableView:
         """The earliest due time of a live row, later than `after_ms` if given; None if no row is ever due."""
         return earliest_due(self.layers, self.layout, self.now_ms, after_ms)
 
-    def scan(self, groups: range | None = None) -> Iterator[pa.RecordBatch]:
-        """All live rows (of some key groups), in the order of segments, some ten thousand at a time."""
+    def scan(self, groups: range | None = None, *, block_rows: int = BLOCK_ROWS) -> Iterator[pa.RecordBatch]:
+        """All live rows (of some key groups), in the order of segments, about `block_rows` at a time."""
         if groups is not None and groups and not (groups[0] in self.groups and groups[-1] in self.groups):
             raise ValueError(f"state {self.layout.state!r}: {groups} is not within the key groups {self.groups}")
-        for block in merged_blocks(self.layers, self.layout, *self._order_range(groups)):
+        for block in merged_blocks(self.layers, self.layout, *self._order_range(groups), block_rows):
             live = live_rows(block, self.layout, self.now_ms)
             rows = block if live.all() else block.filter(pa.array(live))
             if rows.num_rows:

@@ -3,11 +3,13 @@
     job.json                                                   who owns the store
     manifests/{epoch}.json                                     one per committed epoch
     staged/{sink}/{epoch}-{subtask}-{attempt}-{part}{suffix}   output waiting to be published
+    segments/{uid}/{state}/{epoch}-{subtask}-{nonce}.arrow     keyed state
     logs/{attempt}.log                                         what one driver run had to say
 
 Numbers are zero-padded, so that names sort as their numbers do. An operator's uid is the user's text and may hold
 anything; `safe` turns it into one path part that every file system and object store accepts, reversibly unless long.
-The attempt in a staged name keeps a losing task attempt from ever touching the winner's file.
+The attempt in a staged name, and the nonce in a segment's, keep a losing task attempt from ever touching the winner's
+file.
 """
 
 from __future__ import annotations
@@ -18,22 +20,27 @@ from dataclasses import dataclass
 
 __all__ = [
     "MANIFESTS",
+    "SEGMENTS",
     "STAGED",
     "TEMPORARY",
+    "SegmentName",
     "StagedName",
     "checked",
     "epoch_of_manifest",
     "job_name",
     "log_name",
     "manifest_name",
+    "parse_segment",
     "parse_staged",
     "safe",
+    "segment_name",
     "staged_name",
     "staged_prefix",
 ]
 
 MANIFESTS = "manifests"
 STAGED = "staged"
+SEGMENTS = "segments"
 LOGS = "logs"
 TEMPORARY = ".tmp-"
 """A path part that starts so is being written; it was never given to anybody and may be removed."""
@@ -41,6 +48,19 @@ TEMPORARY = ".tmp-"
 _SAFE_PART_CHARS_MAX = 120
 _MANIFEST = re.compile(r"manifests/(\d{12,})\.json")
 _STAGED = re.compile(r"staged/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)-(\d{5,})(\.[A-Za-z0-9.]+)?")
+
+_SEGMENT = re.compile(r"segments/([^/]+)/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)\.arrow")
+
+
+@dataclass(frozen=True)
+class SegmentName:
+    """What the name of a segment says: `uid` and `state` in their safe form, and the attempt that wrote it."""
+
+    uid: str
+    state: str
+    epoch: int
+    subtask: int
+    nonce: str
 
 
 @dataclass(frozen=True)
@@ -113,6 +133,31 @@ def parse_staged(name: str) -> StagedName | None:
         return None
     uid, epoch, subtask, attempt, part, suffix = found.groups()
     return StagedName(uid, int(epoch), int(subtask), attempt, int(part), suffix or "")
+
+
+def segment_name(uid: str, state: str, epoch: int, subtask: int, nonce: str) -> str:
+    """A segment of a state of the operator `uid`; the nonce is new for every file that is begun.
+
+    >>> segment_name("count", "total", 7, 2, "a1b2")
+    'segments/count/total/000000000007-00002-a1b2.arrow'
+    """
+    name = f"{SEGMENTS}/{safe(uid)}/{safe(state)}/{epoch:012d}-{subtask:05d}-{nonce}.arrow"
+    if parse_segment(name) is None:
+        raise ValueError(f"not a segment's name: {name!r} (the nonce is letters and digits)")
+    return name
+
+
+def parse_segment(name: str) -> SegmentName | None:
+    """What a segment's name says, or None for any other file; the inverse of `segment_name`.
+
+    >>> parse_segment("segments/count/total/000000000007-00002-a1b2.arrow")
+    SegmentName(uid='count', state='total', epoch=7, subtask=2, nonce='a1b2')
+    """
+    found = _SEGMENT.fullmatch(name)
+    if found is None:
+        return None
+    uid, state, epoch, subtask, nonce = found.groups()
+    return SegmentName(uid, state, int(epoch), int(subtask), nonce)
 
 
 def log_name(attempt: str) -> str:

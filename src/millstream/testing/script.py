@@ -93,7 +93,7 @@ class Script(Source):
         self._id = secrets.token_hex(4)
         self._store: Store | None = None
         if clock is None and any(isinstance(item, Pause) for split in self._items for item in split):
-            raise ProgramError("Script: a Pause needs a clock to move. Pass clock=, the ManualClock that run() is given")
+            raise ProgramError("Script: a Pause needs a clock to move. Pass clock=, the ManualClock given to run()")
 
     @property
     def crashes(self) -> int:

@@ -20,6 +20,7 @@ def cut_stages(graph: Graph) -> Plan:
             edge=edge,
             senders=by_id[edge.source].parallelism or 1,
             receivers=node.parallelism or 1,
+            key_groups=node.max_parallelism or graph.max_parallelism,
             source_stage=level[edge.source],
             target_stage=level[node.id],
         )

@@ -1,0 +1,181 @@
+"""All keyed state of one operator in one subtask: its states, its timers, and the key it is at.
+
+States are declared in `open()`, by their descriptors. At the start of an epoch every state is opened at the last
+manifest's version; at its end each one that changed has written one segment, and the new versions go into the
+acknowledgement. A subtask owns a range of key groups; what other subtasks wrote before a rescale is read, never moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.states import (
+    AggregatingHandle,
+    ListHandle,
+    MapHandle,
+    ReducingHandle,
+    Scope,
+    StateHandle,
+    ValueHandle,
+)
+from millstream.runtime.timers import KeyedTimerService, Timers
+from millstream.state.key_groups import key_group_range
+from millstream.state.version import SegmentRef, merge_versions, refs_for, refs_from_json, refs_to_json
+
+__all__ = ["KeyedBackend"]
+
+_EVENT_TIMERS = "event timers"
+_PROCESSING_TIMERS = "processing timers"
+
+
+class KeyedBackend:
+    """The states and timers of one operator. `operator` is its name, for errors."""
+
+    def __init__(
+        self, operator: str, key_type: TypeInformation | None, parallelism: int, max_parallelism: int, subtask: int
+    ) -> None:
+        self._operator = operator
+        self._key_type = key_type
+        self._max_parallelism = max_parallelism
+        self.groups = key_group_range(subtask, parallelism, max_parallelism)
+        self.scope = Scope()
+        self._handles: dict[str, StateHandle] = {}
+        self._descriptors: dict[str, Any] = {}
+        self._event = Timers(self._timer_table(_EVENT_TIMERS))
+        self._processing = Timers(self._timer_table(_PROCESSING_TIMERS))
+        self.timers = KeyedTimerService(self.scope, self._event, self._processing)
+        self._place: EpochPlace | None = None
+        self._versions: dict[str, tuple[SegmentRef, ...]] = {}
+
+    def _timer_table(self, name: str) -> StateTable:
+        return StateTable(name, self._key_type, self._max_parallelism, None, sub_type=pa.int64(), has_due=True)
+
+    # --- what functions ask for in open() ---------------------------------------------------------------------
+
+    def get_state(self, state_descriptor: Any) -> Any:
+        """A `ValueState`."""
+        return self._state(state_descriptor, ValueHandle)
+
+    def get_list_state(self, state_descriptor: Any) -> Any:
+        """A `ListState`."""
+        return self._state(state_descriptor, ListHandle)
+
+    def get_map_state(self, state_descriptor: Any) -> Any:
+        """A `MapState`."""
+        return self._state(state_descriptor, MapHandle)
+
+    def get_reducing_state(self, state_descriptor: Any) -> Any:
+        """A `ReducingState`."""
+        function = state_descriptor.get_reduce_function()
+        return self._state(state_descriptor, ReducingHandle, reduce=function.reduce)
+
+    def get_aggregating_state(self, state_descriptor: Any) -> Any:
+        """An `AggregatingState`."""
+        return self._state(state_descriptor, AggregatingHandle, function=state_descriptor.get_agg_function())
+
+    def _state(self, descriptor: Any, kind: type[StateHandle], **function: Any) -> StateHandle:
+        name = descriptor.get_name()
+        if name in self._handles:
+            if self._descriptors[name] != descriptor or type(self._handles[name]) is not kind:
+                raise ProgramError(
+                    f"state '{name}' of '{self._operator}' was declared as {self._descriptors[name]!r} and is now asked "
+                    f"for as {descriptor!r}. Give the second one another name"
+                )
+            return self._handles[name]
+        what = f"state '{name}' of '{self._operator}'"
+        ttl: Any = getattr(descriptor, "_ttl_config", None)
+        lives = ttl is not None and ttl.is_enabled()
+        options: dict[str, Any] = {}
+        if lives:
+            options["ttl_ms"] = ttl.get_ttl().to_millis()
+            options["sees_expired"] = ttl.get_state_visibility().name == "ReturnExpiredIfNotCleanedUp"
+        renews = lives and ttl.get_update_type().name == "OnReadAndWrite"
+        handle = self._make(descriptor, kind, what, options, renews, function)
+        self._handles[name] = handle
+        self._descriptors[name] = descriptor
+        if self._place is not None:  # asked for while an epoch runs, not in open()
+            self._begin_handle(name, handle, self._place)
+        return handle
+
+    def _make(
+        self,
+        descriptor: Any,
+        kind: type[StateHandle],
+        what: str,
+        options: dict[str, Any],
+        renews: bool,
+        function: dict[str, Any],
+    ) -> StateHandle:
+        name, declared = descriptor.get_name(), descriptor.type_info
+        if kind is MapHandle:
+            key = StateCodec(declared.key_type, f"the map keys of {what}")
+            value = StateCodec(declared.value_type, what)
+            table = StateTable(name, self._key_type, self._max_parallelism, value, key, **options)
+            return MapHandle(table, self.scope, renews, key, value)
+        if kind is ListHandle:
+            value = StateCodec(declared.element_type, what)
+            table = StateTable(
+                name, self._key_type, self._max_parallelism, value, sub_type=pa.int64(), **options
+            )
+            return ListHandle(table, self.scope, renews, value)
+        value = StateCodec(declared, what)
+        table = StateTable(name, self._key_type, self._max_parallelism, value, **options)
+        return kind(table, self.scope, renews, value, **function)  # type: ignore[call-arg]
+
+    # --- an epoch ---------------------------------------------------------------------------------------------
+
+    def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
+        """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
+        versions: dict[str, tuple[SegmentRef, ...]] = {}
+        self._place, self._versions = place, versions
+        for subtask in sorted(kept, key=int):
+            for name, refs in kept[subtask].get("tables", {}).items():
+                read = refs_from_json(refs, f"state '{name}' of '{self._operator}'")
+                versions[name] = merge_versions([versions.get(name, ()), read])
+        for name, handle in self._handles.items():
+            self._begin_handle(name, handle, place)
+        self._event.begin(place, versions.get(_EVENT_TIMERS, ()))
+        self._processing.begin(place, versions.get(_PROCESSING_TIMERS, ()))
+
+    def _begin_handle(self, name: str, handle: StateHandle, place: EpochPlace) -> None:
+        handle.table.begin(place, self._versions.get(name, ()))
+        handle.begin()
+        place.segments.keep_only(handle.table.view.refs, handle.table.layout)
+
+    def enter_batch(self, keys: list[Any]) -> None:
+        """The function is about to see records of these keys: read the state of all of them at once."""
+        distinct = list(dict.fromkeys(keys))
+        self.scope.batch_keys = distinct
+        for handle in self._handles.values():
+            handle.prefetch(distinct)
+
+    def end(self, now_ms: int) -> dict[str, Any]:
+        """Write what changed; what the next epoch needs to know of it."""
+        self.scope.leave()
+        # A state the program does not declare (yet) is handed on as it is.
+        tables = {name: refs_to_json(refs_for(refs, self.groups)) for name, refs in self._versions.items()}
+        for name, handle in self._handles.items():
+            handle.flush()
+            tables[name] = refs_to_json(handle.table.end())
+        for name, timers in ((_EVENT_TIMERS, self._event), (_PROCESSING_TIMERS, self._processing)):
+            tables[name] = refs_to_json(timers.end())
+        account: dict[str, Any] = {"tables": {name: refs for name, refs in tables.items() if refs}}
+        wake_ms = self._processing.earliest(after=now_ms)
+        if wake_ms is not None:
+            account["wake_ms"] = wake_ms
+        return account
+
+    @property
+    def event_timers(self) -> Timers:
+        return self._event
+
+    @property
+    def processing_timers(self) -> Timers:
+        return self._processing

@@ -1,0 +1,173 @@
+"""Operators of keyed streams: functions that see one key at a time, with state and timers of that key."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.common.types import Row
+from millstream.errors import ProgramError
+from millstream.graph.nodes import KeyedProcess
+from millstream.records.batch import Batch
+from millstream.records.columns import as_declared
+from millstream.runtime.barrier import Acknowledgement
+from millstream.runtime.context import ElementContext
+from millstream.runtime.keyed_backend import KeyedBackend
+from millstream.runtime.operators import OperatorSetting, ProcessOperator, inherited_timestamps
+from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.state_table import EpochPlace
+from millstream.runtime.timers import Timers
+from millstream.state.open_segments import OpenSegments
+
+__all__ = ["KeyedProcessOperator", "TimerContext", "settled_keys"]
+
+_NAN = math.nan
+# Timers fire in batches of about this many results, so that downstream operators see batches too.
+_FIRED_RECORDS_MAX = 16_384
+
+
+class KeyedContext(ElementContext):
+    """The `ctx` of `KeyedProcessFunction.process_element`."""
+
+    __slots__ = ("_backend",)
+
+    def __init__(self, backend: KeyedBackend) -> None:
+        super().__init__(backend.timers)
+        self._backend = backend
+
+    def get_current_key(self) -> Any:
+        return self._backend.scope.key
+
+
+class TimerContext(KeyedContext):
+    """The `ctx` of `on_timer`."""
+
+    __slots__ = ("_domain",)
+
+    def __init__(self, backend: KeyedBackend, domain: Any) -> None:
+        super().__init__(backend)
+        self._domain = domain
+
+    def time_domain(self) -> Any:
+        return self._domain
+
+
+class KeyedProcessOperator(ProcessOperator):
+    """A `KeyedProcessFunction`: elements first, then the timers that are due."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        node, context = setting.node, setting.context
+        edge = node.inputs[0]
+        assert isinstance(node.operation, KeyedProcess) and edge.key_selector is not None
+        self._key_type = edge.key_type
+        self.backend = KeyedBackend(
+            node.name, edge.key_type, context.parallelism, context.max_parallelism, context.subtask
+        )
+        super().__init__(setting.with_states(self.backend))
+        self.time = self.backend.timers
+        self._key_of = self.call.bind(edge.key_selector, "get_key", "key selector")
+        self._on_timer = getattr(self.user_function(), "on_timer", None)
+        self._domains: tuple[Any, Any] = node.operation.time_domains
+        self._segments: OpenSegments | None = None
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        """A new epoch or attempt: open the states at the last version."""
+        if self._segments is None:
+            self._segments = OpenSegments(facts.store, facts.cache_folder)
+        place = EpochPlace(
+            self.uid, spec.epoch, self.setting.context.subtask, nonce, self.backend.groups, spec.now_ms, self._segments
+        )
+        self._start_watermark = spec.watermarks.get(self.uid)
+        self.backend.begin(place, spec.states.get(self.uid, {}))
+
+    def wake(self) -> None:
+        """Before any element: timers of processing time that have come."""
+        self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
+
+    def apply(self, batch: Batch) -> Batch:
+        values = batch.values()
+        keys = settled_keys(self.call.each(self._key_of, values, "key selector"), self._key_type)
+        with self.call.running("state"):
+            self.backend.enter_batch(keys)
+        remaining = iter(values)
+        out: list[Any] = []
+        ends: list[int] = []
+        function, context, enter = self._function, KeyedContext(self.backend), self.backend.scope.enter
+        stamps = iter(batch.timestamps.tolist()) if batch.timestamps is not None else None
+        try:
+            for key, value in zip(keys, remaining, strict=True):
+                enter(key)
+                context._timestamp = next(stamps) if stamps is not None else None
+                results = function(value, context)
+                if results is not None:
+                    out.extend(results)
+                ends.append(len(out))
+        except Exception as error:
+            raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
+        self.backend.scope.leave()
+        return self._part(out, inherited_timestamps(batch.timestamps, ends))
+
+    def advance(self, watermark: int) -> int:
+        self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
+        before = self.time.watermark
+        reached = super().advance(watermark)
+        self._fire(self.backend.event_timers, reached, before, self._domains[0])
+        return reached
+
+    def _fire(self, timers: Timers, through: int, after: int | None, domain: Any) -> None:
+        """Call `on_timer` for every timer up to `through`."""
+        with self.call.running("timers"):
+            keys = timers.prefetched_keys(through, after)
+            if not keys:
+                return
+            self.backend.enter_batch(keys)
+        out: list[Any] = []
+        stamps: list[int] = []
+        context = TimerContext(self.backend, domain)
+        for time, key in timers.due(through, after):
+            self.backend.scope.enter(key)
+            context._timestamp = time
+            try:
+                results = self._on_timer(time, context) if self._on_timer is not None else None
+                if results is not None:
+                    out.extend(results)
+            except Exception as error:
+                raise self.call.failed(error, "on_timer", (f"timer {time} of key {key!r}",)) from error
+            stamps.extend([time] * (len(out) - len(stamps)))
+            if len(out) >= _FIRED_RECORDS_MAX:
+                self._emit_fired(out, stamps)
+                out, stamps = [], []
+        self.backend.scope.leave()
+        self._emit_fired(out, stamps)
+
+    def _emit_fired(self, out: list[Any], stamps: list[int]) -> None:
+        if out:
+            main = self._part(out, np.array(stamps, dtype=np.int64))
+            if len(main):
+                self.emit(main)
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Write the states and tell their new versions."""
+        with self.call.running("state"):
+            acknowledgement.states[self.uid] = self.backend.end(self.time.now_ms)
+
+
+def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]:
+    """Keys in the one form that stands for all equal ones, so that dictionaries agree with the store."""
+    if key_type is not None:
+        return as_declared(keys, key_type)
+    kinds = set(map(type, keys))
+    if float in kinds:
+        # All NaNs are one key, but no NaN equals another: let them be one object.
+        keys = [_NAN if key != key else key for key in keys]
+    if Row in kinds:
+        keys = [tuple(key) if type(key) is Row else key for key in keys]
+    return keys
+
+
+def refuse_state(name: str) -> ProgramError:
+    """For functions that ask for keyed state on a stream that has no key."""
+    return ProgramError(f"RuntimeContext.{name}: state belongs to a key. Call key_by(...) before this operator")

@@ -1,0 +1,90 @@
+"""Python values of a state ↔ one Arrow column, by the type its descriptor declares.
+
+A typed state is a column of that type, so that it can be queried and evolved; an untyped one is a column of
+pickles, and says so once. What a function reads back never depends on whether an epoch ended in between: a value
+that would change on its way through Arrow (a float32, a tuple declared as a row) is changed when it is set.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.errors import MillstreamError, TypeMismatchError
+from millstream.records.columns import arrow_type, as_declared, from_record_batch, to_record_batch
+
+__all__ = ["StateCodec"]
+
+_LOG = logging.getLogger(__name__)
+# Values of these exact Python types come back from a column of the type as they are.
+_EXACT: dict[str, type] = {"LONG": int, "INT": int, "STRING": str, "DOUBLE": float, "BOOLEAN": bool}
+_ANNOUNCED: set[str] = set()
+
+
+class StateCodec:
+    """Converts the values (or map keys) of one state. `what` names it in errors: "state 'total' of 'count'"."""
+
+    def __init__(self, type_info: TypeInformation | None, what: str) -> None:
+        self.what = what
+        typed = type_info is not None and arrow_type(type_info) is not None
+        self._type_info = type_info if typed else None
+        # A tuple of one field: nested, so that None and rows are ordinary values of one column.
+        self._wrapped = Types.TUPLE([type_info]) if typed and type_info is not None else None
+        self.is_pickled = not typed
+        if self.is_pickled and what not in _ANNOUNCED:
+            _ANNOUNCED.add(what)
+            _LOG.info("%s has no declared type: its values are pickled. Declare one to query and evolve it", what)
+        self.settle = self._settler()
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The type of the column."""
+        if self._type_info is None:
+            return pa.binary()
+        found = arrow_type(self._type_info)
+        assert found is not None
+        return found
+
+    def encode(self, values: list[Any]) -> pa.Array:
+        """The values as a column; an error names the state."""
+        try:
+            if self._wrapped is None:
+                return pa.array([pickle.dumps(value, protocol=5) for value in values], pa.binary())
+            return to_record_batch(list(zip(values, strict=True)), self._wrapped).column(0)
+        except TypeMismatchError as error:
+            raise TypeMismatchError(f"{self.what}: {error.message}", value=error.value, path=error.path) from error
+        except MillstreamError:
+            raise
+        except Exception as error:
+            raise TypeMismatchError(
+                f"{self.what}: a value cannot be pickled ({error}). Keep plain data in state, or declare its type"
+            ) from error
+
+    def decode(self, column: pa.Array) -> list[Any]:
+        """The column as values. Pickles were written by this job into its own store."""
+        if self._wrapped is None:
+            return [pickle.loads(data) for data in column.to_pylist()]
+        batch = pa.RecordBatch.from_arrays([column], names=["f0"])
+        return [value for (value,) in from_record_batch(batch, self._wrapped)]
+
+    def _settler(self) -> Callable[[Any], Any]:
+        """A function that gives a value the form in which it would come back from the column."""
+        if self._type_info is None:
+            return lambda value: value
+        exact = _EXACT.get(str(self._type_info))
+        type_info = self._type_info
+
+        def settle(value: Any) -> Any:
+            if value is None or type(value) is exact:
+                return value
+            try:
+                return as_declared([value], type_info)[0]
+            except TypeMismatchError as error:
+                raise TypeMismatchError(f"{self.what}: {error.message}", value=value, path=error.path) from error
+
+        return settle

@@ -1,0 +1,199 @@
+"""One state of one operator in one subtask, for one epoch: a view of the last version, and the changes to it.
+
+A state handle (`runtime.states`) keeps what functions read and set as Python values; this is where those values
+meet the store: bulk reads of many keys at once, and at the end of the epoch one segment with all that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.records.columns import arrow_type
+from millstream.runtime.state_codec import StateCodec
+from millstream.state.changes import TableChanges
+from millstream.state.compaction import compact, plan_compaction
+from millstream.state.keys import KeyColumn, key_column
+from millstream.state.layout import NEVER_MS, TableLayout
+from millstream.state.open_segments import OpenSegments
+from millstream.state.row_counts import row_counts
+from millstream.state.table import TableView
+from millstream.state.version import SegmentRef
+from millstream.storage.names import segment_name
+
+__all__ = ["EpochPlace", "StateTable"]
+
+# What one table may read and write again for compaction in one epoch: some tens of milliseconds.
+_COMPACTION_BYTES_MAX = 16 << 20
+
+
+@dataclass(frozen=True)
+class EpochPlace:
+    """Where and when a subtask's tables are: all that is the same for every state of an operator in an epoch."""
+
+    uid: str
+    epoch: int
+    subtask: int
+    nonce: str
+    groups: range
+    now_ms: int
+    segments: OpenSegments
+
+
+class StateTable:
+    """The rows of one state. `sub` is the codec of what tells rows of one key apart; None: one row per key."""
+
+    def __init__(
+        self,
+        name: str,
+        key_type: TypeInformation | None,
+        max_parallelism: int,
+        value: StateCodec | None,
+        sub: StateCodec | None = None,
+        *,
+        sub_type: pa.DataType | None = None,
+        has_due: bool = False,
+        ttl_ms: int | None = None,
+        sees_expired: bool = False,
+    ) -> None:
+        self.name = name
+        self._key_type = key_type
+        self._value = value
+        self._sub = sub
+        self._ttl_ms = ttl_ms
+        self._sees_expired = sees_expired
+        self.layout = TableLayout(
+            state=name,
+            key_type=_stored_key_type(key_type),
+            sub_type=sub.arrow_type if sub is not None else sub_type,
+            value_type=None if value is None else value.arrow_type,
+            is_pickled=value is not None and value.is_pickled,
+            has_due=has_due,
+            has_ttl=ttl_ms is not None,
+            max_parallelism=max_parallelism,
+        )
+        self._key_decoder = StateCodec(key_type, f"the key of {name!r}") if self.layout.key_type is not None else None
+
+    def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
+        """Open the last version; nothing has changed yet."""
+        self._place = place
+        # A state that may show expired values until they are cleaned up is read as if no time had passed.
+        read_ms = -(2**63) if self._sees_expired else place.now_ms
+        self.view = TableView(place.segments, self.layout, refs, place.groups, read_ms)
+        self.changes = TableChanges(self.layout)
+
+    def column(self, keys: list[Any]) -> KeyColumn:
+        """Keys as the store knows them."""
+        return key_column(keys, self._key_type)
+
+    def keys_of(self, column: pa.Array) -> list[Any]:
+        """Stored keys as Python values again."""
+        if self._key_decoder is None:
+            from millstream.state.canonical import decode
+
+            return [decode(data) for data in column.to_pylist()]
+        return self._key_decoder.decode(column)
+
+    def read(self, keys: list[Any]) -> list[Any]:
+        """The value of every key, None where there is none."""
+        assert self._value is not None
+        if not self.view.refs:
+            return [None] * len(keys)
+        found = self.view.get(self.column(keys))
+        return _spread(found.mask, self._value.decode(found.values) if found.values is not None else [])
+
+    def read_pairs(self, keys: list[Any], subs: list[Any], absent: Any) -> list[Any]:
+        """The value of every (key, sub), `absent` where there is none."""
+        assert self._value is not None and self._sub is not None
+        if not self.view.refs:
+            return [absent] * len(keys)
+        found = self.view.get_pairs(self.column(keys), self._sub.encode(subs))
+        return _spread(found.mask, self._value.decode(found.values) if found.values is not None else [], absent)
+
+    def read_rows(self, keys: list[Any]) -> list[list[tuple[Any, Any]]]:
+        """All (sub, value) of every key, in the order of subs."""
+        gathered: list[list[tuple[Any, Any]]] = [[] for _ in keys]
+        if not self.view.refs:
+            return gathered
+        rows = self.view.scan_keys(self.column(keys))
+        subs = self._sub.decode(rows.column("sub")) if self._sub is not None else [None] * rows.num_rows
+        values = self._value.decode(rows.column("value")) if self._value is not None else [None] * rows.num_rows
+        for position, sub, value in zip(rows.column("position").to_pylist(), subs, values, strict=True):
+            gathered[position].append((sub, value))
+        return gathered
+
+    def count(self, keys: list[Any]) -> list[int]:
+        """How many rows every key has at most; reads none of them."""
+        counts: list[int] = row_counts(self.view, self.column(keys)).tolist()
+        return counts
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose changes this table takes."""
+        return self._place.epoch
+
+    def put(self, keys: list[Any], values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None) -> None:
+        """Set rows; they live as long as the state's time-to-live says."""
+        if keys:
+            encoded = None if self._value is None else self._value.encode(values or [])
+            expires = None if self._ttl_ms is None else np.full(len(keys), self._expiry_ms(), dtype=np.int64)
+            self.changes.put(self.column(keys), encoded, subs=subs, due_ms=due_ms, expires_ms=expires)
+
+    def _expiry_ms(self) -> int:
+        assert self._ttl_ms is not None
+        return min(self._place.now_ms + self._ttl_ms, NEVER_MS)
+
+    def encode_subs(self, subs: list[Any]) -> pa.Array:
+        """Map keys as a column."""
+        assert self._sub is not None
+        return self._sub.encode(subs)
+
+    def delete(self, keys: list[Any], subs: pa.Array | None = None) -> None:
+        """Remove rows."""
+        if keys:
+            self.changes.delete(self.column(keys), subs=subs)
+
+    def clear(self, keys: list[Any]) -> None:
+        """Remove all rows of keys."""
+        if keys:
+            self.changes.clear(self.column(keys))
+
+    def end(self) -> tuple[SegmentRef, ...]:
+        """Write what changed as one segment, compact a little, and return the new version."""
+        place, refs = self._place, tuple(self.view.refs)
+        written = self.changes.write(place.segments.store, self._file("w"), place.epoch, place.groups)
+        if written is None:
+            return refs
+        refs = (*refs, written)
+        step = plan_compaction(refs, _COMPACTION_BYTES_MAX)
+        if step is None:
+            return refs
+        name = self._file("c")
+        return compact(
+            place.segments, self.layout, refs, step, place.now_ms, name=name, epoch=place.epoch
+        )
+
+    def _file(self, kind: str) -> str:
+        place = self._place
+        return segment_name(place.uid, self.name, place.epoch, place.subtask, f"{place.nonce}{kind}")
+
+
+def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:
+    """The Arrow type keys are stored in; None: as canonical bytes. What `key_column` gives for the type decides."""
+    if key_type is None or arrow_type(key_type) is None:
+        return None
+    sample = key_column([], key_type).array.type
+    return None if sample == pa.binary() and arrow_type(key_type) != pa.binary() else sample
+
+
+def _spread(mask: Any, values: list[Any], absent: Any = None) -> list[Any]:
+    """Values at the places where `mask` is true, `absent` elsewhere."""
+    if len(values) == len(mask):
+        return values
+    given = iter(values)
+    return [next(given) if there else absent for there in mask.tolist()]

@@ -1,0 +1,130 @@
+"""Timers of a keyed function: rows (key, time) with the time as their due time, in the one store.
+
+They survive, rescale and spill as all state does. Setting a timer twice is setting it once. Timers fire in the
+order of their times; a timer set while firing, for a time that has come, fires in the same epoch.
+
+Invariant: when an epoch ends, no timer at or before its time is left.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import ProgramError
+from millstream.runtime.context import TaskTimerService
+from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.states import Scope
+from millstream.state.version import SegmentRef
+
+__all__ = ["KeyedTimerService", "Timers"]
+
+
+class Timers:
+    """The timers of one time domain of one operator in one subtask."""
+
+    def __init__(self, table: StateTable) -> None:
+        self.table = table
+
+    def begin(self, place: EpochPlace, refs: tuple[SegmentRef, ...]) -> None:
+        """An epoch begins: nothing is set or deleted yet."""
+        self.table.begin(place, refs)
+        self._set: dict[tuple[int, Any], bool] = {}  # (time, key) -> set (True) or deleted (False) in this epoch
+        self._heap: list[tuple[int, int, Any]] = []
+        self._order = count()
+        self._through: int | None = None  # while firing: up to which time
+
+    def register(self, time: int, key: Any) -> None:
+        """Set a timer."""
+        if self._set.get((time, key)) is True:
+            return
+        self._set[time, key] = True
+        if self._through is not None and time <= self._through:
+            heapq.heappush(self._heap, (time, next(self._order), key))
+
+    def delete(self, time: int, key: Any) -> None:
+        """Delete a timer, if it is set."""
+        self._set[time, key] = False
+
+    def due(self, through: int, after: int | None) -> Iterator[tuple[int, Any]]:
+        """Take the timers up to `through`, in order. The caller fires each before it asks for the next."""
+        self._heap = [(time, next(self._order), key) for time, key in self._stored(through, after)]
+        known = {(time, key) for time, _, key in self._heap}
+        for (time, key), is_set in self._set.items():
+            if is_set and time <= through and (time, key) not in known:
+                self._heap.append((time, next(self._order), key))
+        heapq.heapify(self._heap)
+        self._through = through
+        fired: set[tuple[int, Any]] = set()
+        while self._heap:
+            time, _, key = heapq.heappop(self._heap)
+            if self._set.get((time, key), True) and ((time, key) not in fired or self._set.get((time, key))):
+                fired.add((time, key))
+                self._set[time, key] = False
+                yield time, key
+        self._through = None
+
+    def _stored(self, through: int, after: int | None) -> list[tuple[int, Any]]:
+        if not self.table.view.refs:
+            return []
+        rows = self.table.view.scan_due(through, after_ms=after)
+        return list(zip(rows.column("due_ms").to_pylist(), self.table.keys_of(rows.column("key")), strict=True))
+
+    def prefetched_keys(self, through: int, after: int | None) -> list[Any]:
+        """The keys whose timers are about to fire, for the states to be read at once."""
+        keys = [key for _, key in self._stored(through, after)]
+        keys += [key for (time, key), is_set in self._set.items() if is_set and time <= through]
+        return list(dict.fromkeys(keys))
+
+    def earliest(self, after: int | None) -> int | None:
+        """The earliest timer that is left."""
+        times = [time for (time, _), is_set in self._set.items() if is_set]
+        stored = self.table.view.min_due(after_ms=after) if self.table.view.refs else None
+        return min([*times, *([] if stored is None else [stored])], default=None)
+
+    def end(self) -> tuple[SegmentRef, ...]:
+        """Write what was set and deleted."""
+        kept = [place for place, is_set in self._set.items() if is_set]
+        gone = [place for place, is_set in self._set.items() if not is_set]
+        if kept:
+            times = np.array([time for time, _ in kept], dtype=np.int64)
+            self.table.put([key for _, key in kept], None, pa.array(times), times)
+        if gone and self.table.view.refs:
+            self.table.delete([key for _, key in gone], pa.array([time for time, _ in gone], pa.int64()))
+        return self.table.end()
+
+
+class KeyedTimerService(TaskTimerService):
+    """The `TimerService` of a keyed function."""
+
+    def __init__(self, scope: Scope, event: Timers, processing: Timers) -> None:
+        super().__init__()
+        self._scope = scope
+        self._event = event
+        self._processing = processing
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._event.register(_time(timestamp), self._scope.key)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._processing.register(_time(timestamp), self._scope.key)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._event.delete(_time(timestamp), self._scope.key)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._processing.delete(_time(timestamp), self._scope.key)
+
+
+def _time(timestamp: Any) -> int:
+    if type(timestamp) is not int:
+        raise ProgramError(
+            f"a timer was set for {timestamp!r} ({type(timestamp).__name__}); "
+            "its time is an int: milliseconds since 1970-01-01 UTC"
+        )
+    return timestamp
