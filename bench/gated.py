@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
@@ -93,7 +94,13 @@ class GatedJob:
     """
 
     def __init__(
-        self, session: SparkSession, splits: int, batches: Batches, type_info: TypeInformation, build: Build, parallelism: int
+        self,
+        session: SparkSession,
+        splits: int,
+        batches: Batches,
+        type_info: TypeInformation,
+        build: Build,
+        parallelism: int,
     ) -> None:
         self.source = GatedSource(splits, batches, type_info)
         # Not on a memory file system: the manifest's fsync is part of an epoch.
@@ -137,7 +144,6 @@ class GatedJob:
         return self.source.committed_s[0] - self.source.planned_s[0]
 
     def epochs_s(self, count: int) -> list[float]:
-        """`count` epochs in a row, each from the manifest before to its own manifest: nothing of the loop is left out."""
+        """`count` epochs in a row, each from the manifest before it to its own: nothing of the loop is left out."""
         self._pass(count + 1)
-        times = self.source.committed_s
-        return [after - before for before, after in zip(times, times[1:], strict=False)][:count]
+        return [after - before for before, after in pairwise(self.source.committed_s)][:count]

@@ -17,7 +17,17 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as f
 from records import KEYED_DDL
 
-__all__ = ["collect", "column_loop", "exchange", "keyed_exchange", "one_pass", "passed_on", "row_loop", "smallest", "tuple_loop"]
+__all__ = [
+    "collect",
+    "column_loop",
+    "exchange",
+    "keyed_exchange",
+    "one_pass",
+    "passed_on",
+    "row_loop",
+    "smallest",
+    "tuple_loop",
+]
 
 Rows = Iterator[pa.RecordBatch]
 Pass = Callable[[pa.RecordBatch], pa.RecordBatch]

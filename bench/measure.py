@@ -103,7 +103,8 @@ class Machine:
     def here(cls) -> Machine:
         """This machine, now."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return cls(cores, round(os.getloadavg()[0], 1), platform.python_version(), f"{platform.system()} {platform.machine()}")
+        system = f"{platform.system()} {platform.machine()}"
+        return cls(cores, round(os.getloadavg()[0], 1), platform.python_version(), system)
 
 
 class Report:
@@ -142,9 +143,9 @@ class Report:
             }
             print(json.dumps(body, indent=2, ensure_ascii=False))
         else:
-            failed = sum(not requirement.passed for requirement in self.requirements)
+            holding = sum(requirement.passed for requirement in self.requirements)
             print(
-                f"      {self.title}: {len(self.requirements) - failed} of {len(self.requirements)} hold; {machine.cores} cores, "
+                f"      {self.title}: {holding} of {len(self.requirements)} hold; {machine.cores} cores, "
                 f"load {machine.load}, Python {machine.python}, {machine.system}"
             )
         return 0 if passed else 1

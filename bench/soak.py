@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 from measure import Requirement
@@ -63,7 +64,7 @@ class Probe:
     def __init__(self, session: SparkSession, store: str) -> None:
         self._session, self._store = session, Path(store)
         self._driver = psutil.Process()
-        jvm = session._jvm  # type: ignore[attr-defined]
+        jvm: Any = session._jvm
         self._jvm = jvm
         self._java = psutil.Process(int(jvm.java.lang.ProcessHandle.current().pid()))
         blocks = jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirsString()

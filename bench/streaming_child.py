@@ -30,7 +30,7 @@ def _pass_on(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def durations_ms(session: SparkSession, exchanges: int, batches: int) -> list[int]:
     """The durations of `batches` micro-batches, after warm-up."""
-    source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", _TASKS).option("numPartitions", _TASKS)
+    source = session.readStream.format("rate-micro-batch").options(rowsPerBatch=_TASKS, numPartitions=_TASKS)
     frame = source.load().select("value").mapInArrow(_pass_on, "value long")
     for _ in range(exchanges):
         frame = frame.repartition(_TASKS).mapInArrow(_pass_on, "value long")
@@ -59,7 +59,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Spark may print; answers have a stream of their own.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session: SparkSession = SparkSession.builder.master(f"local[{_TASKS}]").getOrCreate()  # type: ignore[attr-defined]
+    session: SparkSession = SparkSession.builder.master(f"local[{_TASKS}]").getOrCreate()
     try:
         for line in sys.stdin:
             exchanges, batches = map(int, line.split())

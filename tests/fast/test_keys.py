@@ -25,8 +25,9 @@ from hypothesis import strategies as st
 from millstream.common.time import Instant
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
-from millstream.errors import ConfigurationError, ProgramError, TypeMismatchError
+from millstream.errors import ConfigurationError, ProgramError, StoreDamagedError, TypeMismatchError
 from millstream.state.canonical import canonical_bytes, canonical_hash
+from millstream.state.canonical_decoding import decode
 from millstream.state.hashing import xxhash64_column
 from millstream.state.key_groups import key_group_range
 from millstream.state.keys import key_column, key_column_of_arrow
@@ -41,7 +42,7 @@ class Size(enum.IntEnum):
     SMALL = 1
 
 
-class Lane(str, enum.Enum):
+class Lane(str, enum.Enum):  # noqa: UP042 - such keys exist
     LEFT = "left"
 
 
@@ -287,3 +288,43 @@ def test_a_key_goes_to_the_partition_that_owns_its_group(parallelism: int, extra
 def test_a_parallelism_that_cannot_be_is_refused(parallelism: int, max_parallelism: int) -> None:
     with pytest.raises(ConfigurationError, match=r"pipeline.max-parallelism|parallelism.default"):
         key_column([1], None).partitions(parallelism, max_parallelism)
+
+
+@given(KEYS)
+@settings(max_examples=400, deadline=None)
+def test_a_key_comes_back_from_its_bytes_as_one_that_is_the_same_key(key: Any) -> None:
+    data = canonical_bytes(key)
+    back = decode(data)
+    assert canonical_bytes(back) == data
+    assert canonical_hash(back) == canonical_hash(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [1, "a", b"a", None, 0.5, (1, ("a", None)), Color.RED, Access.READ | Access.WRITE, OrderId(7), uuid.UUID(int=5)],
+    ids=repr,
+)
+def test_a_simple_key_comes_back_as_it_was(key: Any) -> None:
+    back = decode(canonical_bytes(key))
+    assert back == key and type(back) is type(key)
+
+
+def test_a_field_that_is_no_part_of_the_key_comes_back_as_its_default() -> None:
+    assert decode(canonical_bytes(UserId(1, "a note"))).note == ""
+
+
+def test_a_class_that_cannot_be_imported_is_found_while_it_is_alive() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Local:
+        number: int
+
+    assert decode(canonical_bytes(Local(3))) == Local(3)
+
+
+def test_a_class_that_is_gone_and_bytes_that_are_no_key_are_errors_that_say_so() -> None:
+    data = canonical_bytes(OrderId(1)).replace(b"OrderId", b"OtherId")
+    with pytest.raises(ProgramError, match=r"class OtherId of module .*Put it back"):
+        decode(data)
+    for nonsense in (b"", b"?", b"i123", b"(\x00\x00\x00\x09a", canonical_bytes((1, 2))[:-1]):
+        with pytest.raises(StoreDamagedError, match="not the stored form of a key"):
+            decode(nonsense)

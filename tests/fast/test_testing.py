@@ -11,8 +11,14 @@ import pytest
 from millstream.common import Row, Types, WatermarkStrategy
 from millstream.connectors.generator import DataGeneratorSource
 from millstream.datastream import OutputTag, StreamExecutionEnvironment
-from millstream.datastream.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
-from millstream.errors import JobFailedError, ProgramError, TypeMismatchError
+from millstream.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+)
+from millstream.errors import JobFailedError, NotYetError, ProgramError, TypeMismatchError
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, OperatorHarness, Pause, Script, Watermark, run
 
 LATE = OutputTag("late", Types.LONG())
@@ -268,6 +274,15 @@ def test_the_harness_asks_what_a_plain_callable_is() -> None:
     harness = OperatorHarness(len, kind="map")
     harness.push("four")
     assert harness.output() == [4]
+
+
+def test_the_harness_says_which_functions_it_cannot_run_yet() -> None:
+    class Largest(ReduceFunction):
+        def reduce(self, value1: Any, value2: Any) -> Any:
+            return max(value1, value2)
+
+    with pytest.raises(NotYetError, match=r"OperatorHarness for a Largest.*by run\(\)"):
+        OperatorHarness(Largest())
 
 
 def test_the_harness_parts_side_outputs_without_declaring_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from millstream.common import Duration, Instant, Time, WatermarkStrategy
 from millstream.common.time import as_duration, duration_ms
-from millstream.common.watermark_strategy import TimestampAssigner, WatermarkAlignment, WatermarkGenerator
+from millstream.common.watermark_strategy import TimestampAssigner, WatermarkAlignment, WatermarkKind
 from millstream.errors import NotAvailableError, ProgramError
 
 
@@ -72,11 +72,11 @@ class BySecondField(TimestampAssigner):
 
 def test_strategies_say_what_the_runtime_needs() -> None:
     none = WatermarkStrategy.no_watermarks()
-    assert (none.generator, none.max_out_of_orderness_ms) == (WatermarkGenerator.NONE, None)
+    assert (none.kind, none.max_out_of_orderness_ms) == (WatermarkKind.NONE, None)
     monotonous = WatermarkStrategy.for_monotonous_timestamps()
-    assert (monotonous.generator, monotonous.max_out_of_orderness_ms) == (WatermarkGenerator.MONOTONOUS, 0)
+    assert (monotonous.kind, monotonous.max_out_of_orderness_ms) == (WatermarkKind.MONOTONOUS, 0)
     bounded = WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=2))
-    assert (bounded.generator, bounded.max_out_of_orderness_ms) == (WatermarkGenerator.BOUNDED, 2000)
+    assert (bounded.kind, bounded.max_out_of_orderness_ms) == (WatermarkKind.BOUNDED, 2000)
     assert bounded == WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(2)) != monotonous
 
 

@@ -22,7 +22,7 @@ from millstream.datastream.connectors.file_system import BucketAssigner, FileSin
 from millstream.datastream.formats.parquet import ParquetBulkWriters
 from millstream.jobs.progress import JobProgress
 
-RECORDS = 6_000
+RECORDS = 3_600
 RECORDS_PER_SECOND = 3_000
 EPOCH_RECORDS = 300
 EVENT = Types.ROW_NAMED(["id", "user", "cents"], [Types.LONG(), Types.STRING(), Types.LONG()])
@@ -60,7 +60,7 @@ def build(env: StreamExecutionEnvironment, output: Path) -> None:
     each = FileSink.for_row_format(str(output / "each"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
     lines.sink_to(each.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("each")
     many = FileSink.for_row_format(str(output / "many"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
-    lines.sink_to(many.with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=20_000)).build()).uid("many")
+    lines.sink_to(many.with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=12_000)).build()).uid("many")
     bulk = FileSink.for_bulk_format(str(output / "parquet"), ParquetBulkWriters.for_row_type(EVENT))
     parsed.map(lambda row: row, EVENT).sink_to(bulk.with_bucket_assigner(here).build()).uid("parquet")
 

@@ -30,10 +30,17 @@ PHASE_TIMEOUT_S = 180.0
 
 @dataclass(frozen=True)
 class Strike:
-    """Kill `delay_ms` after the program has reached a phase: imported, session, or an epoch (a number)."""
+    """Kill some time after the program has reached a phase: imported, session, or an epoch (a number).
+
+    The time is a share: of 4 s while Spark and the job start, else of what the epoch before took (2 s at most: the
+    first one takes long), so that a strike falls anywhere between two commits however fast the machine is.
+    """
 
     phase: str | int
-    delay_ms: int
+    share: float
+
+    def delay_s(self, epoch_s: float) -> float:
+        return self.share * (min(epoch_s, 2.0) if isinstance(self.phase, int) else 4.0)
 
     def is_reached(self, line: str) -> bool:
         if isinstance(self.phase, int):
@@ -50,10 +57,10 @@ def strikes(seed: int) -> list[Strike]:
 def _strike(rng: random.Random) -> Strike:
     where = rng.random()
     if where < 0.1:
-        return Strike("imported", rng.randrange(4_000))
+        return Strike("imported", round(rng.random(), 3))
     if where < 0.25:
-        return Strike("session", rng.randrange(2_500))
-    return Strike(rng.randrange(1, 20), rng.randrange(150))
+        return Strike("session", round(rng.random(), 3))
+    return Strike(rng.randrange(1, 11), round(rng.random() * 1.2, 3))
 
 
 def start(folder: Path) -> ProcessSession:
@@ -75,11 +82,14 @@ def run_to_the_end(folder: Path) -> None:
 def run_until(strike: Strike, folder: Path) -> str:
     """Start the job, kill it at `strike`, and say how far it had come."""
     job, last = start(folder), "nothing"
+    reached_at, delay_s = time.monotonic(), 0.0
     try:
         while (line := job.next_line(PHASE_TIMEOUT_S)) is not None:
-            last = line
+            last, took_s = line, time.monotonic() - reached_at
+            reached_at += took_s
             if strike.is_reached(line):
-                time.sleep(strike.delay_ms / 1000)
+                delay_s = strike.delay_s(took_s)
+                time.sleep(delay_s)
                 break
         else:
             assert job.wait(60) == 0, job.errors()[-4000:]
@@ -88,7 +98,7 @@ def run_until(strike: Strike, folder: Path) -> str:
         raise AssertionError(f"stuck after {last!r}:\n{job.errors()[-4000:]}") from None
     finally:
         killed = job.kill()
-    return f"killed {killed} processes after {last!r}"
+    return f"killed {killed} processes {delay_s * 1000:.0f} ms after {last!r}"
 
 
 def output_of(folder: Path) -> dict[str, bytes]:

@@ -1,8 +1,8 @@
 """Watermark strategies: plain data that says how event time is read from records.
 
 A strategy is immutable; every `with_...` gives a new one, as its name says. What the runtime reads from it:
-`timestamp_assigner` (None: keep the timestamps records have), `max_out_of_orderness_ms` (None: no watermarks),
-`idle_timeout_ms`, `generator` and `alignment`. Nothing here looks at a clock or at records.
+`timestamp_assigner` (None: keep the timestamps records have), `kind`, `max_out_of_orderness_ms` (None: no watermarks
+of that sort), `generator_factory`, `idle_timeout_ms` and `alignment`. Nothing here looks at a clock or at records.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ __all__ = [
     "TimestampAssigner",
     "WatermarkAlignment",
     "WatermarkGenerator",
+    "WatermarkKind",
+    "WatermarkOutput",
     "WatermarkStrategy",
 ]
 
@@ -50,12 +52,63 @@ class _CallableAssigner(TimestampAssigner):
         return self._function(value, record_timestamp)
 
 
-class WatermarkGenerator(Enum):
+class WatermarkKind(Enum):
     """How watermarks follow from timestamps."""
 
     NONE = "none"
     MONOTONOUS = "monotonous timestamps"
     BOUNDED = "bounded out-of-orderness"
+    CUSTOM = "a generator of the program"
+
+
+class WatermarkOutput(ABC):
+    """Where a `WatermarkGenerator` says how far event time has come."""
+
+    @abstractmethod
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        """No record at or before `timestamp_ms` is expected any more. A smaller one than before changes nothing."""
+
+    @abstractmethod
+    def mark_idle(self) -> None:
+        """This input holds nobody back until it emits a watermark or is marked active."""
+
+    @abstractmethod
+    def mark_active(self) -> None:
+        """This input counts again."""
+
+
+class WatermarkGenerator(ABC):
+    """Watermarks by the program's own rule, as in Flink's Java API. One generator serves one split or one subtask.
+
+    >>> class EndOfHour(WatermarkGenerator):
+    ...     def __init__(self):
+    ...         self.hour_ms = 0
+    ...     def on_event(self, value, timestamp, output):
+    ...         self.hour_ms = max(self.hour_ms, timestamp // 3_600_000 * 3_600_000)
+    ...     def on_periodic_emit(self, output):
+    ...         output.emit_watermark(self.hour_ms - 1)
+    >>> WatermarkStrategy.for_generator(EndOfHour)
+    <WatermarkStrategy: a generator of the program>
+
+    What a generator remembers goes into the manifest and comes back in the next epoch, which may run in another
+    process: by default its attributes, which must then be JSON values. Override `snapshot` and `restore` for others.
+    """
+
+    @abstractmethod
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        """Called for every record."""
+
+    @abstractmethod
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Called at the end of every epoch in which the split was read (of every epoch, in mid-stream)."""
+
+    def snapshot(self) -> Any:
+        """What to remember, as a JSON value."""
+        return dict(getattr(self, "__dict__", {}))
+
+    def restore(self, state: Any) -> None:
+        """Take up what `snapshot` gave."""
+        vars(self).update(state)
 
 
 @dataclass(frozen=True)
@@ -83,16 +136,22 @@ class WatermarkStrategy:
             "WatermarkStrategy(j_watermark_strategy)",
             "use WatermarkStrategy.for_monotonous_timestamps() or for_bounded_out_of_orderness(...)",
         )
-        self._generator = WatermarkGenerator.NONE
+        self._kind = WatermarkKind.NONE
+        self._generator_factory: Callable[[], WatermarkGenerator] | None = None
         self._max_out_of_orderness_ms: int | None = None
         self._timestamp_assigner: TimestampAssigner | None = None
         self._idle_timeout_ms: int | None = None
         self._alignment: WatermarkAlignment | None = None
 
     @property
-    def generator(self) -> WatermarkGenerator:
+    def kind(self) -> WatermarkKind:
         """How watermarks follow from timestamps."""
-        return self._generator
+        return self._kind
+
+    @property
+    def generator_factory(self) -> Callable[[], WatermarkGenerator] | None:
+        """What makes the program's own generators; None for the built-in kinds."""
+        return self._generator_factory
 
     @property
     def max_out_of_orderness_ms(self) -> int | None:
@@ -111,7 +170,7 @@ class WatermarkStrategy:
 
     @property
     def alignment(self) -> WatermarkAlignment | None:
-        """The alignment asked for. It is kept and shown; epochs already move all sources together."""
+        """The group this source keeps pace with, and how closely; None: it runs free."""
         return self._alignment
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
@@ -137,7 +196,10 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: DurationLike,
         update_interval: DurationLike | None = None,
     ) -> WatermarkStrategy:
-        """The same strategy; sources of the group stay within the drift of one another."""
+        """The same strategy; a split that is ahead of the slowest of its group by more than the drift waits.
+
+        It is looked at before every epoch, whatever the `update_interval`; as in Flink, it acts at sources only.
+        """
         alignment = WatermarkAlignment(
             watermark_group,
             _positive_ms(max_allowed_watermark_drift, "max_allowed_watermark_drift"),
@@ -148,7 +210,7 @@ class WatermarkStrategy:
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
         """For timestamps that never go back within one input split."""
-        return WatermarkStrategy()._changed(_generator=WatermarkGenerator.MONOTONOUS, _max_out_of_orderness_ms=0)
+        return WatermarkStrategy()._changed(_kind=WatermarkKind.MONOTONOUS, _max_out_of_orderness_ms=0)
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: DurationLike) -> WatermarkStrategy:
@@ -156,7 +218,17 @@ class WatermarkStrategy:
         delay_ms = duration_ms(max_out_of_orderness)
         if delay_ms < 0:
             raise ProgramError(f"max_out_of_orderness is {delay_ms} ms, expected 0 or more. Give a positive Duration.")
-        return WatermarkStrategy()._changed(_generator=WatermarkGenerator.BOUNDED, _max_out_of_orderness_ms=delay_ms)
+        return WatermarkStrategy()._changed(_kind=WatermarkKind.BOUNDED, _max_out_of_orderness_ms=delay_ms)
+
+    @staticmethod
+    def for_generator(factory: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
+        """Watermarks by the program's own rule: `factory()`, often the class itself, makes a generator per input."""
+        if isinstance(factory, WatermarkGenerator) or not callable(factory):
+            raise ProgramError(
+                f"for_generator got {factory!r}, expected what makes a WatermarkGenerator, because every split has its "
+                "own. Give the class, or a function without arguments."
+            )
+        return WatermarkStrategy()._changed(_kind=WatermarkKind.CUSTOM, _generator_factory=factory)
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
@@ -178,8 +250,8 @@ class WatermarkStrategy:
         return hash(self._parts())
 
     def __repr__(self) -> str:
-        delay = f", {self._max_out_of_orderness_ms} ms" if self._generator is WatermarkGenerator.BOUNDED else ""
-        return f"<WatermarkStrategy: {self._generator.value}{delay}>"
+        delay = f", {self._max_out_of_orderness_ms} ms" if self._kind is WatermarkKind.BOUNDED else ""
+        return f"<WatermarkStrategy: {self._kind.value}{delay}>"
 
 
 def _positive_ms(length: DurationLike, name: str) -> int:

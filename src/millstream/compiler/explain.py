@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from millstream.compiler.passes import compile_graph
 from millstream.compiler.stages import Channel, Plan, Stage
-from millstream.graph.nodes import Graph, Node, Process, Read, Write
+from millstream.graph.nodes import (
+    Graph,
+    KeyedBatches,
+    KeyedFilter,
+    KeyedFlatMap,
+    KeyedMap,
+    KeyedProcess,
+    Node,
+    Process,
+    Read,
+    Reduce,
+    Rolling,
+    Write,
+)
 from millstream.records.batch import is_typed
 from millstream.records.columns import stream_schema
 
@@ -50,9 +63,25 @@ def _operator(node: Node) -> str:
         text += f"  reads {node.operation.source.describe()}"
     if isinstance(node.operation, Write):
         return text + f"  writes {node.operation.sink.describe()}, {node.operation.sink.guarantee}"
+    text += _keyed(node)
     if isinstance(node.operation, Process) and node.operation.tags:
         text += "  side outputs " + ", ".join(tag for tag, _ in node.operation.tags)
     return f"{text}  → {_layout(node)}"
+
+
+def _keyed(node: Node) -> str:
+    """What an operator keeps per key, and whether as columns."""
+    operation = node.operation
+    if isinstance(operation, Rolling):
+        return f"  keeps per key: {operation.kind} of field {operation.position}, in columns"
+    if isinstance(operation, Reduce):
+        return "  keeps per key: its reduced record"
+    if isinstance(operation, KeyedBatches):
+        states = ", ".join(f"{name}: {type_info}" for name, type_info in operation.states)
+        return f"  keeps per key: {states or 'nothing'}, in columns"
+    if isinstance(operation, (KeyedProcess, KeyedMap, KeyedFlatMap, KeyedFilter)):
+        return "  keeps per key: the states of its function"
+    return ""
 
 
 def _layout(node: Node) -> str:

@@ -63,7 +63,7 @@ def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iter
     assert text is not None
     if text.startswith(_FILE_MARK):
         text = job.facts.store.get(text.removeprefix(_FILE_MARK)).decode()
-    spec = EpochSpec.decode(text)
+    spec = EpochSpec.decode(text, context.partitionId())
     assignment = Assignment(
         stage=stage,
         subtask=context.partitionId(),

@@ -149,6 +149,11 @@ class SinkWriter(ABC):
     def stage(self) -> Sequence[Json]:
         """The epoch ends: make everything durable and return what the committer needs to publish it (JSON, small)."""
 
+    def stateful(self) -> Any:
+        """The object whose `initialize_state` and `snapshot_state` keep operator state, if it has them. Before `write`,
+        it is given what this subtask kept; after `stage`, it is asked what to keep."""
+        return self
+
     def abort(self) -> None:
         """The task failed. Remove what was written, if that is easy; leftovers are collected later."""
 

@@ -35,6 +35,11 @@ class ForeachSink(Sink):
                 f"ForeachSink: {function!r} can neither be called nor has a method invoke(value). "
                 f"Give a function of one value, or such an object."
             )
+        if callable(getattr(function, "snapshot_state", None)) or callable(getattr(function, "initialize_state", None)):
+            raise ProgramError(
+                f"ForeachSink: {type(function).__name__} has methods for operator state, which is kept exactly once "
+                f"and needs a sink that commits. Derive it from TwoPhaseSink."
+            )
         self.function = function
 
     def writer(self, context: WriterContext) -> SinkWriter:

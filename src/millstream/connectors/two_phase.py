@@ -76,18 +76,32 @@ class TwoPhaseSink(Sink):
 class _TwoPhaseWriter(SinkWriter):
     def __init__(self, sink: TwoPhaseSink, context: WriterContext) -> None:
         self._sink = sink
-        sink.open(context)
+        self._unopened: WriterContext | None = context
+        # A sink with operator state is given it before it is opened.
+        if not callable(getattr(sink, "initialize_state", None)):
+            self._open()
+
+    def stateful(self) -> Any:
+        return self._sink
+
+    def _open(self) -> None:
+        if self._unopened is not None:
+            self._sink.open(self._unopened)
+            self._unopened = None
 
     def write(self, batch: Batch) -> None:
+        self._open()
         if batch.length:
             self._sink.write(list(batch.values()))
 
     def stage(self) -> Sequence[Json]:
+        self._open()
         staged = self._sink.stage()
         return () if staged is None else (staged,)
 
     def abort(self) -> None:
-        self._sink.abort()
+        if self._unopened is None:
+            self._sink.abort()
 
 
 class _TwoPhaseCommitter(Sink):

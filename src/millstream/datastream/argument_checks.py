@@ -6,18 +6,21 @@ expected, and what to write instead. Nothing is converted silently.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from millstream.datastream.functions.function import Function
 from millstream.errors import MillstreamError, ProgramError
 from millstream.graph.site import here
+from millstream.records.columns import arrow_type
 
 __all__ = [
     "at_users_line",
     "checked_count",
     "checked_function",
     "checked_output_type",
+    "checked_states",
     "checked_text",
     "projected_type",
     "refuse",
@@ -53,6 +56,7 @@ def _belongs(kind: str) -> str:
         "FilterFunction": "filter()",
         "ProcessFunction": "process()",
         "KeyedProcessFunction": "key_by(...).process()",
+        "KeyedBatchFunction": "key_by(...).process_batches()",
         "ReduceFunction": "key_by(...).reduce()",
         "KeySelector": "key_by()",
         "Partitioner": "partition_custom()",
@@ -80,6 +84,16 @@ def _checked_type(method: str, type_info: Any) -> TypeInformation:
 
 def _untyped_as_none(type_info: TypeInformation) -> TypeInformation | None:
     return None if isinstance(type_info, PickledBytesTypeInfo) else type_info
+
+
+def checked_states(method: str, states: Any) -> tuple[tuple[str, TypeInformation], ...]:
+    """The states a function declares, by name, when every one has a type with columns."""
+    if not isinstance(states, Mapping) or not all(isinstance(name, str) and name for name in states):
+        raise refuse(f"{method}: states() returned {states!r}, expected a dict from names to types")
+    for name, type_info in states.items():
+        if arrow_type(_checked_type(f"{method}, state {name!r}", type_info)) is None:
+            raise refuse(f"{method}: state {name!r} is {type_info}, which has no columns. Choose another of Types")
+    return tuple(states.items())
 
 
 def checked_count(method: str, value: Any, least: int = 1) -> int:

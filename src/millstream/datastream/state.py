@@ -45,7 +45,20 @@ OUT = TypeVar("OUT")
 
 
 class OperatorStateStore(ABC):
-    """Where state that belongs to an operator, not to a key, is found."""
+    """Where state that belongs to an operator, not to a key, is found.
+
+    The lists (beyond PyFlink) belong to a subtask; a `CheckpointedFunction` asks for them. When the parallelism
+    changes, the items of a list state are dealt out evenly; of a union list state everybody gets everything, at every
+    restore.
+    """
+
+    @abstractmethod
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list of this subtask; its part of what all subtasks kept."""
+
+    @abstractmethod
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list of this subtask; starts with all that all subtasks kept, so keep only your own in a snapshot."""
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:

@@ -25,6 +25,7 @@ from millstream.datastream.argument_checks import (
 )
 from millstream.datastream.functions.function import FilterFunction, FlatMapFunction, KeySelector, MapFunction
 from millstream.datastream.functions.process import ProcessFunction
+from millstream.datastream.key_selection import key_selection
 from millstream.datastream.notices import say_once
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.partitionings import Partitionings
@@ -205,13 +206,13 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return DataStream(environment=self._environment, edges=edges)
 
     def key_by(
-        self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None
+        self, key_selector: Callable[[Any], Any] | KeySelector | int | str, key_type: TypeInformation | None = None
     ) -> KeyedStream:
-        """Bring all records of a key to the same subtask."""
+        """Bring all records of a key to the same subtask. The key is what `key_selector` gives for a record, or the
+        field at a position or of a name; a field of a typed stream is taken as a column, with its type."""
         from millstream.datastream.keyed_stream import KeyedStream
 
-        selector: Any = checked_function("key_by", key_selector, KeySelector)
-        declared = checked_output_type("key_by", key_type)
+        selector, declared = key_selection(key_selector, key_type, self._stream_type())
         edges = (
             Edge(edge.source, Partitioning.HASH, key_selector=selector, key_type=declared, tag=edge.tag)
             for edge in self._edges

@@ -27,6 +27,10 @@ __all__ = [
     "FlatMap",
     "Graph",
     "GraphBuilder",
+    "KeyedBatches",
+    "KeyedFilter",
+    "KeyedFlatMap",
+    "KeyedMap",
     "KeyedProcess",
     "Map",
     "MapBatches",
@@ -36,6 +40,8 @@ __all__ = [
     "Process",
     "Project",
     "Read",
+    "Reduce",
+    "Rolling",
     "Write",
 ]
 
@@ -101,6 +107,44 @@ class KeyedProcess(Process):
 
 
 @dataclass(frozen=True)
+class KeyedMap(Map):
+    """A `MapFunction` that may hold state of its key; so are the next two."""
+
+
+@dataclass(frozen=True)
+class KeyedFlatMap(FlatMap):
+    pass
+
+
+@dataclass(frozen=True)
+class KeyedFilter(Filter):
+    pass
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """A running reduction per key, one record at a time."""
+
+    function: Any  # a ReduceFunction or a callable of two records
+
+
+@dataclass(frozen=True)
+class Rolling:
+    """A running sum, minimum or maximum of one field per key, in columns."""
+
+    kind: str  # sum, min, max, min_by, max_by
+    position: int
+
+
+@dataclass(frozen=True)
+class KeyedBatches:
+    """A `KeyedBatchFunction` and the states it declares, by name."""
+
+    function: Any
+    states: tuple[tuple[str, TypeInformation], ...]
+
+
+@dataclass(frozen=True)
 class Project:
     indexes: tuple[int, ...]
 
@@ -120,7 +164,20 @@ class Write:
     sink: Sink
 
 
-Operation = Read | Map | FlatMap | Filter | Process | Project | MapBatches | AssignTimestamps | Write
+Operation = (
+    Read
+    | Map
+    | FlatMap
+    | Filter
+    | Process
+    | Reduce
+    | Rolling
+    | KeyedBatches
+    | Project
+    | MapBatches
+    | AssignTimestamps
+    | Write
+)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from millstream.jobs.progress import ProgressBoard
 from millstream.jobs.progress_report import epoch_progress, total_progress
 from millstream.jobs.settings import Clock
 from millstream.jobs.sweeper import Sweeper
+from millstream.jobs.watermarks import strategies_of, watermark_is_due
 from millstream.runtime.failure import UserFailureError
 from millstream.runtime.residents import Job
 from millstream.runtime.spec import EpochSpec
@@ -83,6 +84,7 @@ class EpochDriver:
     ) -> None:
         self._plan, self._job, self._runner = plan, job, runner
         self._sources, self._sinks = sources, sinks
+        self._strategies = strategies_of(plan)
         self._clock, self._board, self._settings = clock, board, settings
         self._log = ManifestLog(job.facts.store)
         self._sweeper = Sweeper(job.facts.store, self._log)
@@ -198,14 +200,18 @@ class EpochDriver:
             time.sleep(pause_ms / 1000)
         try:
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
-            positions = {} if self._newest is None else self._newest.sources
-            self._input = plan_input(self._sources, positions, self._settings.records_max, context)
+            newest, strategies = self._newest, self._strategies
+            positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
+            planned = plan_input(self._sources, positions, self._settings.records_max, context, strategies, states)
+            # The epoch's processing time is fixed here: retries see the same.
+            self._input = planned = replace(planned, now_ms=self._clock.now_ms())
             wanted = (
-                self._input.has_input
-                or timer_is_due(self._newest, context.now_ms)
-                or sink_is_due(self._sinks, self._newest, context.now_ms)
+                planned.has_input
+                or timer_is_due(newest, planned.now_ms)
+                or sink_is_due(self._sinks, newest, planned.now_ms)
+                or watermark_is_due(self._plan, planned, strategies, newest, planned.now_ms)
             )
-            self._own.append(e.InputPlanned(wanted, self._input.exhausted))
+            self._own.append(e.InputPlanned(wanted, planned.exhausted))
         except Exception as error:
             self._own.append(self._failed(error))
 
@@ -214,7 +220,7 @@ class EpochDriver:
         self._epoch_started = time.monotonic()
         for left in reversed(range(_TRIES_OF_A_MIXED_EPOCH)):
             self._tries += 1
-            spec = epoch_spec(action, self._tries, self._clock.now_ms(), self._input, self._newest)
+            spec = epoch_spec(action, self._tries, self._input, self._newest, self._strategies)
             try:
                 self._outcome = gather(self._plan, self._runner.run(spec))
                 self._settings.show(self._outcome.output)

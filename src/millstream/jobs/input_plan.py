@@ -2,19 +2,26 @@
 
 The plan is not written down before it is run: if the epoch dies, the next one is planned anew, perhaps with other
 ranges. Only what a manifest says was read has been read.
+
+A split stays with its subtask from epoch to epoch, so that a strategy in mid-stream sees the same records' time in the
+same place; it moves only when the parallelism changes or finished splits have left the others badly spread. A split
+that is too far ahead of its alignment group is not read at all until the slowest has come closer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from millstream.checkpoint.manifest import SplitPosition
+from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from millstream.connectors.contracts import Source, SourceContext, Split
-from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.barrier import MIN_WATERMARK
+from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime
 from millstream.runtime.spec import ReadRange
 
-__all__ = ["InputPlan", "PlannedSource", "plan_input"]
+__all__ = ["AlignedSplit", "InputPlan", "PlannedSource", "Waiting", "held_back", "homes", "plan_input"]
 
 Positions = Mapping[str, Mapping[str, SplitPosition]]
 
@@ -29,37 +36,117 @@ class PlannedSource:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """An unfinished split that the epoch does not read: it has no input now, or its alignment group holds it back."""
+
+    split: str
+    time: KeptTime
+    subtask: int
+    held: bool = False
+
+
+@dataclass(frozen=True)
 class InputPlan:
-    """The ranges of one epoch, and the splits each source listed. `exhausted`: nothing will ever follow them."""
+    """The ranges of one epoch, and the splits each source listed. `exhausted`: nothing will ever follow them.
+
+    `ended` are the sources of which nothing is left, `now_ms` is the epoch's processing time.
+    """
 
     reads: Mapping[str, tuple[ReadRange, ...]]
-    floors: Mapping[str, int]
+    waiting: Mapping[str, tuple[Waiting, ...]]
     listed: Mapping[str, frozenset[str]]
+    ended: frozenset[str]
     has_input: bool
     exhausted: bool
+    now_ms: int
+    run_started_ms: int
+
+
+@dataclass(frozen=True)
+class AlignedSplit:
+    """A split as its alignment group sees it."""
+
+    uid: str
+    split: str
+    alignment: WatermarkAlignment
+    watermark: int
+    idle: bool
+
+
+@dataclass(frozen=True)
+class _LiveSplit:
+    """An unfinished split and where it stands."""
+
+    split: Split
+    offset: Any
+    time: KeptTime
+    subtask: int
 
 
 def plan_input(
-    sources: tuple[PlannedSource, ...], positions: Positions, budget: int, context: SourceContext
+    sources: tuple[PlannedSource, ...],
+    positions: Positions,
+    budget: int,
+    context: SourceContext,
+    strategies: Mapping[str, WatermarkStrategy] | None = None,
+    states: Mapping[str, Any] | None = None,
 ) -> InputPlan:
-    """Ask every source how far it can be read; share `budget` records among the splits that are not finished."""
-    listed = [
-        (planned, list(planned.source.splits(replace(context, parallelism=planned.parallelism)))) for planned in sources
-    ]
-    standing = {p.uid: {s.name: _standing(p, s, positions) for s in splits} for p, splits in listed}
-    open_splits = sum(not at.finished for splits in standing.values() for at in splits.values())
-    share = max(1, budget // max(1, open_splits))
-    reads: dict[str, tuple[ReadRange, ...]] = {}
-    floors: dict[str, int] = {}
-    exhausted = True
-    for planned, splits in listed:
+    """Ask every source how far it can be read; share `budget` records among the splits that may be read.
+
+    `strategies` are those of the sources that have one; `states` is what the last manifest keeps per operator.
+    """
+    strategies, states = strategies or {}, states or {}
+    live: dict[str, list[_LiveSplit]] = {}
+    listed: dict[str, frozenset[str]] = {}
+    for planned in sources:
         own = replace(context, parallelism=planned.parallelism)
-        ranges, floor, ends = _plan_source(planned, splits, standing[planned.uid], share, own)
-        reads[planned.uid], floors[planned.uid] = ranges, floor
-        exhausted = exhausted and ends and planned.source.complete(own)
+        splits = list(planned.source.splits(own))
+        listed[planned.uid] = frozenset(split.name for split in splits)
+        kept = states.get(planned.uid, {}).get("splits", {})
+        live[planned.uid] = _live(planned, splits, positions, kept, strategies.get(planned.uid), own)
+    held = held_back(_aligned(live, strategies, context.now_ms))
+    share = max(1, budget // max(1, sum(map(len, live.values())) - len(held)))
+    reads: dict[str, tuple[ReadRange, ...]] = {}
+    waiting: dict[str, tuple[Waiting, ...]] = {}
+    ended: set[str] = set()
+    exhausted = True
+    for planned in sources:
+        uid, own = planned.uid, replace(context, parallelism=planned.parallelism)
+        names = frozenset(split for source, split in held if source == uid)
+        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, share, own)
+        ends = ends and planned.source.complete(own)
+        exhausted = exhausted and ends
+        if ends and not reads[uid]:
+            ended.add(uid)
     has_input = any(reads.values())
-    names = {planned.uid: frozenset(split.name for split in splits) for planned, splits in listed}
-    return InputPlan(reads, floors, names, has_input, exhausted)
+    return InputPlan(
+        reads, waiting, listed, frozenset(ended), has_input, exhausted, context.now_ms, context.run_started_ms
+    )
+
+
+def _live(
+    planned: PlannedSource,
+    splits: list[Split],
+    positions: Positions,
+    kept: Mapping[str, Mapping[str, Any]],
+    strategy: WatermarkStrategy | None,
+    context: SourceContext,
+) -> list[_LiveSplit]:
+    """The unfinished splits, each with its place, its time and its subtask."""
+    standing = {split.name: _standing(planned, split, positions) for split in splits}
+    unfinished = [split for split in splits if not standing[split.name].finished]
+    before = {name: details["subtask"] for name, details in kept.items() if "subtask" in details}
+    subtasks = homes([split.name for split in unfinished], before, planned.parallelism)
+    live: list[_LiveSplit] = []
+    for split in unfinished:
+        at = standing[split.name]
+        time = KeptTime.of(kept.get(split.name, {}), MIN_WATERMARK if at.watermark is None else at.watermark)
+        if strategy is not None and strategy.idle_timeout_ms is not None:
+            # A split is not idle for the time the job was down, nor before it was first seen.
+            since_ms = context.now_ms if time.active_ms is None else max(time.active_ms, context.run_started_ms)
+            time = replace(time, active_ms=since_ms)
+        live.append(_LiveSplit(split, at.offset, time, subtasks[split.name]))
+    return live
 
 
 def _standing(planned: PlannedSource, split: Split, positions: Positions) -> SplitPosition:
@@ -69,26 +156,78 @@ def _standing(planned: PlannedSource, split: Split, positions: Positions) -> Spl
     return SplitPosition(split.start, planned.source.finished(split, split.start), None)
 
 
+def homes(splits: Iterable[str], before: Mapping[str, int], parallelism: int) -> dict[str, int]:
+    """Which subtask reads each split: where it was before, if that leaves no subtask two splits short of another.
+
+    >>> homes(["a", "b", "c"], {}, 2)
+    {'a': 0, 'b': 1, 'c': 0}
+    >>> homes(["b", "c", "d"], {"a": 0, "b": 1, "c": 0}, 2)
+    {'b': 1, 'c': 0, 'd': 0}
+    >>> homes(["a", "c"], {"a": 0, "b": 1, "c": 0}, 2)
+    {'a': 0, 'c': 1}
+    """
+    names = list(splits)
+    residents: list[list[str]] = [[] for _ in range(parallelism)]
+    for name in names:
+        if before.get(name, parallelism) < parallelism:
+            residents[before[name]].append(name)
+    settled = {name for group in residents for name in group}
+    for name in names:
+        if name not in settled:
+            min(residents, key=len).append(name)
+    while len(max(residents, key=len)) - len(min(residents, key=len)) > 1:
+        min(residents, key=len).append(max(residents, key=len).pop())
+    found = {name: subtask for subtask, group in enumerate(residents) for name in group}
+    return {name: found[name] for name in names}
+
+
+def _aligned(
+    live: Mapping[str, list[_LiveSplit]], strategies: Mapping[str, WatermarkStrategy], now_ms: int
+) -> list[AlignedSplit]:
+    aligned: list[AlignedSplit] = []
+    for uid, strategy in strategies.items():
+        if strategy.alignment is not None:
+            for one in live.get(uid, ()):
+                idle = one.time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
+                aligned.append(AlignedSplit(uid, one.split.name, strategy.alignment, one.time.watermark, idle))
+    return aligned
+
+
+def held_back(splits: Iterable[AlignedSplit]) -> frozenset[tuple[str, str]]:
+    """The splits, as (uid, name), that must wait for the slowest of their group. Idle ones do not slow a group.
+
+    >>> group = WatermarkAlignment("g", max_drift_ms=10, update_interval_ms=1000)
+    >>> fast, slow = (AlignedSplit("in", name, group, at, idle=False) for name, at in (("fast", 50), ("slow", 20)))
+    >>> held_back([fast, slow]), held_back([fast, replace(slow, idle=True)])
+    (frozenset({('in', 'fast')}), frozenset())
+    """
+    splits = list(splits)
+    slowest: dict[str, int] = {}
+    for one in splits:
+        if not one.idle:
+            group = one.alignment.group
+            slowest[group] = min(one.watermark, slowest.get(group, one.watermark))
+    return frozenset(
+        (one.uid, one.split)
+        for one in splits
+        if one.alignment.group in slowest and one.watermark > slowest[one.alignment.group] + one.alignment.max_drift_ms
+    )
+
+
 def _plan_source(
-    planned: PlannedSource,
-    splits: list[Split],
-    standing: Mapping[str, SplitPosition],
-    share: int,
-    context: SourceContext,
-) -> tuple[tuple[ReadRange, ...], int, bool]:
-    """Ranges, what holds event time back besides them, and whether all splits end with these ranges."""
+    source: Source, live: list[_LiveSplit], held: frozenset[str], share: int, context: SourceContext
+) -> tuple[tuple[ReadRange, ...], tuple[Waiting, ...], bool]:
+    """What is read, what waits, and whether all splits end with these ranges."""
     ranges: list[ReadRange] = []
-    floor, ends = MAX_WATERMARK, True
-    for split in splits:
-        at = standing[split.name]
-        if at.finished:
-            continue
-        watermark = MIN_WATERMARK if at.watermark is None else at.watermark
-        stop = planned.source.reach(split, at.offset, share, context)
-        if stop == at.offset:
-            floor = min(floor, watermark)
-            ends = ends and planned.source.finished(split, at.offset)
-            continue
-        ranges.append(ReadRange(split, at.offset, stop, len(ranges) % planned.parallelism, watermark))
-        ends = ends and planned.source.finished(split, stop)
-    return tuple(ranges), floor, ends
+    waiting: list[Waiting] = []
+    ends = True
+    for one in live:
+        name = one.split.name
+        stop = one.offset if name in held else source.reach(one.split, one.offset, share, context)
+        finishes = source.finished(one.split, stop)
+        if stop != one.offset:
+            ranges.append(ReadRange(one.split, one.offset, stop, one.subtask, one.time.watermark))
+        elif not finishes:
+            waiting.append(Waiting(name, one.time, one.subtask, name in held))
+        ends = ends and finishes
+    return tuple(ranges), tuple(waiting), ends

@@ -76,6 +76,7 @@ class Launch:
             store=store,
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
+            batch=batch,
         )
         board = ProgressBoard(JobProgress(graph.job_name, record.job_id, store.url))
         log = attach_log(store, facts.run, board)

@@ -1,7 +1,7 @@
 """From an epoch's outcome to its manifest, and from a manifest to the next epoch's spec. Pure.
 
-What the manifest keeps per operator lies under `states[uid]`: its event time, the small state of its subtasks, and
-what its sink holds back for a later epoch.
+What the manifest keeps per operator lies under `states[uid]`: its event time, the small state of its subtasks, what
+a source knows of its splits besides their positions, and what a sink holds back for a later epoch.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from typing import Any
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, SplitPosition, Staged
+from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink, Source
 from millstream.errors import StoreError
 from millstream.jobs.input_plan import InputPlan
 from millstream.jobs.outcome import EpochOutcome
+from millstream.jobs.watermarks import floors, kept_of_source, strategies_of, told_times
 from millstream.metrics.registry import merge
 from millstream.runtime.barrier import MIN_WATERMARK
+from millstream.runtime.event_time import IDLE_WATERMARK
 from millstream.runtime.spec import EpochSpec, JobFacts
 
 __all__ = [
@@ -31,18 +34,24 @@ __all__ = [
 ]
 
 
-def epoch_spec(action: e.RunEpoch, try_: int, now_ms: int, plan: InputPlan, newest: Manifest | None) -> EpochSpec:
+def epoch_spec(
+    action: e.RunEpoch, try_: int, plan: InputPlan, newest: Manifest | None, strategies: Mapping[str, WatermarkStrategy]
+) -> EpochSpec:
     """What the tasks are told of the epoch that follows `newest`."""
     states: Mapping[str, Any] = {} if newest is None else newest.states
     return EpochSpec(
         epoch=action.epoch,
         try_=try_,
-        now_ms=now_ms,
+        now_ms=plan.now_ms,
         final=action.final,
         reads=plan.reads,
-        floors=plan.floors,
+        floors=floors(plan, strategies, states, plan.now_ms),
         watermarks={uid: state.get("watermark", MIN_WATERMARK) for uid, state in states.items()},
-        states={uid: state["subtasks"] for uid, state in states.items() if "subtasks" in state},
+        states={
+            **{uid: state["subtasks"] for uid, state in states.items() if "subtasks" in state},
+            **told_times(strategies, states, plan),
+        },
+        operator_states={uid: state["functions"] for uid, state in states.items() if "functions" in state},
     )
 
 
@@ -62,10 +71,18 @@ def epoch_manifest(
     before: Mapping[str, Any] = {} if newest is None else newest.states
     states: dict[str, dict[str, Any]] = {}
     for uid, watermark in outcome.watermarks.items():
-        # Event time never goes back, not even when a parallelism or a split set has changed.
-        states[uid] = {"watermark": max(watermark, before.get(uid, {}).get("watermark", MIN_WATERMARK))}
+        # Event time never goes back, not even when a parallelism or a split set has changed; idle, it stands still.
+        reached = MIN_WATERMARK if watermark == IDLE_WATERMARK else watermark
+        states[uid] = {"watermark": max(reached, before.get(uid, {}).get("watermark", MIN_WATERMARK))}
     for uid, subtasks in outcome.states.items():
         states[uid]["subtasks"] = subtasks
+    for uid, functions in outcome.operator_states.items():
+        states[uid]["functions"] = functions
+    positions = _positions(planned, outcome, newest, sources, final)
+    strategies = strategies_of(plan)
+    for uid in planned.reads:
+        kept, read = before.get(uid, {}), outcome.sources.get(uid, {})
+        states[uid].update(kept_of_source(uid, planned, read, positions[uid], strategies.get(uid), kept))
     staged: dict[str, tuple[Staged, ...]] = {}
     for uid, sink in sinks.items():
         given = outcome.staged.get(uid, [])
@@ -84,7 +101,7 @@ def epoch_manifest(
         created_ms=now_ms,
         attempt=facts.run,
         status=action.status,
-        sources=_positions(planned, outcome, newest, sources, final),
+        sources=positions,
         states=states,
         staged=staged,
         published_through=action.published_through,
@@ -176,7 +193,7 @@ def check_program(plan: Plan, newest: Manifest | None, store_url: str) -> None:
     present = {node.uid for node in plan.nodes()}
     states: Mapping[str, Any] = newest.states
     program: Mapping[str, Any] = newest.program
-    kept = {uid for uid, state in states.items() if "pending" in state or "subtasks" in state}
+    kept = {uid for uid, state in states.items() if not {"pending", "subtasks", "functions"}.isdisjoint(state)}
     lost = sorted((set(newest.sources) | set(newest.staged) | kept) - present)
     if lost:
         names = ", ".join(f"'{program.get(uid, {}).get('name', uid)}' (uid {uid})" for uid in lost)

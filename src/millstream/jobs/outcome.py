@@ -34,6 +34,7 @@ class EpochOutcome:
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     staged: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    operator_states: dict[str, dict[str, Any]] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
     operators: dict[str, dict[str, int]] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -81,6 +82,8 @@ def _merged(acknowledgements: list[Acknowledgement]) -> EpochOutcome:
             outcome.staged.setdefault(uid, []).extend((ack.subtask, item) for item in staged)
         for uid, state in ack.states.items():
             outcome.states.setdefault(uid, {})[str(ack.subtask)] = state
+        for uid, state in ack.operator_states.items():
+            outcome.operator_states.setdefault(uid, {})[str(ack.subtask)] = state
         for uid, watermark in ack.watermarks.items():
             outcome.watermarks[uid] = min(watermark, outcome.watermarks.get(uid, watermark))
         for uid, counts in ack.operators.items():

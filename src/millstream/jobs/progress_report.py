@@ -42,8 +42,9 @@ def _state_bytes(manifest: Manifest) -> int:
     """The size of all segments of keyed state; one that several subtasks list is counted once."""
     states: Mapping[str, Any] = manifest.states
     accounts = (account for state in states.values() for account in state.get("subtasks", {}).values())
-    tables = (table for account in accounts if isinstance(account, dict) for table in account.get("tables", {}).values())
-    return sum({ref["file"]: ref["file_bytes"] for refs in tables for ref in refs}.values())
+    tables = [account.get("tables", {}) for account in accounts if isinstance(account, dict)]
+    refs = (ref for table in tables for refs in table.values() for ref in refs)
+    return sum({ref["file"]: ref["file_bytes"] for ref in refs}.values())
 
 
 def epoch_progress(

@@ -11,7 +11,7 @@ different attempts; the driver compares the nonces everybody heard and refuses s
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +43,8 @@ class Acknowledgement:
     heard: dict[str, str] = field(default_factory=dict)  # sender of the previous stage -> its nonce
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)  # uid -> split -> {offset, watermark, records}
     staged: dict[str, list[Any]] = field(default_factory=dict)  # sink uid -> what its writer handed over
-    states: dict[str, Any] = field(default_factory=dict)  # uid -> this subtask's small operator state
+    states: dict[str, Any] = field(default_factory=dict)  # uid -> what the operator itself keeps of this subtask
+    operator_states: dict[str, Any] = field(default_factory=dict)  # uid -> what its function keeps of this subtask
     watermarks: dict[str, int] = field(default_factory=dict)  # uid -> event time at the end of the epoch
     operators: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> records in, out, busy time
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -67,7 +68,7 @@ class Barrier:
             "sender": self.sender,
             "nonce": self.nonce,
             "ends": [[e.channel, e.sender, e.subtask, e.blocks, e.watermark] for e in self.ends],
-            "acknowledgements": [asdict(a) for a in self.acknowledgements],
+            "acknowledgements": [vars(a) for a in self.acknowledgements],
         }
         return pa.py_buffer(json.dumps(body, separators=(",", ":")).encode())
 

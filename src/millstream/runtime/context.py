@@ -52,7 +52,9 @@ class TaskContext:
 
     def _keyed(self, name: str) -> Any:
         if self.states is None:
-            raise ProgramError(f"RuntimeContext.{name}: state belongs to a key. Call key_by(...) before '{self.task_name}'")
+            raise ProgramError(
+                f"RuntimeContext.{name}: state belongs to a key. Call key_by(...) before '{self.task_name}'"
+            )
         return self.states
 
     def get_state(self, state_descriptor: Any) -> Any:

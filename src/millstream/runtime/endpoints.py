@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import cloudpickle
 import pyarrow as pa
 
-from millstream.connectors.contracts import SinkWriter, WriterContext
+from millstream.connectors.contracts import Sink, SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.graph.nodes import AssignTimestamps, Read, Write
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.event_time import Timekeeper
+from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime, Timekeeper, restored
+from millstream.runtime.operator_state import keeps_state
 from millstream.runtime.operators import Operator, OperatorSetting
 from millstream.runtime.spec import EpochSpec, JobFacts, ReadRange
 
@@ -22,7 +26,11 @@ __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
 
 
 class ReadOperator(Operator):
-    """Reads the ranges of this subtask, split by split, and keeps each split's event time."""
+    """Reads the ranges of this subtask, split by split, and keeps each split's event time.
+
+    Its watermark is the smallest of the splits it read and of those nobody reads in this epoch (the floor). What the
+    last manifest kept of a split besides its watermark comes in `spec.states[uid]["splits"]`.
+    """
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -35,18 +43,22 @@ class ReadOperator(Operator):
     def user_function(self) -> Any:
         return None
 
+    def stateful(self) -> Any:
+        return self._source
+
     def batches(self, spec: EpochSpec) -> Iterator[None]:
         """Read everything; yields after each batch so that the task can send what has piled up."""
         self._positions = {}
         self._watermark = spec.floors.get(self.uid, MIN_WATERMARK)
         for range_ in spec.reads.get(self.uid, ()):
             if range_.subtask == self.setting.context.subtask:
-                yield from self._read(range_)
+                kept = spec.states.get(self.uid, {}).get("splits", {}).get(range_.split.name, {})
+                keeper = Timekeeper(self._strategy, KeptTime.of(kept, range_.watermark), self.call)
+                yield from self._read(range_, keeper, spec.now_ms)
         if spec.final:
             self._watermark = MAX_WATERMARK
 
-    def _read(self, range_: ReadRange) -> Iterator[None]:
-        keeper = Timekeeper(self._strategy, range_.watermark, self.call)
+    def _read(self, range_: ReadRange, keeper: Timekeeper, now_ms: int) -> Iterator[None]:
         source, split, records = self._source, range_.split, 0
         with self.call.running("read"):
             reading = iter(source.read(split, range_.start, range_.stop))
@@ -69,9 +81,16 @@ class ReadOperator(Operator):
                 yield
         offset = range_.stop if reached is None else reached
         own = source.watermark(split, offset)
-        watermark = keeper.watermark if own is None else max(own, range_.watermark)
-        self._positions[split.name] = {"offset": offset, "watermark": watermark, "records": records}
-        self._watermark = min(self._watermark, watermark)
+        time_ = keeper.end(now_ms)
+        if own is not None:
+            time_ = replace(time_, watermark=max(own, range_.watermark))
+        self._positions[split.name] = {
+            "offset": offset,
+            "watermark": time_.watermark,
+            "records": records,
+            "time": time_.details(),
+        }
+        self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
 
     def _cut(self, item: Any) -> Iterator[Batch]:
         """What a source yielded, as batches of bounded size."""
@@ -94,7 +113,7 @@ class ReadOperator(Operator):
             )
 
     def advance(self, watermark: int) -> int:
-        return super().advance(self._watermark)
+        return IDLE_WATERMARK if self._watermark == IDLE_WATERMARK else super().advance(self._watermark)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Tell how far each split was read."""
@@ -102,29 +121,38 @@ class ReadOperator(Operator):
 
 
 class TimestampOperator(Operator):
-    """`assign_timestamps_and_watermarks` in mid-stream: its event time replaces that of its inputs."""
+    """`assign_timestamps_and_watermarks` in mid-stream: its event time replaces that of its inputs.
+
+    Of its inputs only their end counts; that they are idle does not, for it sees itself whether records come.
+    """
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         assert isinstance(self.node.operation, AssignTimestamps)
-        self._keeper = Timekeeper(self.node.operation.watermarks, MIN_WATERMARK, self.call)
+        self._strategy = self.node.operation.watermarks
+        self._keeper = Timekeeper(self._strategy, KeptTime(), self.call)
+        self._kept = KeptTime()
 
     def begin(self, spec: EpochSpec) -> None:
         super().begin(spec)
-        kept = spec.states.get(self.uid, {}).get(str(self.setting.context.subtask))
-        self._keeper.watermark = MIN_WATERMARK if kept is None else kept
+        context = self.setting.context
+        times = restored(spec.states.get(self.uid, {}), context.parallelism)
+        self._keeper = Timekeeper(self._strategy, times[context.subtask], self.call)
 
     def apply(self, batch: Batch) -> Batch:
         # A batch may go to several outputs: stamp a copy of its head, not the batch others hold.
         return self._keeper.stamp(batch.slice(0, len(batch)))
 
     def advance(self, watermark: int) -> int:
-        ended = watermark == MAX_WATERMARK
-        return super().advance(MAX_WATERMARK if ended else self._keeper.watermark)
+        self._kept = self._keeper.end(self.time.now_ms)
+        stands = self._kept.stands(self._keeper.timeout_ms, self.time.now_ms)
+        if watermark == MAX_WATERMARK:
+            return super().advance(MAX_WATERMARK)
+        return IDLE_WATERMARK if stands == IDLE_WATERMARK else super().advance(stands)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Keep this subtask's event time."""
-        acknowledgement.states[self.uid] = self._keeper.watermark
+        acknowledgement.states[self.uid] = {"watermark": self._kept.watermark, **self._kept.details()}
 
 
 class WriteOperator(Operator):
@@ -134,6 +162,8 @@ class WriteOperator(Operator):
         super().__init__(setting)
         assert isinstance(self.node.operation, Write)
         self._sink = self.node.operation.sink
+        # A sink whose writers keep state: every writer starts from a copy that no other has touched.
+        self._pristine = cloudpickle.dumps(self._sink) if keeps_state(self._sink) else None
         self._writer: SinkWriter | None = None
         self._context: WriterContext | None = None
 
@@ -158,9 +188,20 @@ class WriteOperator(Operator):
     def apply(self, batch: Batch) -> None:
         with self.call.running("sink writer"):
             if self._writer is None:
-                assert self._context is not None
-                self._writer = self._sink.writer(self._context)
+                self._writer = self._new_writer()
             self._writer.write(batch)
+
+    def _new_writer(self) -> SinkWriter:
+        assert self._context is not None
+        sink: Sink = self._sink if self._pristine is None else pickle.loads(self._pristine)
+        writer = sink.writer(self._context)
+        if self._pristine is not None and not keeps_state(writer.stateful()):
+            raise ProgramError(
+                f"{type(sink).__name__} has initialize_state() and snapshot_state(), but it is its writer that "
+                f"works in tasks: give the methods to {type(writer).__name__}, or derive the sink from TwoPhaseSink"
+            )
+        self.operator_state.initialize(writer.stateful(), lives_on=False)
+        return writer
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Make the epoch's output durable and tell where it is."""

@@ -1,46 +1,126 @@
-"""Timestamps and watermarks: how a watermark strategy is applied to batches.
+"""Timestamps and watermarks: how a watermark strategy is applied to batches, and what idle means.
 
-A strategy extracts a timestamp from each record and says how far event time has come. Its memory is one number,
-the largest timestamp seen, so a watermark can be kept in the manifest and taken up again. Watermarks only ever
-go forward.
+Event time on any way through a job is one number, and where several ways meet it is their minimum. Two numbers at the
+top of the range are no times: `MAX_WATERMARK` says that the input has ended, and `IDLE_WATERMARK`, just below it, that
+nobody should wait for this input now. So a real watermark always beats an idle input, and an idle one beats an ended
+one: while anything is idle, the end of the rest does not look like the end of everything. An operator that hears IDLE
+stands still. No function ever sees that number as a watermark.
+
+A **Timekeeper** applies one strategy to one split or subtask for one epoch. What it remembers between epochs is a
+`KeptTime`, plain data that lies in the manifest: generators of the program are made anew and restored every epoch.
+Watermarks only ever go forward.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.checkpoint.plain import plain
+from millstream.common.watermark_strategy import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch, Timestamps
-from millstream.runtime.barrier import MIN_WATERMARK
+from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.failure import UserCall
 
-__all__ = ["Timekeeper"]
+__all__ = ["IDLE_WATERMARK", "KeptTime", "Timekeeper", "restored"]
+
+IDLE_WATERMARK = MAX_WATERMARK - 1
+_REAL_WATERMARK_MAX = MAX_WATERMARK - 2
+
+
+@dataclass(frozen=True)
+class KeptTime:
+    """What is remembered of one split or subtask: its watermark, when it last had records, what its generator knows.
+
+    >>> kept = KeptTime(watermark=40, active_ms=1_000)
+    >>> kept.stands(timeout_ms=500, now_ms=1_499), kept.stands(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
+    (40, True)
+    >>> KeptTime.of(kept.details(), kept.watermark) == kept
+    True
+    """
+
+    watermark: int = MIN_WATERMARK
+    active_ms: int | None = None  # None: nobody asks, there is no idle timeout
+    marked_idle: bool = False
+    generator: Any = None
+
+    def stands(self, timeout_ms: int | None, now_ms: int) -> int:
+        """Its watermark, or IDLE_WATERMARK when it has been quiet for so long."""
+        quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
+        return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
+
+    def details(self) -> dict[str, Any]:
+        """Everything but the watermark, as JSON."""
+        found = {"active_ms": self.active_ms, "marked_idle": self.marked_idle or None, "generator": self.generator}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @classmethod
+    def of(cls, details: Mapping[str, Any], watermark: int) -> KeptTime:
+        """Read what `details` gave."""
+        return cls(
+            watermark, details.get("active_ms"), bool(details.get("marked_idle", False)), details.get("generator")
+        )
+
+
+def restored(subtasks: Mapping[str, Mapping[str, Any]], parallelism: int) -> list[KeptTime]:
+    """What each of `parallelism` subtasks goes on from, given what those of the last epoch kept.
+
+    With another parallelism than before, records go other ways: all new subtasks start at the smallest watermark of
+    the old ones, so that none claims to have seen what another one saw, and with new generators.
+
+    >>> [time.watermark for time in restored({"0": {"watermark": 7}, "1": {"watermark": 5}}, 3)]
+    [5, 5, 5]
+    """
+    kept = [KeptTime.of(subtasks[str(i)], subtasks[str(i)]["watermark"]) for i in range(len(subtasks))]
+    if len(kept) == parallelism:
+        return kept
+    lowest = min((time.watermark for time in kept), default=MIN_WATERMARK)
+    active = [time.active_ms for time in kept if time.active_ms is not None]
+    return [KeptTime(lowest, max(active, default=None))] * parallelism
 
 
 class Timekeeper:
-    """Applies one strategy to one split or subtask, starting from the watermark it had before."""
+    """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it."""
 
-    def __init__(self, strategy: WatermarkStrategy | None, watermark: int, call: UserCall) -> None:
-        self._strategy = strategy
+    def __init__(self, strategy: WatermarkStrategy | None, kept: KeptTime, call: UserCall) -> None:
+        self._strategy = strategy or WatermarkStrategy.no_watermarks()
         self._call = call
-        self.watermark = watermark
-        assigner = strategy.timestamp_assigner if strategy is not None else None
+        self._kept = kept
+        self._watermark = kept.watermark
+        self._records = 0
+        self.timeout_ms = self._strategy.idle_timeout_ms
+        assigner = self._strategy.timestamp_assigner
         self._extract = None if assigner is None else call.bind(assigner, "extract_timestamp", "timestamp assigner")
+        factory = self._strategy.generator_factory
+        self._generator = None if factory is None else _RunningGenerator(factory, kept, call)
 
     def stamp(self, batch: Batch) -> Batch:
         """The batch with its timestamps; event time moves on."""
-        if self._strategy is None:
-            return batch
         if self._extract is not None:
             batch.timestamps = self._timestamps(batch)
-        delay = self._strategy.max_out_of_orderness_ms
-        if delay is not None and batch.timestamps is not None and len(batch):
+        self._records += len(batch)
+        delay_ms = self._strategy.max_out_of_orderness_ms
+        if self._generator is not None:
+            self._generator.take(batch)
+        elif delay_ms is not None and batch.timestamps is not None and len(batch):
             # One less than the largest seen: another record with that very timestamp may still come.
-            self.watermark = max(self.watermark, int(batch.timestamps.max()) - delay - 1)
+            reached = min(int(batch.timestamps.max()) - delay_ms - 1, _REAL_WATERMARK_MAX)
+            self._watermark = max(self._watermark, reached)
         return batch
+
+    def end(self, now_ms: int) -> KeptTime:
+        """The epoch ends: what to keep."""
+        active_ms = None
+        if self.timeout_ms is not None:
+            known = self._kept.active_ms
+            active_ms = now_ms if self._records or known is None else known
+        if self._generator is not None:
+            return self._generator.end(active_ms)
+        return KeptTime(self._watermark, active_ms)
 
     def _timestamps(self, batch: Batch) -> Timestamps:
         values = batch.values()
@@ -50,14 +130,77 @@ class Timekeeper:
             stamps = list(map(self._extract, remaining, previous))  # type: ignore[arg-type]
         except Exception as error:
             raise self._call.failed(error, "timestamp assigner", self._call.current(values, remaining)) from error
-        for i, stamp in enumerate(stamps) if not set(map(type, stamps)) <= {int} else ():
-            if type(stamp) is not int:
-                raise self._call.failed(_not_an_int(stamp), "timestamp assigner", (values[i],))
-        return np.array(stamps, dtype=np.int64)
+        if not set(map(type, stamps)) <= {int}:
+            self._refuse_others(stamps, values)
+        try:
+            return np.array(stamps, dtype=np.int64)
+        except OverflowError:
+            i = next(i for i, stamp in enumerate(stamps) if not MIN_WATERMARK <= stamp <= MAX_WATERMARK)
+            raise self._call.failed(_not_a_timestamp(stamps[i]), "timestamp assigner", (values[i],)) from None
+
+    def _refuse_others(self, stamps: list[Any], values: list[Any]) -> None:
+        for i, stamp in enumerate(stamps):
+            # A bool is an int to Python, but no time to anybody. numpy's integers are.
+            if isinstance(stamp, bool) or not isinstance(stamp, (int, np.integer)):
+                raise self._call.failed(_not_a_timestamp(stamp), "timestamp assigner", (values[i],))
 
 
-def _not_an_int(stamp: Any) -> ProgramError:
+def _not_a_timestamp(stamp: Any) -> ProgramError:
     return ProgramError(
         f"the timestamp assigner returned {stamp!r} ({type(stamp).__name__}); "
-        "a timestamp is an int: milliseconds since 1970-01-01 UTC"
+        "a timestamp is an int of 64 bits: milliseconds since 1970-01-01 UTC"
     )
+
+
+class _RunningGenerator(WatermarkOutput):
+    """A generator of the program during one epoch, and the output it speaks to."""
+
+    _ROLE = "watermark generator"
+
+    def __init__(self, factory: Any, kept: KeptTime, call: UserCall) -> None:
+        self._call = call
+        self._watermark, self._idle = kept.watermark, kept.marked_idle
+        with call.running(self._ROLE):
+            generator = factory()
+            if not isinstance(generator, WatermarkGenerator):
+                raise ProgramError(
+                    f"the factory given to for_generator returned {generator!r} ({type(generator).__name__}), "
+                    "expected a WatermarkGenerator. Derive your class from it"
+                )
+            if kept.generator is not None:
+                generator.restore(kept.generator)
+        self._generator: WatermarkGenerator = generator
+
+    def take(self, batch: Batch) -> None:
+        """Show the generator every record."""
+        values, on_event = batch.values(), self._generator.on_event
+        stamps = batch.timestamps.tolist() if batch.timestamps is not None else [MIN_WATERMARK] * len(values)
+        remaining = iter(values)
+        try:
+            for value, stamp in zip(remaining, stamps, strict=False):
+                on_event(value, stamp, self)
+        except Exception as error:
+            raise self._call.failed(error, self._ROLE, self._call.current(values, remaining)) from error
+
+    def end(self, active_ms: int | None) -> KeptTime:
+        """Let it speak a last time, and keep what it knows."""
+        with self._call.running(self._ROLE):
+            self._generator.on_periodic_emit(self)
+            subject = f"The snapshot of {type(self._generator).__name__}"
+            state = plain(self._generator.snapshot(), subject)
+        return KeptTime(self._watermark, active_ms, self._idle, state)
+
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, (int, np.integer)):
+            raise ProgramError(
+                f"emit_watermark got {timestamp_ms!r} ({type(timestamp_ms).__name__}); "
+                "a watermark is an int: milliseconds since 1970-01-01 UTC"
+            )
+        self._idle = False
+        self._watermark = max(self._watermark, min(int(timestamp_ms), _REAL_WATERMARK_MAX))
+
+    def mark_idle(self) -> None:
+        self._idle = True
+
+    def mark_active(self) -> None:
+        self._idle = False

@@ -85,8 +85,8 @@ class KeyedBackend:
         if name in self._handles:
             if self._descriptors[name] != descriptor or type(self._handles[name]) is not kind:
                 raise ProgramError(
-                    f"state '{name}' of '{self._operator}' was declared as {self._descriptors[name]!r} and is now asked "
-                    f"for as {descriptor!r}. Give the second one another name"
+                    f"state '{name}' of '{self._operator}' was declared as {self._descriptors[name]!r} and is now "
+                    f"asked for as {descriptor!r}. Give the second one another name"
                 )
             return self._handles[name]
         what = f"state '{name}' of '{self._operator}'"
@@ -128,6 +128,18 @@ class KeyedBackend:
         value = StateCodec(declared, what)
         table = StateTable(name, self._key_type, self._max_parallelism, value, **options)
         return kind(table, self.scope, renews, value, **function)  # type: ignore[call-arg]
+
+    # --- what columnar operators keep ---------------------------------------------------------------------------
+
+    def table(self, name: str, type_info: TypeInformation | None) -> StateTable:
+        """A table with one value per key, for a handle of the operator's own."""
+        codec = StateCodec(type_info, f"state '{name}' of '{self._operator}'")
+        return StateTable(name, self._key_type, self._max_parallelism, codec)
+
+    def keep(self, name: str, handle: StateHandle) -> None:
+        """Open and write this handle's table with the others, under `name`."""
+        self._handles[name] = handle
+        self._descriptors[name] = f"the operator's own state '{name}'"
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from millstream.common.typeinfo import TypeInformation
-from millstream.common.types import Row
 from millstream.errors import ProgramError
 from millstream.graph.nodes import KeyedProcess
 from millstream.records.batch import Batch
-from millstream.records.columns import as_declared
 from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.context import ElementContext
 from millstream.runtime.keyed_backend import KeyedBackend
-from millstream.runtime.operators import OperatorSetting, ProcessOperator, inherited_timestamps
+from millstream.runtime.keying import Keying
+from millstream.runtime.operators import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    Operator,
+    OperatorSetting,
+    ProcessOperator,
+    inherited_timestamps,
+)
 from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.state_table import EpochPlace
 from millstream.runtime.timers import Timers
 from millstream.state.open_segments import OpenSegments
 
-__all__ = ["KeyedProcessOperator", "TimerContext", "settled_keys"]
+__all__ = [
+    "KeyedFilterOperator",
+    "KeyedFlatMapOperator",
+    "KeyedMapOperator",
+    "KeyedOperator",
+    "KeyedProcessOperator",
+    "TimerContext",
+]
 
-_NAN = math.nan
 # Timers fire in batches of about this many results, so that downstream operators see batches too.
 _FIRED_RECORDS_MAX = 16_384
 
@@ -55,22 +67,20 @@ class TimerContext(KeyedContext):
         return self._domain
 
 
-class KeyedProcessOperator(ProcessOperator):
-    """A `KeyedProcessFunction`: elements first, then the timers that are due."""
+class KeyedOperator(Operator):
+    """What all operators of a keyed stream share: how keys are found, and a backend that is opened for every epoch
+    and written at its end."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         node, context = setting.node, setting.context
         edge = node.inputs[0]
-        assert isinstance(node.operation, KeyedProcess) and edge.key_selector is not None
-        self._key_type = edge.key_type
+        assert edge.key_selector is not None
         self.backend = KeyedBackend(
             node.name, edge.key_type, context.parallelism, context.max_parallelism, context.subtask
         )
         super().__init__(setting.with_states(self.backend))
         self.time = self.backend.timers
-        self._key_of = self.call.bind(edge.key_selector, "get_key", "key selector")
-        self._on_timer = getattr(self.user_function(), "on_timer", None)
-        self._domains: tuple[Any, Any] = node.operation.time_domains
+        self.keying = Keying(edge.key_selector, edge.key_type, self.call)
         self._segments: OpenSegments | None = None
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
@@ -80,8 +90,64 @@ class KeyedProcessOperator(ProcessOperator):
         place = EpochPlace(
             self.uid, spec.epoch, self.setting.context.subtask, nonce, self.backend.groups, spec.now_ms, self._segments
         )
-        self._start_watermark = spec.watermarks.get(self.uid)
         self.backend.begin(place, spec.states.get(self.uid, {}))
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Write the states and tell their new versions."""
+        with self.call.running("state"):
+            acknowledgement.states[self.uid] = self.backend.end(self.time.now_ms)
+
+    def enter_batch(self, batch: Batch) -> list[Any]:
+        """The key of every record; the states of all of them are read at once."""
+        keys = self.keying.values(batch)
+        with self.call.running("state"):
+            self.backend.enter_batch(keys)
+        return keys
+
+
+class KeyedMapOperator(KeyedOperator, MapOperator):
+    """A `MapFunction` on a keyed stream: it may hold state of the key of the record at hand."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        self._remaining: Iterator[Any] = iter(())
+        self._function = self._at_each_key(self._function)
+
+    def _at_each_key(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The function, called for one record after another of the batch, each within its key."""
+        enter = self.backend.scope.enter
+
+        def call(value: Any) -> Any:
+            enter(next(self._remaining))
+            return function(value)
+
+        return call
+
+    def apply(self, batch: Batch) -> Batch:
+        self._remaining = iter(self.enter_batch(batch))
+        result = super().apply(batch)
+        self.backend.scope.leave()
+        return result
+
+
+class KeyedFilterOperator(KeyedMapOperator, FilterOperator):
+    """A `FilterFunction` on a keyed stream."""
+
+
+class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):
+    """A `FlatMapFunction` on a keyed stream."""
+
+
+class KeyedProcessOperator(KeyedOperator, ProcessOperator):
+    """A `KeyedProcessFunction`: elements first, then the timers that are due. (A `ProcessFunction` has no timers to
+    fire, but on a keyed stream it may hold state and set them.)"""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation = setting.node.operation
+        assert isinstance(operation, KeyedProcess)
+        self._on_timer = getattr(self.user_function(), "on_timer", None)
+        self._domains: tuple[Any, Any] = operation.time_domains
 
     def wake(self) -> None:
         """Before any element: timers of processing time that have come."""
@@ -89,9 +155,7 @@ class KeyedProcessOperator(ProcessOperator):
 
     def apply(self, batch: Batch) -> Batch:
         values = batch.values()
-        keys = settled_keys(self.call.each(self._key_of, values, "key selector"), self._key_type)
-        with self.call.running("state"):
-            self.backend.enter_batch(keys)
+        keys = self.enter_batch(batch)
         remaining = iter(values)
         out: list[Any] = []
         ends: list[int] = []
@@ -148,24 +212,6 @@ class KeyedProcessOperator(ProcessOperator):
             main = self._part(out, np.array(stamps, dtype=np.int64))
             if len(main):
                 self.emit(main)
-
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Write the states and tell their new versions."""
-        with self.call.running("state"):
-            acknowledgement.states[self.uid] = self.backend.end(self.time.now_ms)
-
-
-def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]:
-    """Keys in the one form that stands for all equal ones, so that dictionaries agree with the store."""
-    if key_type is not None:
-        return as_declared(keys, key_type)
-    kinds = set(map(type, keys))
-    if float in kinds:
-        # All NaNs are one key, but no NaN equals another: let them be one object.
-        keys = [_NAN if key != key else key for key in keys]
-    if Row in kinds:
-        keys = [tuple(key) if type(key) is Row else key for key in keys]
-    return keys
 
 
 def refuse_state(name: str) -> ProgramError:

@@ -32,9 +32,10 @@ from millstream.graph.nodes import (
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch, Timestamps
 from millstream.records.columns import KIND_COLUMN, checked_batch, stream_schema
-from millstream.runtime.barrier import MIN_WATERMARK
+from millstream.runtime.barrier import MIN_WATERMARK, Acknowledgement
 from millstream.runtime.context import ElementContext, TaskContext, TaskTimerService
 from millstream.runtime.failure import UserCall
+from millstream.runtime.operator_state import OperatorState
 from millstream.runtime.spec import EpochSpec
 
 __all__ = ["OPERATORS", "Operator", "OperatorSetting", "Output", "ProcessOperator", "inherited_timestamps"]
@@ -71,14 +72,20 @@ class Operator:
         self.outputs: list[Output] = []
         self.side_outputs: dict[str, list[Output]] = {}
         self.time = TaskTimerService()
+        self.operator_state = OperatorState(self.uid, setting.context.parallelism, setting.context.subtask, self.call)
         self.records_in = self.records_out = self.busy_ns = 0
 
     # The user's function object, when it is one with open() and close().
     def user_function(self) -> Any:
         return getattr(self.node.operation, "function", None)
 
+    def stateful(self) -> Any:
+        """The object that keeps operator state as long as this operator is open, if it has the methods for it."""
+        return self.user_function()
+
     def open(self) -> None:
-        """Open the user's function, once."""
+        """Give the user's function its operator state and open it, once."""
+        self.operator_state.initialize(self.stateful(), self.setting.context.states)
         opener = getattr(self.user_function(), "open", None)
         if callable(opener):
             with self.call.running("open"):
@@ -96,6 +103,12 @@ class Operator:
         self.time.now_ms = spec.now_ms
         self.time.watermark = spec.watermarks.get(self.uid, MIN_WATERMARK)
         self.records_in = self.records_out = self.busy_ns = 0
+
+    def keep(self, acknowledgement: Acknowledgement) -> None:
+        """An epoch ends, and all its output is made: keep the function's operator state."""
+        started = time.perf_counter_ns()
+        self.operator_state.acknowledge(acknowledgement)
+        self.busy_ns += time.perf_counter_ns() - started
 
     def wake(self) -> None:
         """All operators of the task have begun; none has taken a batch. Emit what is due, if anything is."""

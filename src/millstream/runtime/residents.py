@@ -6,7 +6,8 @@ the job), and kept. Each subtask has its own copies of the user's functions, as 
 subtask is Spark's choice, so a worker may hold several subtasks, and a subtask may be open in several workers.
 
 `close()` is called when the job ends (in the workers that took part in its last epoch), after a failure, and when
-a worker notices that another run of the same job has begun.
+a worker notices that another run of the same job has begun. A function with operator state is also closed, and opened
+anew from what the last manifest keeps, when what it remembers is of another epoch (`operator_state`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,33 @@ import pickle
 from dataclasses import dataclass, field
 
 from millstream.compiler.stages import Plan
-from millstream.graph.nodes import AssignTimestamps, KeyedProcess, Read, Write
+from millstream.graph.nodes import (
+    AssignTimestamps,
+    KeyedBatches,
+    KeyedFilter,
+    KeyedFlatMap,
+    KeyedMap,
+    KeyedProcess,
+    Node,
+    Read,
+    Reduce,
+    Rolling,
+    Write,
+)
 from millstream.metrics.registry import MetricRegistry
 from millstream.runtime.context import TaskContext
 from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
-from millstream.runtime.keyed_operators import KeyedProcessOperator
+from millstream.runtime.keyed_batches import KeyedBatchesOperator
+from millstream.runtime.keyed_operators import (
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+    KeyedProcessOperator,
+)
+from millstream.runtime.operator_state import keeps_state
 from millstream.runtime.operators import OPERATORS, Operator, OperatorSetting
-from millstream.runtime.spec import JobFacts
+from millstream.runtime.rolling import ReduceOperator, RollingOperator
+from millstream.runtime.spec import EpochSpec, JobFacts
 
 __all__ = ["Job", "Residents"]
 
@@ -32,7 +53,13 @@ _KINDS: dict[type, type[Operator]] = {
     Read: ReadOperator,
     AssignTimestamps: TimestampOperator,
     Write: WriteOperator,
+    KeyedMap: KeyedMapOperator,
+    KeyedFlatMap: KeyedFlatMapOperator,
+    KeyedFilter: KeyedFilterOperator,
     KeyedProcess: KeyedProcessOperator,
+    Reduce: ReduceOperator,
+    Rolling: RollingOperator,
+    KeyedBatches: KeyedBatchesOperator,
 }
 
 
@@ -65,12 +92,14 @@ class Residents:
     openings: int = 0
     _open: dict[tuple[str, str, int, int], Subtask] = field(default_factory=dict)
 
-    def subtask(self, job: Job, stage: int, subtask: int, attempt: int) -> Subtask:
+    def subtask(self, job: Job, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> Subtask:
         """The open operators of a subtask; opened now if this process does not have them yet."""
         key = (job.facts.job_id, job.facts.run, stage, subtask)
         if key not in self._open:
             self._close_other_runs(job.facts)
-            self._open[key] = _opened(job, stage, subtask, attempt)
+            self._open[key] = _opened(job, spec, stage, subtask, attempt)
+            self.openings += 1
+        elif _renewed(self._open[key], job, spec, stage, subtask, attempt):
             self.openings += 1
         return self._open[key]
 
@@ -85,32 +114,67 @@ class Residents:
             _close(self._open.pop(key))
 
 
-def _opened(job: Job, stage: int, subtask: int, attempt: int) -> Subtask:
-    plan = job.plan()
-    metrics = MetricRegistry()
-    operators: dict[int, Operator] = {}
-    for node in plan.stages[stage].operators:
-        assert node.parallelism is not None and node.max_parallelism is not None and node.uid is not None
+def _opened(job: Job, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> Subtask:
+    found = Subtask(job.plan(), {}, MetricRegistry())
+    for node in found.plan.stages[stage].operators:
+        assert node.parallelism is not None
         if subtask < node.parallelism:
-            context = TaskContext(
-                task_name=node.name,
-                parallelism=node.parallelism,
-                max_parallelism=node.max_parallelism,
-                subtask=subtask,
-                attempt=attempt,
-                parameters=job.facts.parameters,
-                metrics=metrics.group(node.uid),
-            )
-            setting = OperatorSetting(node, context, job.facts.batch_records_max)
-            operator = _KINDS[type(node.operation)](setting)
-            operator.open()
-            operators[node.id] = operator
-    return Subtask(plan, operators, metrics)
+            own = _with_own_function(node, job, stage)
+            found.operators[node.id] = _operator(own, job, spec, subtask, attempt, found.metrics)
+    return found
+
+
+def _renewed(found: Subtask, job: Job, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> bool:
+    """Replace the operators whose function does not hold what the last manifest keeps; whether there were any."""
+    outdated = [
+        operator
+        for operator in found.operators.values()
+        if operator.operator_state.is_outdated(spec.operator_states.get(operator.uid, {}))
+    ]
+    for operator in outdated:
+        _close_operator(operator)
+        try:
+            own = _with_own_function(operator.node, job, stage)
+            found.operators[own.id] = _operator(own, job, spec, subtask, attempt, found.metrics)
+        except BaseException:
+            del found.operators[operator.node.id]  # it is closed; the others will be when the subtask is discarded
+            raise
+    return bool(outdated)
+
+
+def _with_own_function(node: Node, job: Job, stage: int) -> Node:
+    """The node with an unused copy of its function, when that keeps operator state: of one operator, once."""
+    function = getattr(node.operation, "function", getattr(node.operation, "source", None))
+    if not keeps_state(function):
+        return node
+    return next(copy for copy in job.plan().stages[stage].operators if copy.id == node.id)
+
+
+def _operator(node: Node, job: Job, spec: EpochSpec, subtask: int, attempt: int, metrics: MetricRegistry) -> Operator:
+    """One operator, restored and open."""
+    assert node.parallelism is not None and node.max_parallelism is not None and node.uid is not None
+    context = TaskContext(
+        task_name=node.name,
+        parallelism=node.parallelism,
+        max_parallelism=node.max_parallelism,
+        subtask=subtask,
+        attempt=attempt,
+        parameters=job.facts.parameters,
+        metrics=metrics.group(node.uid),
+    )
+    operator = _KINDS[type(node.operation)](OperatorSetting(node, context, job.facts.batch_records_max))
+    operator.operator_state.restore(spec.operator_states.get(node.uid, {}), job.facts.store)
+    operator.open()
+    return operator
 
 
 def _close(subtask: Subtask) -> None:
     for operator in subtask.operators.values():
-        try:
-            operator.close()
-        except Exception:
-            _LOG.exception("close() of '%s' failed", operator.node.name)
+        _close_operator(operator)
+
+
+def _close_operator(operator: Operator) -> None:
+    try:
+        operator.close()
+    except Exception:
+        _LOG.exception("close() of '%s' failed", operator.node.name)

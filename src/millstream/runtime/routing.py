@@ -18,7 +18,7 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Partitioning
 from millstream.records.batch import Batch
 from millstream.runtime.failure import UserCall
-from millstream.state.keys import key_column
+from millstream.runtime.keying import Keying
 
 __all__ = ["Piece", "Router", "router_for"]
 
@@ -83,12 +83,10 @@ def _shuffle(receivers: int, random: np.random.Generator) -> Router:
 
 
 def _hash(channel: Channel, call: UserCall) -> Router:
-    selector, key_type = channel.edge.key_selector, channel.edge.key_type
-    assert selector is not None
-    bound = call.bind(selector, "get_key", "key selector")
+    keying = Keying(channel.edge.key_selector, channel.edge.key_type, call)
 
     def route(batch: Batch) -> Iterator[Piece]:
-        keys = key_column(call.each(bound, batch.values()), key_type)
+        keys = keying.column(batch)
         return _scatter(batch, keys.partitions(channel.receivers, channel.key_groups), channel.receivers)
 
     return route

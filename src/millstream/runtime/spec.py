@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ class JobFacts:
     batch_records_max: int = 65_536
     block_bytes_max: int = 4 << 20
     cache_folder: Path | None = None  # where segments of a remote store are kept; None: in memory
+    batch: bool = False  # bounded input, whole: aggregations give their final results only
 
 
 @dataclass(frozen=True)
@@ -56,17 +57,27 @@ class EpochSpec:
     floors: Mapping[str, int]
     watermarks: Mapping[str, int]
     states: Mapping[str, Mapping[str, Any]]
+    operator_states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # uid -> subtask -> its account
 
     def encode(self) -> str:
         """As JSON text."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        # Not `asdict`: it copies everything first, which takes milliseconds for a source of many splits.
+        reads = {
+            uid: [{**vars(range_), "split": vars(range_.split)} for range_ in ranges]
+            for uid, ranges in self.reads.items()
+        }
+        return json.dumps({**vars(self), "reads": reads}, separators=(",", ":"))
 
     @classmethod
-    def decode(cls, text: str) -> EpochSpec:
-        """Read what `encode` wrote."""
+    def decode(cls, text: str, subtask: int | None = None) -> EpochSpec:
+        """Read what `encode` wrote; with `subtask`, only the ranges that one is to read."""
         body = json.loads(text)
         reads = {
-            uid: tuple(ReadRange(**{**r, "split": Split(**r["split"])}) for r in ranges)
+            uid: tuple(
+                ReadRange(**{**r, "split": Split(**r["split"])})
+                for r in ranges
+                if subtask is None or r["subtask"] == subtask
+            )
             for uid, ranges in body["reads"].items()
         }
         return cls(**{**body, "reads": reads})

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from millstream.errors import MillstreamError, TypeMismatchError
 from millstream.records.columns import arrow_type, as_declared, from_record_batch, to_record_batch
 
@@ -24,6 +24,14 @@ _LOG = logging.getLogger(__name__)
 # Values of these exact Python types come back from a column of the type as they are.
 _EXACT: dict[str, type] = {"LONG": int, "INT": int, "STRING": str, "DOUBLE": float, "BOOLEAN": bool}
 _ANNOUNCED: set[str] = set()
+
+
+def _exact_fields(type_info: TypeInformation) -> tuple[type, ...] | None:
+    """The Python types of a TUPLE's fields, if tuples of just these come back as they are."""
+    if not isinstance(type_info, TupleTypeInfo):
+        return None
+    fields = [_EXACT.get(str(field)) for field in type_info.get_field_types()]
+    return None if None in fields else tuple(field for field in fields if field is not None)
 
 
 class StateCodec:
@@ -78,9 +86,13 @@ class StateCodec:
             return lambda value: value
         exact = _EXACT.get(str(self._type_info))
         type_info = self._type_info
+        fields = _exact_fields(type_info)
 
         def settle(value: Any) -> Any:
-            if value is None or type(value) is exact:
+            kind = type(value)
+            if value is None or kind is exact:
+                return value
+            if fields is not None and kind is tuple and tuple(map(type, value)) == fields:
                 return value
             try:
                 return as_declared([value], type_info)[0]

@@ -227,7 +227,9 @@ _ABSENT = object()
 class MapHandle(StateHandle):
     """`MapState`: entries are rows of their own. Small maps are loaded whole for a batch, large ones entry by entry."""
 
-    def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool, key: StateCodec, value: StateCodec) -> None:
+    def __init__(
+        self, table: StateTable, scope: Scope, renews_on_read: bool, key: StateCodec, value: StateCodec
+    ) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle_key, self._settle = key.settle, value.settle
 

@@ -28,9 +28,10 @@ from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.blocks import decode_block
 from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
 from millstream.runtime.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
+from millstream.runtime.event_time import IDLE_WATERMARK
 from millstream.runtime.exchange import Inbox, Outbox
 from millstream.runtime.failure import UserFailureError
-from millstream.runtime.keyed_operators import KeyedProcessOperator
+from millstream.runtime.keyed_operators import KeyedOperator
 from millstream.runtime.operators import Operator, Output
 from millstream.runtime.output_capture import Captured, capture_output
 from millstream.runtime.residents import Job, Residents, Subtask
@@ -58,7 +59,7 @@ def run_task(
     printed: Captured = []
     with capture_output(printed) if assignment.capture else nullcontext():
         try:
-            subtask = residents.subtask(job, assignment.stage, assignment.subtask, assignment.attempt)
+            subtask = residents.subtask(job, spec, assignment.stage, assignment.subtask, assignment.attempt)
             close = partial(residents.discard, job, assignment.stage, assignment.subtask)
             yield from _Task(job, spec, assignment, subtask, printed, close).run(rows)
         except UserFailureError as failure:
@@ -104,10 +105,12 @@ class _Task:
         for operator in self.operators.values():
             self._wire(operator)
             operator.begin(spec)
+            kept = spec.operator_states.get(operator.uid, {})
+            operator.operator_state.begin(kept, job.facts.store, assignment.nonce, spec.epoch, spec.now_ms)
             if isinstance(operator, WriteOperator):
                 input_type = self.types[self.plan.into(operator.node.id)[0].id]
                 operator.prepare(spec, job.facts, assignment.nonce, input_type)
-            if isinstance(operator, KeyedProcessOperator):
+            if isinstance(operator, KeyedOperator):
                 operator.prepare(spec, job.facts, assignment.nonce)
 
     def _wire(self, operator: Operator) -> None:
@@ -187,15 +190,16 @@ class _Task:
                 else min(ends[channel.id, s, self.assignment.subtask].watermark for s in range(channel.senders))
                 for channel in self.plan.into(id)
             ]
-            reached[id] = operator.advance(min(inputs, default=self.spec.watermarks.get(operator.uid, 0)))
+            reached[id] = _advanced(operator, min(inputs, default=self.spec.watermarks.get(operator.uid, 0)))
         return reached
 
     def _acknowledge(self, watermarks: dict[int, int]) -> Acknowledgement:
         heard = {str(sender): barrier.nonce for sender, barrier in self.inbox.barriers.items()}
         ack = Acknowledgement(self.stage.index, self.assignment.subtask, self.assignment.nonce, heard)
         for id, operator in self.operators.items():
-            if isinstance(operator, (ReadOperator, TimestampOperator, WriteOperator, KeyedProcessOperator)):
+            if isinstance(operator, (ReadOperator, TimestampOperator, WriteOperator, KeyedOperator)):
                 operator.acknowledge(ack)
+            operator.keep(ack)
             ack.watermarks[operator.uid] = watermarks[id]
             ack.operators[operator.uid] = {
                 "in": operator.records_in,
@@ -229,6 +233,14 @@ class _Task:
     def _pass_on_failure(self) -> Iterator[Envelope]:
         reports = self.inbox.failures
         yield from self.outbox.failures(reports[0] if reports else b"")
+
+
+def _advanced(operator: Operator, watermark: int) -> int:
+    """Move one operator's event time; behind one whose inputs are all idle it is idle, and it stands still itself."""
+    if watermark != IDLE_WATERMARK or isinstance(operator, (ReadOperator, TimestampOperator)):
+        return operator.advance(watermark)
+    operator.advance(operator.time.watermark)
+    return IDLE_WATERMARK
 
 
 def _channel_types(plan: Plan) -> dict[int, TypeInformation | None]:

@@ -17,8 +17,9 @@ key, and (1, "a") and (True, "a") are one key. `simplify` brings a value to a fo
     numpy scalars                       the Python number they are equal to
 
 `canonical_bytes` writes that form down: two keys have the same bytes exactly when they are one key, in
-every process and every release. Values that can change or that have no lasting identity are refused, with
-what to use instead. `canonical_hash` is the slow, obvious reference for the hashes `keys` computes in columns.
+every process and every release; `decode` (of `canonical_decoding`) reads them back. Values that can change or that
+have no lasting identity are refused, with what to use instead. `canonical_hash` is the slow, obvious reference for
+the hashes `keys` computes in columns.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ import numpy as np
 from millstream.common.time import Instant
 from millstream.common.types import Row
 from millstream.errors import ProgramError
+from millstream.state.canonical_decoding import decode
 from millstream.state.hashing_reference import hash_bytes, hash_int, hash_long, micros_of, twos_complement
 
-__all__ = ["NamedKey", "canonical_bytes", "canonical_hash", "decimal_text", "simplify", "text_bytes"]
+__all__ = ["NamedKey", "canonical_bytes", "canonical_hash", "decimal_text", "decode", "simplify", "text_bytes"]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
@@ -50,10 +52,15 @@ _DECIMAL_DIGITS_MAX = 4_096
 
 
 class NamedKey(NamedTuple):
-    """A value of a class that gives its values meaning: equal only to one of the same class."""
+    """A value of a class that gives its values meaning: equal only to one of the same class.
+
+    The module is there to find the class again (none: a class this project knows). It is not hashed, so that where
+    a record goes does not depend on how the program was started.
+    """
 
     class_name: str
     values: tuple[Any, ...]
+    module: str = ""
 
 
 def simplify(key: Any) -> Any:
@@ -125,14 +132,16 @@ def _of_date(key: dt.date) -> dt.date:
 
 def _of_enum(key: enum.Enum) -> NamedKey:
     # Members are known by name, but a combination of flags has none before Python 3.11.
-    return NamedKey(type(key).__qualname__, (key.value if isinstance(key, enum.Flag) else key.name,))
+    values = (key.value if isinstance(key, enum.Flag) else key.name,)
+    return NamedKey(type(key).__qualname__, values, type(key).__module__)
 
 
 def _of_dataclass(key: Any) -> NamedKey:
     if not type(key).__dataclass_params__.eq or type(key).__hash__ is None:
         raise _refused(key)
     fields = dataclasses.fields(key)
-    return NamedKey(type(key).__qualname__, tuple(getattr(key, field.name) for field in fields if field.compare))
+    values = tuple(getattr(key, field.name) for field in fields if field.compare)
+    return NamedKey(type(key).__qualname__, values, type(key).__module__)
 
 
 _SIMPLIFIED_BY_TYPE: dict[type, Callable[[Any], Any]] = {
@@ -240,6 +249,10 @@ def _parts_bytes(tag: bytes, parts: tuple[Any, ...]) -> bytes:
     return tag + b"".join(struct.pack(">I", len(part)) + part for part in written)
 
 
+def _full_name(key: NamedKey) -> str:
+    return f"{key.module}:{key.class_name}" if key.module else key.class_name
+
+
 _BYTES: dict[type, Callable[[Any], bytes]] = {
     type(None): lambda _: b"n",
     int: _int_bytes,
@@ -252,7 +265,7 @@ _BYTES: dict[type, Callable[[Any], bytes]] = {
     dt.time: lambda key: b"h" + struct.pack(">q", micros_of(key)),
     dt.timedelta: lambda key: b"p" + twos_complement(micros_of(key)),  # may be longer than 64 bits of microseconds
     tuple: functools.partial(_parts_bytes, b"("),
-    NamedKey: lambda key: _parts_bytes(b"o", (key.class_name, *key.values)),
+    NamedKey: lambda key: _parts_bytes(b"o", (_full_name(key), *key.values)),
 }
 
 

@@ -27,7 +27,7 @@ _LAYER_ROWS_MIN = 1_024
 
 
 class _Cursor:
-    """How far one layer has been read."""
+    """How far one layer has been read: a chunk, and a row of it."""
 
     def __init__(self, layer: Layer, order_start: int, order_stop: int) -> None:
         self._segment = layer.segment
@@ -35,26 +35,26 @@ class _Cursor:
         start = max(order_start, layer.order_start)
         entries = self._segment.entries
         self._number = next((n for n, entry in enumerate(entries) if entry.last_order >= start), len(entries))
-        self._row = int(self.chunk.orders.searchsorted(np.uint64(start))) if not self.is_done_at_chunk else 0
+        self._row = 0
+        if self._is_in_chunk():
+            self._row = int(self._chunk.orders.searchsorted(np.uint64(start)))
 
-    @property
-    def is_done_at_chunk(self) -> bool:
+    def _is_in_chunk(self) -> bool:
+        """Whether there is a chunk left that begins within the range; told by the footer alone."""
         entries = self._segment.entries
-        return self._number == len(entries) or entries[self._number].first_order >= self._stop
+        return self._number < len(entries) and entries[self._number].first_order < self._stop
 
     @property
-    def chunk(self) -> Chunk:
+    def _chunk(self) -> Chunk:
         return self._segment.chunk(self._number)
 
     def is_done(self) -> bool:
         """Whether no row of the range is left."""
-        if self.is_done_at_chunk:
-            return True
-        return int(self.chunk.orders[self._row]) >= self._stop
+        return not self._is_in_chunk() or int(self._chunk.orders[self._row]) >= self._stop
 
     def reach(self, rows: int) -> int:
         """The order below which lie about so many rows more, all in the present chunk."""
-        orders = self.chunk.orders
+        orders = self._chunk.orders
         if self._row + rows >= len(orders):
             return min(int(orders[-1]) + 1, self._stop)
         reached = int(orders[self._row + rows])
@@ -62,8 +62,9 @@ class _Cursor:
 
     def take_below(self, order: int) -> pa.RecordBatch:
         """The rows left with smaller orders; they are taken."""
-        chunk, start = self.chunk, self._row
-        stop = int(chunk.orders.searchsorted(np.uint64(order)))
+        chunk, start = self._chunk, self._row
+        # Rows before `start` may lie below too: those for which this layer no longer counts.
+        stop = max(int(chunk.orders.searchsorted(np.uint64(order))), start)
         if stop == chunk.rows:
             self._number, self._row = self._number + 1, 0
         else:

@@ -114,7 +114,7 @@ def identity(value: Any) -> Any:
     if isinstance(value, float):
         return ("nan",) if value != value else value + 0.0
     if isinstance(value, dict):
-        return tuple(identity(item) for item in value.values())
+        return tuple((name, identity(value[name])) for name in sorted(value))
     if isinstance(value, list | tuple):
         return tuple(map(identity, value))
     return value

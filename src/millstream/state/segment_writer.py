@@ -153,10 +153,10 @@ def _checked(chunks: Iterator[pa.RecordBatch], layout: TableLayout, groups: rang
     start, stop = order_of_group(groups.start), order_of_group(groups.stop)
     for chunk in chunks:
         orders = orders_in(chunk)
-        if not start <= int(orders[0]) <= int(orders[-1]) < stop:
-            raise AssertionError(f"state {layout.state!r}: rows outside the key groups {groups} of their segment")
         if int(orders[0]) <= last or not (orders[1:] >= orders[:-1]).all():
             raise AssertionError(f"state {layout.state!r}: rows of a segment are not sorted")
+        if not start <= int(orders[0]) <= int(orders[-1]) < stop:
+            raise AssertionError(f"state {layout.state!r}: rows outside the key groups {groups} of their segment")
         _check_unique(chunk, layout, np.flatnonzero(orders[1:] == orders[:-1]))
         last = int(orders[-1])
         yield chunk

@@ -16,8 +16,9 @@ import numpy as np
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.argument_checks import checked_output_type, refuse
-from millstream.datastream.functions.function import FilterFunction, FlatMapFunction, MapFunction
+from millstream.datastream.functions.function import FilterFunction, FlatMapFunction, Function, MapFunction
 from millstream.datastream.functions.process import ProcessFunction
+from millstream.errors import NotYetError
 from millstream.graph.nodes import Filter, FlatMap, Map, MapBatches, Node, Operation, Process
 from millstream.graph.site import here
 from millstream.graph.tags import SideTag
@@ -211,6 +212,10 @@ def _kind_of(function: Any) -> Kind:
     for function_class, kind in _KINDS.items():
         if isinstance(function, function_class):
             return kind
+    if isinstance(function, Function):
+        raise NotYetError.of(
+            f"OperatorHarness for a {type(function).__name__}", "keyed state", "test it in a job, by run()"
+        )
     if callable(function):
         raise refuse("OperatorHarness: a plain callable does not say what it is; pass kind='map', 'filter', …")
     raise refuse(

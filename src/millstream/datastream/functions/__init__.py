@@ -12,6 +12,11 @@ from millstream.datastream.functions.asynchronous import (
     AsyncRetryPredicate,
     AsyncRetryStrategy,
 )
+from millstream.datastream.functions.checkpointed import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from millstream.datastream.functions.function import (
     AggregateFunction,
     CoFlatMapFunction,
@@ -40,6 +45,7 @@ from millstream.datastream.functions.internal_window import (
     InternalSingleValueWindowFunction,
     InternalWindowFunction,
 )
+from millstream.datastream.functions.keyed_batch import KeyedBatch, KeyedBatchFunction, KeyedBatchResult
 from millstream.datastream.functions.process import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -70,12 +76,15 @@ __all__ = [
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "FunctionWrapper",
     "InternalIterableAllWindowFunction",
     "InternalIterableProcessAllWindowFunction",
@@ -90,6 +99,9 @@ __all__ = [
     "InternalWindowFunction",
     "JavaFunctionWrapper",
     "KeySelector",
+    "KeyedBatch",
+    "KeyedBatchFunction",
+    "KeyedBatchResult",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",

@@ -1,0 +1,35 @@
+"""A key selector that is a field of the record: by position or by name.
+
+Of a typed stream the field is a column, so the key of a whole batch is taken without calling anything per record
+(`runtime.keying`); called like any selector, it gives the same key for one record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.errors import ProgramError
+
+__all__ = ["FieldKey"]
+
+
+@dataclass(frozen=True)
+class FieldKey:
+    """The key is `record[field]`; `column` is where it stands in a typed stream, None in an untyped one.
+
+    >>> FieldKey(1)(("a", 7))
+    7
+    """
+
+    field: int | str
+    column: int | None = None
+
+    def __call__(self, record: Any) -> Any:
+        try:
+            return record[self.field]
+        except (TypeError, KeyError, IndexError) as error:
+            raise ProgramError(
+                f"key_by({self.field!r}): the record {record!r} ({type(record).__name__}) has no such field. "
+                "Key by a callable, or map the records to rows or tuples first"
+            ) from error

@@ -1,0 +1,171 @@
+"""The stored form of operator state, and who gets what of it when the parallelism changes.
+
+A list of one subtask is one Arrow column. In the manifest it is an *entry*: what it is, and its bytes (small) or the
+file they are in (large). A file lies under `segments/`, so that it is kept as long as a manifest names it.
+
+    {"mode": "split", "type": "int64", "items": 3, "bytes": 328, "sha256": "…", "inline": "<base64>"}
+    {"mode": "union", "type": "pickled", "items": 9000, "bytes": 700000, "sha256": "…", "file": "segments/…"}
+
+Who gets which items is decided from the counts alone (`shares`), so a subtask reads only the files it needs. What is
+read back is checked against length and checksum: damaged state is an error, never an empty list.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from millstream.errors import StoreDamagedError
+from millstream.runtime.state_codec import StateCodec
+from millstream.storage.store import Store
+
+__all__ = ["INLINE_BYTES_MAX", "Entry", "KeptState", "Mode", "Slice", "column_of", "entry_of", "shares", "stored_type"]
+
+Mode = Literal["split", "union"]
+Entry = Mapping[str, Any]
+
+INLINE_BYTES_MAX = 64 * 1024
+"""The most of one list that one subtask puts into the manifest itself."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The items `[start, stop)` of what subtask `subtask` kept."""
+
+    subtask: int
+    start: int
+    stop: int
+
+
+def shares(counts: Sequence[int], parallelism: int) -> list[list[Slice]]:
+    """What each of `parallelism` subtasks gets of lists of these lengths, one per subtask of the last epoch.
+
+    With the same parallelism everybody keeps their own. Otherwise all items, in the order of the old subtasks, are
+    cut into even runs: nothing is lost, nothing doubled, and neighbours stay neighbours.
+
+    >>> shares([2, 1], 2)
+    [[Slice(subtask=0, start=0, stop=2)], [Slice(subtask=1, start=0, stop=1)]]
+    >>> shares([2, 2], 1)
+    [[Slice(subtask=0, start=0, stop=2), Slice(subtask=1, start=0, stop=2)]]
+    """
+    if len(counts) == parallelism:
+        return [[Slice(subtask, 0, count)] if count else [] for subtask, count in enumerate(counts)]
+    total = sum(counts)
+    return [_run(counts, total * i // parallelism, total * (i + 1) // parallelism) for i in range(parallelism)]
+
+
+def _run(counts: Sequence[int], first: int, end: int) -> list[Slice]:
+    """The slices that make up the items `[first, end)` of all lists in a row."""
+    found: list[Slice] = []
+    begins = 0
+    for subtask, count in enumerate(counts):
+        start, stop = max(first - begins, 0), min(end - begins, count)
+        if start < stop:
+            found.append(Slice(subtask, start, stop))
+        begins += count
+    return found
+
+
+@dataclass(frozen=True)
+class KeptState:
+    """What the last manifest keeps of one operator's state, by subtask."""
+
+    accounts: Mapping[int, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> KeptState:
+        """From what a task is told: accounts by the subtask's number, as text."""
+        return cls({int(subtask): account for subtask, account in told.items()})
+
+    @property
+    def parallelism(self) -> int:
+        """How many subtasks there were; some may have kept nothing. 0: there was no state at all."""
+        return max((account["parallelism"] for account in self.accounts.values()), default=0)
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch whose end this is the state of."""
+        return max((account["epoch"] for account in self.accounts.values()), default=None)
+
+    def names(self) -> list[str]:
+        """The lists anybody kept."""
+        return sorted({name for account in self.accounts.values() for name in account["lists"]})
+
+    def entries(self, name: str) -> list[Entry | None]:
+        """The list of this name in every subtask."""
+        accounts = (self.accounts.get(subtask) for subtask in range(self.parallelism))
+        return [None if account is None else account["lists"].get(name) for account in accounts]
+
+    def of_subtask(self, subtask: int) -> Mapping[str, Entry]:
+        """The lists one subtask kept."""
+        account = self.accounts.get(subtask)
+        return {} if account is None else account["lists"]
+
+    def share(self, name: str, mode: Mode, subtask: int, parallelism: int) -> list[tuple[Entry, Slice]]:
+        """What `subtask` of `parallelism` gets of a list: all of it (union), or its part."""
+        entries = self.entries(name)
+        counts = [0 if entry is None else entry["items"] for entry in entries]
+        wanted = shares(counts, 1)[0] if mode == "union" else shares(counts, parallelism)[subtask]
+        return [(entry, part) for part in wanted if (entry := entries[part.subtask]) is not None]
+
+
+def stored_type(codec: StateCodec) -> str:
+    """The type of a list as an entry names it."""
+    return "pickled" if codec.is_pickled else str(codec.arrow_type)
+
+
+def entry_of(column: pa.Array, mode: Mode, type_name: str, store: Store, file: str, before: Entry | None) -> Entry:
+    """Store a list and return its entry. `before` is the entry it had; a file of the same content is used again."""
+    data = _encoded(column)
+    facts = {
+        "mode": mode,
+        "type": type_name,
+        "items": len(column),
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    if len(data) <= INLINE_BYTES_MAX:
+        return {**facts, "inline": base64.b64encode(data).decode("ascii")}
+    if before is not None and "file" in before and {**facts, "file": before["file"]} == before:
+        return before
+    store.put(file, data)
+    return {**facts, "file": file}
+
+
+def column_of(parts: Sequence[tuple[Entry, Slice]], store: Store, what: str) -> pa.Array | None:
+    """The items of all parts as one column, None when there is none. `what` names the state in errors."""
+    columns = [_read(entry, store, what).slice(part.start, part.stop - part.start) for entry, part in parts]
+    return pa.concat_arrays(columns) if columns else None
+
+
+def _read(entry: Entry, store: Store, what: str) -> pa.Array:
+    where = f"file {entry['file']!r}" if "file" in entry else "manifest"
+    try:
+        data = store.get(entry["file"]) if "file" in entry else base64.b64decode(entry["inline"], validate=True)
+    except (StoreDamagedError, binascii.Error) as error:
+        raise _damaged(what, store, where, str(error)) from error
+    if len(data) != entry["bytes"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise _damaged(what, store, where, f"{len(data)} bytes found, {entry['bytes']} written, or other ones")
+    with pa.ipc.open_stream(data) as reader:
+        return pa.concat_arrays([batch.column(0) for batch in reader])
+
+
+def _damaged(what: str, store: Store, where: str, why: str) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"{what}: the {where} in store {store.url} was lost or changed after it was written ({why}). "
+        "Nothing was overwritten: bring it back from a copy, or start from an older epoch"
+    )
+
+
+def _encoded(column: pa.Array) -> bytes:
+    batch = pa.RecordBatch.from_arrays([column], names=["item"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())

@@ -1,0 +1,141 @@
+"""Running sums, minima and maxima one record at a time: the slow, obvious way.
+
+It is the reference that `rolling_columns` is held against, and what runs where there are no columns to run on:
+untyped streams, and fields of any size (BIG_INT, BIG_DEC) or of Python objects.
+
+What all of them mean:
+- `sum`, `min`, `max` keep the key's first record and replace the one field; `min_by`, `max_by` give the whole record
+  that holds the smallest or largest value, the first of equals.
+- The arithmetic is that of the declared type: BYTE to LONG wrap around as Java's do, FLOAT is rounded to 32 bits
+  after every addition, BIG_INT and BIG_DEC are exact. Without a declared type it is Python's.
+- NaN is larger than every number, as Java sorts it. None is an error: it is neither zero nor small.
+"""
+
+from __future__ import annotations
+
+import copy
+import decimal
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.common.typeinfo import BasicType
+from millstream.common.types import Row
+from millstream.errors import ProgramError
+
+__all__ = ["FieldReduce", "fresh"]
+
+_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
+_EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+_UNCHANGING = frozenset({int, float, str, bytes, bool, type(None), complex, decimal.Decimal})
+
+
+@dataclass(frozen=True)
+class FieldReduce:
+    """A reduction by one field. `kind`: sum, min, max, min_by or max_by; `basic`: the field's type where declared.
+
+    >>> FieldReduce("sum", 1).reduce(("a", 1, "first"), ("a", 2, "second"))
+    ('a', 3, 'first')
+    >>> FieldReduce("max_by", 1).reduce(("a", 1, "first"), ("a", 2, "second"))
+    ('a', 2, 'second')
+    >>> FieldReduce("sum", 0, BasicType.BYTE).reduce(127, 1)
+    -128
+    """
+
+    kind: str
+    field: int | str
+    basic: BasicType | None = None
+
+    def first(self, record: Any) -> Any:
+        """The record, when it can begin an aggregation."""
+        self._field_of(record)
+        return record
+
+    def reduce(self, before: Any, record: Any) -> Any:
+        """`before` is the result so far."""
+        old, new = self._field_of(before), self._field_of(record)
+        if self.kind == "sum":
+            return self._replaced(before, self._sum(old, new))
+        wins = _less(new, old) if self.kind.startswith("min") else _less(old, new)
+        if self.kind.endswith("_by"):
+            return record if wins else before
+        return self._replaced(before, new) if wins else before
+
+    def _field_of(self, record: Any) -> Any:
+        try:
+            value = record[self.field] if _has_fields(record) else self._whole(record)
+        except (TypeError, KeyError, IndexError) as error:
+            raise ProgramError(
+                f"{self.kind}({self.field!r}): a record of {type(record).__name__} has no such field. Name one it has"
+            ) from error
+        if value is None:
+            raise ProgramError(
+                f"{self.kind}({self.field!r}): the value is None, which has no {_WORDS[self.kind]}. "
+                "Filter such records out, or map None to a value"
+            )
+        return value
+
+    def _whole(self, record: Any) -> Any:
+        if self.field == 0:
+            return record
+        raise TypeError("a plain value is its own field 0")
+
+    def _replaced(self, record: Any, value: Any) -> Any:
+        if not _has_fields(record):
+            return value
+        if isinstance(record, tuple):
+            if not isinstance(self.field, int):  # a named tuple's own fields
+                return record
+            return (*record[: self.field], value, *record[self.field + 1 :])
+        changed = copy.copy(record)
+        if isinstance(changed, Row):
+            changed._values = list(changed._values)
+        changed[self.field] = value
+        return changed
+
+    def _sum(self, old: Any, new: Any) -> Any:
+        if self.basic is BasicType.FLOAT:
+            return _float32(old + new)
+        if self.basic in _BITS:
+            bits = _BITS[self.basic]
+            return (old + new + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+        if isinstance(old, decimal.Decimal) and isinstance(new, decimal.Decimal):
+            return _EXACT.add(old, new)
+        if isinstance(old, str) or isinstance(new, str):
+            raise ProgramError(f"sum({self.field!r}): found text, expected numbers. Map it to a number first")
+        return old + new
+
+
+_WORDS = {"sum": "sum", "min": "order", "max": "order", "min_by": "order", "max_by": "order"}
+
+
+def _has_fields(record: Any) -> bool:
+    return isinstance(record, (tuple, list, Row, dict))
+
+
+def _less(left: Any, right: Any) -> bool:
+    """Whether `left` comes before `right`, NaN last."""
+    if right != right:
+        return bool(left == left)
+    return bool(left == left) and bool(left < right)
+
+
+def _float32(value: float) -> float:
+    try:
+        rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    return rounded
+
+
+def fresh(value: Any) -> Any:
+    """A copy that may be changed without changing `value`; the same object where it cannot be changed.
+
+    A reduce function may change its first argument and return it. What was given out before must not change with it.
+    """
+    kind = type(value)
+    if kind in _UNCHANGING or (kind is tuple and _UNCHANGING.issuperset(map(type, value))):
+        return value
+    if kind is Row and _UNCHANGING.issuperset(map(type, value._values)):
+        return copy.copy(value)
+    return copy.deepcopy(value)
