@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -56,7 +57,8 @@ def test_contestants_take_turns_and_nobody_is_always_first() -> None:
         order.append(name)
         return float(len(order))
 
-    figures = measure.take_turns({"a": lambda: contestant("a"), "b": lambda: contestant("b")}, rounds=2, warm_up_rounds=1)
+    both = {name: partial(contestant, name) for name in ("a", "b")}
+    figures = measure.take_turns(both, rounds=2, warm_up_rounds=1)
     assert order == ["a", "b", "b", "a", "a", "b"]
     assert figures == {"a": [4.0, 5.0], "b": [3.0, 6.0]}
 
