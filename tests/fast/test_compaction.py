@@ -176,6 +176,9 @@ def test_a_delete_or_an_expired_row_above_an_older_segment_goes_on_hiding_it() -
     assert len(before) == 1_998
     table.compact(step, now_ms=60)
     assert len(table.refs) == 2 and table.rows(now_ms=60) == before
+    # The expired value itself is gone: what is left of it only hides.
+    kept = table.segments.segment(table.refs[1], TOTALS).chunk(0).batch
+    assert sorted(value for value in kept.column("value").to_pylist() if value is not None) == [8, 9]
 
 
 def test_a_merge_done_key_group_by_key_group_ends_in_the_table_a_whole_merge_makes() -> None:

@@ -40,6 +40,10 @@ from millstream.graph.nodes import (
     Edge,
     Filter,
     FlatMap,
+    KeyedFilter,
+    KeyedFlatMap,
+    KeyedMap,
+    KeyedProcess,
     Map,
     MapBatches,
     Node,
@@ -47,6 +51,8 @@ from millstream.graph.nodes import (
     Process,
     Project,
     Read,
+    Reduce,
+    Rolling,
     Write,
 )
 
@@ -390,17 +396,31 @@ def test_a_keyed_stream_refuses_another_partitioning(numbers: DataStream) -> Non
         keyed.broadcast()
 
 
-def test_what_needs_keyed_state_says_so(numbers: DataStream) -> None:
+def test_what_a_keyed_stream_cannot_do_yet_says_so(numbers: DataStream) -> None:
     keyed = numbers.key_by(ByKey())
     for call, feature in (
-        (lambda: keyed.sum(0), "keyed state"),
-        (lambda: keyed.process(Keyed()), "keyed state"),
         (lambda: keyed.count_window(2), "windows"),
         (lambda: numbers.connect(keyed), "several streams"),
     ):
         with pytest.raises(NotYetError, match=feature):
             call()
-    keyed.process(Split2())
+
+
+def test_functions_of_a_keyed_stream_run_with_its_keys(numbers: DataStream) -> None:
+    keyed = numbers.key_by(ByKey())
+    for stream, operation in (
+        (keyed.map(Double()), KeyedMap),
+        (keyed.map(lambda n: n), Map),
+        (keyed.flat_map(Twice()), KeyedFlatMap),
+        (keyed.filter(Odd()), KeyedFilter),
+        (keyed.process(Split2()), KeyedProcess),
+        (keyed.process(Keyed()), KeyedProcess),
+        (keyed.reduce(max), Reduce),
+        (keyed.sum(), Rolling),
+    ):
+        found = stream._own_node("test")
+        assert type(found.operation) is operation
+        assert found.inputs[0].partitioning is Partitioning.HASH
 
 
 # --- sources and sinks --------------------------------------------------------------------------------------

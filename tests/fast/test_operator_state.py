@@ -527,7 +527,11 @@ class Opens(Seen):
 def workers(function: Any, count: int) -> list[Worker]:
     env = StreamExecutionEnvironment()
     env.set_parallelism(1)
-    env.add_source(Script(list(range(20)))).process(function).uid("function").sink_to(Collect())
+    stream = env.add_source(Script(list(range(20))))
+    if isinstance(function, Sink):
+        stream.sink_to(function).uid("function")
+    else:
+        stream.process(function).uid("function").sink_to(Collect())
     plan = compile_graph(env._graph("moves"))
     facts = JobFacts("moves", "id", "run", MemoryStore(a_store()))
     return [Worker(Job(cloudpickle.dumps(plan), facts)) for _ in range(count)]
@@ -556,6 +560,16 @@ def test_a_function_that_comes_back_starts_from_what_the_others_kept() -> None:
         states = worker.run(epoch, states, epoch)
         assert seen_by(states) == epoch
     assert Opens.opened == ["open", "open", "close", "open", "close", "open"]
+
+
+def test_a_sink_that_comes_back_starts_from_what_the_others_kept() -> None:
+    first, second = workers(Pairs(), 2)
+    states: dict[str, Any] = {}
+    waiting: list[int] = []
+    for epoch, worker in enumerate([first, second, first, first, second], start=1):
+        states = worker.run(epoch, states, epoch)
+        waiting.append(states["function"]["0"]["lists"].get("waiting", {}).get("items", 0))
+    assert waiting == [1, 0, 1, 0, 1]
 
 
 def test_an_epoch_that_is_run_again_starts_from_the_last_committed_one() -> None:

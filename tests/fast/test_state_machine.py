@@ -69,6 +69,7 @@ class StateMachine(RuleBasedStateMachine):
         self.parallelism = 1
         self.manifest: Any = []
         self.committed = ReferenceTable(self.layout)
+        self.touched: set[tuple[int, int]] = set()
         self.begin()
 
     def begin(self) -> None:
@@ -112,6 +113,7 @@ class StateMachine(RuleBasedStateMachine):
     )
     def put(self, rows: list[tuple[int, int, int | None, int, int]]) -> None:
         numbers = [row[0] for row in rows]
+        self.touched |= {(row[0], row[1]) for row in rows}
         for task, at in [(None, list(range(len(rows)))), *self.by_task(numbers)]:
             table: Any = self.reference if task is None else self.changes[task]
             chosen = [rows[i] for i in at]
@@ -193,8 +195,10 @@ class StateMachine(RuleBasedStateMachine):
 
     # --- questions
 
-    @rule(numbers=st.lists(NUMBERS, max_size=10), subs=st.lists(SUBS, min_size=10, max_size=10))
-    def get(self, numbers: list[int], subs: list[int]) -> None:
+    @rule(others=st.lists(st.tuples(NUMBERS, SUBS), max_size=10))
+    def get(self, others: list[tuple[int, int]]) -> None:
+        pairs = [*sorted(self.touched), *others]
+        numbers, subs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         for task, at in self.by_task(numbers):
             keys, wanted = self.keys([numbers[i] for i in at]), self.subs([subs[i] for i in at])
             found = self.view(task).get(keys) if wanted is None else self.view(task).get_pairs(keys, wanted)
@@ -256,18 +260,19 @@ class ValuesThatExpire(StateMachine):
     has_ttl = True
 
 
-class MapsOfText(StateMachine):
-    """Text and None as keys and as subs; every value may expire."""
+class Maps(StateMachine):
+    """Text and None as keys, pairs as subs, many of which have one hash; every value may expire."""
 
     key_type = pa.string()
-    sub_type = pa.string()
+    sub_type = pa.struct([("x", pa.int64()), ("y", pa.int64())])
     has_ttl = True
 
     def key(self, number: int) -> Any:
         return None if number == 7 else f"key {number}"
 
     def sub(self, number: int) -> Any:
-        return None if number == 3 else "x" * number
+        pairs = [(None, None), (1, None), (None, 1), None, (2, None), (None, 2), (1, 2), (2, 1)]
+        return pairs[number]
 
 
 class Timers(StateMachine):
@@ -303,12 +308,12 @@ class Windows(StateMachine):
 def case_of(machine: type[StateMachine]) -> Any:
     case = machine.TestCase
     case.settings = settings(
-        max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     return case
 
 
 TestValuesThatExpire = case_of(ValuesThatExpire)
-TestMapsOfText = case_of(MapsOfText)
+TestMaps = case_of(Maps)
 TestTimers = case_of(Timers)
 TestWindows = case_of(Windows)

@@ -165,6 +165,47 @@ def test_a_clear_voids_what_is_older_and_nothing_that_comes_after() -> None:
     ]
 
 
+def test_a_pair_of_a_cleared_key_is_absent_unless_it_was_put_since() -> None:
+    table = Table(CARTS)
+    changes = table.changes()
+    changes.put(untyped("a", "a", "b"), pa.array([1, 2, 3]), subs=pa.array(["x", "y", "x"]))
+    table.commit(changes)
+    changes = table.changes()
+    changes.clear(untyped("a"))
+    changes.put(untyped("a"), pa.array([5]), subs=pa.array(["y"]))
+    table.commit(changes)
+    found = table.view().get_pairs(untyped("a", "a", "b"), pa.array(["x", "y", "x"]))
+    assert found.mask.tolist() == [False, True, True] and found.values is not None
+    assert found.values.to_pylist() == [5, 3]
+
+
+def test_a_clear_stands_beside_a_row_of_the_smallest_number() -> None:
+    table = Table(LISTS)
+    smallest = -(2**63)
+    changes = table.changes()
+    changes.put(untyped("a", "a"), pa.array(["old", "older"]), subs=pa.array([7, smallest]))
+    table.commit(changes)
+    changes = table.changes()
+    changes.clear(untyped("a"))
+    changes.put(untyped("a"), pa.array(["new"]), subs=pa.array([smallest]))
+    table.commit(changes)
+    assert table.view().scan_keys(untyped("a")).column("value").to_pylist() == ["new"]
+
+
+def test_subs_with_one_hash_are_told_apart() -> None:
+    pair = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    subs = pa.array([(1, None), (None, 1), (None, None), None], pair)
+    table = Table(TableLayout("pairs", None, pair, pa.int64()))
+    assert len(set(table.layout.sub_orders(subs).tolist())) == 2
+    for numbers in ([10, 11, 12, 13], [20, 21, 22, 23]):
+        changes = table.changes()
+        changes.put(untyped("a", "a", "a", "a"), pa.array(numbers), subs=subs)
+        table.commit(changes)
+    found = table.view().get_pairs(untyped("a", "a", "a", "a"), subs)
+    assert found.values is not None and found.values.to_pylist() == [20, 21, 22, 23]
+    assert table.view().scan_keys(untyped("a")).num_rows == 4
+
+
 def test_rows_of_a_list_come_in_the_order_of_their_numbers_for_every_key_asked() -> None:
     table = Table(LISTS)
     for epoch in range(3):

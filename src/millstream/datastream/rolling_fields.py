@@ -10,9 +10,9 @@ from millstream.common.typeinfo import (
     BasicTypeInfo,
     PickledBytesTypeInfo,
     RowTypeInfo,
-    SqlTimeTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    Types,
 )
 from millstream.datastream.argument_checks import refuse
 from millstream.datastream.key_selection import field_position
@@ -34,6 +34,7 @@ _NUMBERS = (
     BasicType.BIG_INT,
     BasicType.BIG_DEC,
 )
+_TIMES = (Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMESTAMP())
 # Columns of these hold an encoding that neither adds nor compares as the values do.
 _ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
 
@@ -49,7 +50,7 @@ def rolling_operation(kind: str, field: Any, stream_type: TypeInformation | None
     if isinstance(plain, PickledBytesTypeInfo):
         return Reduce(FieldReduce(kind, position))
     basic = plain.basic_type if isinstance(plain, BasicTypeInfo) else None
-    _check_kind(kind, field, field_type, basic, isinstance(plain, SqlTimeTypeInfo))
+    _check_kind(kind, field, field_type, basic, plain in _TIMES)
     arrow = arrow_type(field_type)
     if basic not in _ENCODED and arrow is not None and rolls_in_columns(kind, arrow):
         return Rolling(kind, position)

@@ -19,6 +19,8 @@ from millstream.state.xxh64 import Int64s, UInt64s
 
 __all__ = ["KeyNumbers", "Numbering"]
 
+_EMPTY = -1
+
 
 class Numbering:
     """The keys of one batch: `distinct` are their numbers in order of first appearance, `codes` says for every
@@ -80,27 +82,25 @@ class KeyNumbers:
         self._shift = np.uint64(64 - bits)
         self._mask = np.int64((1 << bits) - 1)
         self._hash_at = np.zeros(1 << bits, dtype=np.int64)
-        self._number_at = np.full(1 << bits, -1, dtype=np.int64)
-        self._claim = np.empty(1 << bits, dtype=np.int64)
+        self._number_at = np.full(1 << bits, _EMPTY, dtype=np.int32)
 
     def _grow_for(self, more: int) -> None:
         """Keep the table at most half full."""
         wanted = 2 * (self.count + more)
         if wanted <= len(self._hash_at):
             return
+        # In the order of the old places, which is nearly that of the new ones: memory is walked, not jumped about in.
+        # (The collided are not among them: their hash already belongs to another key.)
+        there = self._number_at >= 0
+        placed, hashes = self._number_at[there], self._hash_at[there]
         self._make_table(int(wanted - 1).bit_length())
-        # Every number but the collided ones, whose hash already belongs to another key.
-        placed = np.delete(np.arange(self.count), self._collided)
-        hashes = self._hashes[placed]
         places = self._first_places(hashes)
         rows = np.arange(len(placed))
         while len(rows):
-            at = places[rows]
-            empty = self._number_at[at] < 0
-            won = rows[empty][self._winners(at[empty], rows[empty])]
+            won = rows[self._claim(places[rows], rows)]
             self._number_at[places[won]] = placed[won]
             self._hash_at[places[won]] = hashes[won]
-            rows = rows[self._number_at[at] != placed[rows]]
+            rows = rows[self._number_at[places[rows]] != placed[rows]]
             places[rows] = (places[rows] + 1) & self._mask
 
     def _first_places(self, hashes: Int64s) -> Int64s:
@@ -108,45 +108,47 @@ class KeyNumbers:
         unsigned: UInt64s = hashes.view(np.uint64)
         return (unsigned >> self._shift).astype(np.int64)
 
-    def _winners(self, places: Int64s, rows: Int64s) -> Bools:
-        """Which of several rows that want one place get it: the first of each."""
-        self._claim[places[::-1]] = rows[::-1]
-        won: Bools = self._claim[places] == rows
+    def _claim(self, places: Int64s, rows: Int64s) -> Bools:
+        """Which rows get the place they want: of those that want an empty one, the first. The caller fills it."""
+        won: Bools = self._number_at[places] == _EMPTY
+        wanted, wanting = places[won], (_EMPTY - 1 - rows[won]).astype(np.int32)
+        # Of assignments to one place the last one stays: backwards, that is the first row.
+        self._number_at[wanted[::-1]] = wanting[::-1]
+        won[won] = self._number_at[wanted] == wanting
         return won
 
     def _find_or_add(self, keys: KeyColumn) -> Int64s:
         hashes = np.ascontiguousarray(keys.hashes)
         self._grow_for(len(hashes))
         places = self._first_places(hashes)
-        numbers = self._number_at[places]
+        numbers = self._number_at[places].astype(np.int64)
         matched = (numbers >= 0) & (self._hash_at[places] == hashes)
         if matched.all():
             return numbers
         rows = np.flatnonzero(~matched)
+        added: list[Int64s] = []
         while len(rows):
+            won = rows[self._claim(places[rows], rows)]
+            if len(won):
+                self._number_at[places[won]] = np.arange(self.count, self.count + len(won))
+                self._hash_at[places[won]] = hashes[won]
+                self.count += len(won)
+                added.append(won)
             at = places[rows]
-            found = self._number_at[at]
-            empty = found < 0
-            if empty.any():
-                wanting = rows[empty]
-                self._add(keys, hashes, wanting[self._winners(at[empty], wanting)], places)
-                found = self._number_at[at]
             hit = self._hash_at[at] == hashes[rows]
-            numbers[rows[hit]] = found[hit]
+            numbers[rows[hit]] = self._number_at[at[hit]]
             rows = rows[~hit]
             places[rows] = (places[rows] + 1) & self._mask
+        if added:
+            self._keep(keys, np.concatenate(added))
         return numbers
 
-    def _add(self, keys: KeyColumn, hashes: Int64s, rows: Int64s, places: Int64s) -> Int64s:
-        """Give the next numbers to the keys of these rows, and put them in their places."""
-        numbers = np.arange(self.count, self.count + len(rows))
-        self.count += len(rows)
+    def _keep(self, keys: KeyColumn, rows: Int64s) -> None:
+        """The keys of these rows have the last numbers given out."""
+        numbers = np.arange(self.count - len(rows), self.count)
         self._hashes = grown(self._hashes, self.count, 0)
-        self._hashes[numbers] = hashes[rows]
+        self._hashes[numbers] = keys.hashes[rows]
         self._keys.set(numbers, keys.array.take(pa.array(rows)))
-        self._number_at[places[rows]] = numbers
-        self._hash_at[places[rows]] = hashes[rows]
-        return numbers
 
     def _part_collided(self, keys: KeyColumn, numbers: Int64s) -> None:
         """Where the hash was that of another key, find or make the key's own number. One by one: that is rare."""
@@ -158,8 +160,6 @@ class KeyNumbers:
             if number is None:
                 number = self.count
                 self.count += 1
-                self._hashes = grown(self._hashes, self.count, 0)
-                self._hashes[number] = keys.hashes[row]
-                self._keys.set(np.array([number]), key)
+                self._keep(keys, np.array([row]))
                 self._collided.append(number)
             numbers[row] = number

@@ -254,8 +254,8 @@ class OperatorState:
         return written
 
     def _handed_on(self, name: str) -> Entry | None:
-        if name in self._entries or self._kept.parallelism == self._parallelism:
-            return self._entries.get(name)
+        if name in self._entries:
+            return self._entries[name]
         # Of a union everybody would get everything; handing on is done by parts, so that it does not multiply.
         parts = self._kept.share(name, "split", self._subtask, self._parallelism)
         column = column_of(parts, self._stored_in(), self._what(name)) if parts else None

@@ -55,21 +55,24 @@ def due_rows(
 def earliest_due(layers: Sequence[Layer], layout: TableLayout, now_ms: int, after_ms: int | None) -> int | None:
     """The smallest due time of a live row, above after_ms.
 
-    The earliest rows of each layer are tried first; most often the first of them is live, and that ends it.
+    Chunks are tried in the order of the earliest time they can hold, until none can hold an earlier one than was
+    found: most often one chunk, and in it the first row, is all that is looked at.
     """
     _check_has_due(layout)
+    after = _BEFORE_ALL_MS if after_ms is None else after_ms
+    chunks = sorted(
+        (max(entry.due_min_ms, after), layer_number, chunk_number)
+        for layer_number, layer in enumerate(layers)
+        for chunk_number, entry in enumerate(layer.segment.entries)
+        if entry.due_max_ms > after
+    )
     best = NEVER_MS
-    for number, layer in enumerate(layers):
-        after = _BEFORE_ALL_MS if after_ms is None else after_ms
-        while True:
-            rows = _earliest_rows(layer, after, best)
-            if rows is None:
-                break
-            live = _not_superseded(rows, layers[number + 1 :], layout, now_ms)
-            if live.num_rows:
-                best = int(plain_view(live.column("due_ms")).min())
-                break
-            after = int(plain_view(rows.column("due_ms")).max())
+    for bound_ms, layer_number, chunk_number in chunks:
+        if bound_ms >= best:
+            break
+        layer, newer = layers[layer_number], layers[layer_number + 1 :]
+        found = _earliest_in(layer.segment.chunk(chunk_number), layer, newer, layout, now_ms, (after, best))
+        best = best if found is None else found
     return None if best == NEVER_MS else best
 
 
@@ -78,28 +81,22 @@ def _check_has_due(layout: TableLayout) -> None:
         raise ValueError(f"state {layout.state!r} has no due times")
 
 
-def _earliest_rows(layer: Layer, after_ms: int, before_ms: int) -> pa.RecordBatch | None:
-    """The rows with the smallest due times between the two: all of some time, or none of it."""
-    pieces = []
-    for number, entry in enumerate(layer.segment.entries):
-        if entry.due_min_ms < before_ms and entry.due_max_ms > after_ms:
-            chunk = layer.segment.chunk(number)
-            rows = _due_in(chunk, layer, after_ms, before_ms - 1)
-            if rows.size:
-                assert chunk.due_ms is not None
-                rows = np.sort(_earliest(rows, chunk.due_ms[rows]))
-                pieces.append(chunk.batch.take(pa.array(rows)))
-    if not pieces:
-        return None
-    found = pa.concat_batches(pieces)
-    return found.take(pa.array(np.sort(_earliest(np.arange(found.num_rows), plain_view(found.column("due_ms"))))))
-
-
-def _earliest(rows: Int64s, due_ms: Int64s) -> Int64s:
-    if rows.size <= _EARLIEST_TRIED:
-        return rows
-    earliest: Int64s = rows[due_ms <= np.partition(due_ms, _EARLIEST_TRIED)[_EARLIEST_TRIED]]
-    return earliest
+def _earliest_in(
+    chunk: Chunk, layer: Layer, newer: Sequence[Layer], layout: TableLayout, now_ms: int, between: tuple[int, int]
+) -> int | None:
+    """The smallest due time between the two of a row of the chunk that is live; the earliest rows are tried first."""
+    assert chunk.due_ms is not None
+    after, before = between
+    while True:
+        rows = _due_in(chunk, layer, after, before - 1)
+        if not rows.size:
+            return None
+        due = chunk.due_ms[rows]
+        tried_ms = int(np.partition(due, _EARLIEST_TRIED)[_EARLIEST_TRIED]) if rows.size > _EARLIEST_TRIED else before
+        live = _not_superseded(chunk.batch.take(pa.array(rows[due <= tried_ms])), newer, layout, now_ms)
+        if live.num_rows:
+            return int(plain_view(live.column("due_ms")).min())
+        after = tried_ms
 
 
 def _due_in(chunk: Chunk, layer: Layer, after_ms: int, through_ms: int) -> Int64s:

@@ -1,8 +1,9 @@
 """One key at a time, from a view that is kept open: what a query server does all day.
 
-The same search as `lookup`, without arrays: the hash by the scalar reference, the chunk by `bisect` over its
-fences, the row by one `searchsorted`. Values of plain columns are read from numpy, because Arrow's scalars cost
-several times the search. Invariant: `get(key)` is what `TableView.get` finds for a column of that one key.
+The same search as `lookup`, without arrays: the hash in plain integers (the arithmetic of `hashing_reference` for
+short keys, written out without calls), the chunk by `bisect` over its fences, the row by one `searchsorted`. Values
+of plain columns are read from numpy, because Arrow's scalars cost several times the search. Invariant: `get(key)`
+is what `TableView.get` finds for a column of that one key.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.canonical import canonical_bytes, canonical_hash
-from millstream.state.hashing_reference import hash_bytes, hash_int, hash_long
+from millstream.state.hashing_reference import PRIME_1, PRIME_2, PRIME_3, PRIME_4, PRIME_5, hash_bytes, hash_int
 from millstream.state.layout import PUT, TableLayout
 from millstream.state.lookup import Layer
 from millstream.state.segment import Chunk
 
 __all__ = ["PointReader", "reads_points"]
 
-_MASK, _SEED = 2**64 - 1, 42
+_MASK, _TWO_64, _SEED = 2**64 - 1, 2**64, 42
+_START = _SEED + PRIME_5
+_SHORT_BYTES = 32
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -46,7 +49,10 @@ class PointReader:
     def get(self, key: Any) -> Any:
         """The value of the key, as Python; None if there is none."""
         hash_bits, wanted = self._locate(key)
-        order = (hash_bits % self._parallelism) << 48 | (hash_bits & _MASK) >> 16
+        # The bits may be signed or not: as a group, a hash counts as signed.
+        hash_bits &= _MASK
+        signed = hash_bits - _TWO_64 if hash_bits >> 63 else hash_bits
+        order = (signed % self._parallelism) << 48 | hash_bits >> 16
         needle = np.uint64(order)
         for segment, start, stop in self._layers:
             if not start <= order < stop:
@@ -84,21 +90,55 @@ def _locator(kind: pa.DataType | None) -> Callable[[Any], tuple[int, Any]]:
     if kind is None:
         return _locate_canonical
     if pa.types.is_int64(kind):
-        return lambda key: (_SEED if key is None else hash_long(key, _SEED), key)
+        return lambda key: (_SEED if key is None else _hash_long(key), key)
     if pa.types.is_signed_integer(kind):
         return lambda key: (_SEED if key is None else hash_int(key, _SEED), key)
     if pa.types.is_string(kind):
-        return lambda key: (_SEED if key is None else hash_bytes(key.encode(), _SEED), key)
-    return lambda key: (_SEED if key is None else hash_bytes(key, _SEED), key)
+        return lambda key: (_SEED if key is None else _hash_bytes(key.encode()), key)
+    return lambda key: (_SEED if key is None else _hash_bytes(key), key)
 
 
 def _locate_canonical(key: Any) -> tuple[int, bytes]:
     if type(key) is str:
         written = key.encode()
-        return hash_bytes(written, _SEED), b"s" + written
+        return _hash_bytes(written), b"s" + written
     if type(key) is int and _INT64_MIN <= key <= _INT64_MAX:
-        return hash_long(key, _SEED), b"i" + key.to_bytes(8, "big", signed=True)
+        return _hash_long(key), b"i" + key.to_bytes(8, "big", signed=True)
     return canonical_hash(key), canonical_bytes(key)
+
+
+def _hash_long(value: int) -> int:
+    """The hash of a 64-bit integer, as unsigned bits."""
+    word = value * PRIME_2 & _MASK
+    word = ((word << 31 | word >> 33) & _MASK) * PRIME_1 & _MASK
+    h = (_START + 8 & _MASK) ^ word
+    h = ((h << 27 | h >> 37) & _MASK) * PRIME_1 + PRIME_4 & _MASK
+    h = (h ^ h >> 33) * PRIME_2 & _MASK
+    h = (h ^ h >> 29) * PRIME_3 & _MASK
+    return h ^ h >> 32
+
+
+def _hash_bytes(data: bytes) -> int:
+    """The hash of a run of bytes, as unsigned bits; long runs go to the reference."""
+    length = len(data)
+    if length >= _SHORT_BYTES:
+        return hash_bytes(data, _SEED)
+    h, at = _START + length & _MASK, 0
+    while at + 8 <= length:
+        word = int.from_bytes(data[at : at + 8], "little") * PRIME_2 & _MASK
+        h ^= ((word << 31 | word >> 33) & _MASK) * PRIME_1 & _MASK
+        h = ((h << 27 | h >> 37) & _MASK) * PRIME_1 + PRIME_4 & _MASK
+        at += 8
+    if at + 4 <= length:
+        h ^= int.from_bytes(data[at : at + 4], "little") * PRIME_1 & _MASK
+        h = ((h << 23 | h >> 41) & _MASK) * PRIME_2 + PRIME_3 & _MASK
+        at += 4
+    for byte in data[at:]:
+        h ^= byte * PRIME_5 & _MASK
+        h = ((h << 11 | h >> 53) & _MASK) * PRIME_1 & _MASK
+    h = (h ^ h >> 33) * PRIME_2 & _MASK
+    h = (h ^ h >> 29) * PRIME_3 & _MASK
+    return h ^ h >> 32
 
 
 def _reader_of(values: pa.Array) -> Callable[[int], Any]:

@@ -1,0 +1,311 @@
+"""Running aggregations in columns give what the slow way gives, a record at a time: any types, cuts and epochs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common import Row, Types
+from millstream.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
+from millstream.datastream.rolling_fields import rolling_operation
+from millstream.graph.field_key import FieldKey
+from millstream.graph.nodes import Edge, Node, Partitioning, Reduce, Rolling
+from millstream.metrics.registry import MetricRegistry
+from millstream.records.batch import Batch
+from millstream.records.columns import as_declared
+from millstream.runtime.barrier import MAX_WATERMARK, Acknowledgement
+from millstream.runtime.context import TaskContext
+from millstream.runtime.key_numbers import KeyNumbers
+from millstream.runtime.keyed_operators import KeyedOperator
+from millstream.runtime.keying import settled_keys
+from millstream.runtime.numbered_column import NumberedColumn
+from millstream.runtime.operators import OperatorSetting
+from millstream.runtime.residents import _KINDS
+from millstream.runtime.rolling_columns import accumulated, order_numbers
+from millstream.runtime.rolling_records import FieldReduce, fresh
+from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.state.keys import KeyColumn, key_column_of_arrow
+from millstream.storage.memory import MemoryStore
+
+KINDS = ("sum", "min", "max", "min_by", "max_by")
+UID = "total"
+
+
+class OneOperator:
+    """One aggregation in one subtask, through epochs; every epoch opens a new operator, as after a restart."""
+
+    def __init__(self, operation: Any, type_info: TypeInformation, key_type: TypeInformation | None) -> None:
+        self.key_type = key_type
+        self.node = Node(
+            2,
+            operation,
+            "total",
+            inputs=(Edge(1, Partitioning.HASH, FieldKey(0, 0), key_type),),
+            output_type=type_info,
+            uid=UID,
+            parallelism=1,
+            max_parallelism=128,
+        )
+        self.store = MemoryStore(f"rolling-{id(self)}")
+        self.kept: dict[str, Any] = {}
+        self.epoch = 0
+
+    def run(self, batches: list[list[Any]], *, batch: bool = False, ends: bool = False) -> list[Any]:
+        """An epoch over these batches; returns its output."""
+        self.epoch += 1
+        context = TaskContext("total", 1, 128, 0, 0, {}, MetricRegistry().group(UID))
+        operator = _KINDS[type(self.node.operation)](OperatorSetting(self.node, context, 1024))
+        assert isinstance(operator, KeyedOperator)
+        out: list[Any] = []
+        operator.outputs = [lambda given: out.extend(given.values())]
+        spec = EpochSpec(self.epoch, 0, 0, ends, {}, {}, {}, {UID: self.kept} if self.kept else {})
+        operator.begin(spec)
+        operator.prepare(spec, JobFacts("job", "id", "run", self.store, batch=batch), f"n{self.epoch}")
+        for values in batches:
+            operator.take(Batch.of_values(values, self.node.output_type))
+        if ends:
+            operator.advance(MAX_WATERMARK)
+        acknowledgement = Acknowledgement(0, 0, "n", {})
+        operator.acknowledge(acknowledgement)
+        self.kept = {"0": acknowledgement.states[UID]}
+        return out
+
+
+class Reference:
+    """The same, with a dictionary."""
+
+    def __init__(self, kind: str, type_info: TypeInformation, key_type: TypeInformation) -> None:
+        self.field_type = type_info.get_field_types()[1]  # type: ignore[attr-defined]
+        basic = self.field_type.basic_type if isinstance(self.field_type, BasicTypeInfo) else None
+        self.reduce = FieldReduce(kind, 1, basic)
+        self.type_info, self.key_type = type_info, key_type
+        self.results: dict[Any, Any] = {}
+
+    def run(self, batches: list[list[Any]]) -> list[Any]:
+        out = []
+        for record in (record for values in batches for record in as_declared(values, self.type_info)):
+            key = repr(settled_keys([record[0] + 0.0 if type(record[0]) is float else record[0]], self.key_type)[0])
+            before = self.results.get(key)
+            self.results[key] = self.reduce.first(record) if before is None else self.reduce.reduce(before, record)
+            out.append(self.results[key])
+        return out
+
+
+def unfolded(time: Any) -> Any:
+    return time.replace(fold=0)
+
+
+def whole(bits: int) -> st.SearchStrategy[int]:
+    top = 1 << (bits - 1)
+    return st.integers(-top, top - 1) | st.sampled_from([top - 1, -top, 1, -1, 0])
+
+
+VALUES: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
+    "BYTE": (Types.BYTE(), whole(8)),
+    "SHORT": (Types.SHORT(), whole(16)),
+    "INT": (Types.INT(), whole(32)),
+    "LONG": (Types.LONG(), whole(64)),
+    "FLOAT": (Types.FLOAT(), st.floats(width=32)),
+    "DOUBLE": (Types.DOUBLE(), st.floats()),
+    "BIG_INT": (Types.BIG_INT(), whole(200)),
+    "BIG_DEC": (Types.BIG_DEC(), st.decimals(allow_nan=False, allow_infinity=False, places=3)),
+}
+ORDERED: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
+    **VALUES,
+    "STRING": (Types.STRING(), st.text(max_size=3)),
+    "BOOLEAN": (Types.BOOLEAN(), st.booleans()),
+    "DATE": (Types.SQL_DATE(), st.dates()),
+    "TIMESTAMP": (Types.SQL_TIMESTAMP(), st.datetimes().map(unfolded)),
+    "TIME": (Types.SQL_TIME(), st.times().map(unfolded)),
+}
+KEYS: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
+    (Types.STRING(), st.sampled_from(["a", "b", "c", "", "ä"])),
+    (Types.LONG(), st.integers(0, 3) | st.none()),
+    (Types.DOUBLE(), st.sampled_from([0.0, -0.0, math.nan, 1.5])),
+    (Types.TUPLE([Types.INT(), Types.STRING()]), st.tuples(st.integers(0, 1), st.sampled_from("xy"))),
+]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[str, TypeInformation, TypeInformation, list[list[list[Any]]]]:
+    """A kind, the types of record and key, and epochs of batches of records."""
+    kind = draw(st.sampled_from(KINDS))
+    field_type, values = draw(st.sampled_from(list((VALUES if kind == "sum" else ORDERED).values())))
+    key_type, keys = draw(st.sampled_from(KEYS))
+    type_info = Types.TUPLE([key_type, field_type, Types.INT()])
+    numbers = iter(range(10**6))
+    record = st.builds(lambda key, value: (key, value, next(numbers)), keys, values)
+    batch = st.lists(record, min_size=1, max_size=12)
+    return kind, type_info, key_type, draw(st.lists(st.lists(batch, max_size=4), min_size=1, max_size=4))
+
+
+def shown(records: list[Any]) -> list[str]:
+    """Records so that NaN equals NaN and -0.0 differs from 0.0."""
+    return list(map(repr, records))
+
+
+@settings(max_examples=120, deadline=None)
+@given(histories())
+def test_columns_give_what_one_record_at_a_time_gives(history: Any) -> None:
+    kind, type_info, key_type, epochs = history
+    operator = OneOperator(rolling_operation(kind, 1, type_info), type_info, key_type)
+    reference = Reference(kind, type_info, key_type)
+    for batches in epochs:
+        assert shown(operator.run(batches)) == shown(reference.run(batches))
+
+
+@settings(max_examples=30, deadline=None)
+@given(histories())
+def test_batch_gives_one_final_result_per_key_at_the_end(history: Any) -> None:
+    kind, type_info, key_type, epochs = history
+    operator = OneOperator(rolling_operation(kind, 1, type_info), type_info, key_type)
+    reference = Reference(kind, type_info, key_type)
+    for batches in epochs:
+        reference.run(batches)
+        assert operator.run(batches, batch=True) == []
+    final = operator.run([], batch=True, ends=True)
+    assert sorted(shown(final)) == sorted(shown(list(reference.results.values())))
+
+
+def test_long_runs_of_one_key_are_summed_exactly_in_order() -> None:
+    type_info = Types.TUPLE([Types.LONG(), Types.FLOAT(), Types.INT()])
+    random = np.random.default_rng(7)
+
+    def batch() -> list[Any]:
+        keys, values = random.zipf(1.5, 3_000) % 50, random.normal(0, 1e5, 3_000)
+        return [(key, value, 0) for key, value in zip(keys.tolist(), values.tolist(), strict=True)]
+
+    batches = [batch(), batch()]
+    operator = OneOperator(Rolling("sum", 1), type_info, Types.LONG())
+    assert shown(operator.run(batches)) == shown(Reference("sum", type_info, Types.LONG()).run(batches))
+
+
+def test_which_fields_run_in_columns() -> None:
+    for name, (field_type, _) in ORDERED.items():
+        operation = rolling_operation("max", 1, Types.TUPLE([Types.LONG(), field_type]))
+        assert isinstance(operation, Reduce if name.startswith("BIG") else Rolling), name
+
+
+def test_rows_and_plain_numbers_are_aggregated_too() -> None:
+    row = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])
+    operator = OneOperator(rolling_operation("sum", "count", row), row, Types.STRING())
+    assert operator.run([[Row("a", 1), Row("b", 5), Row("a", 2**31 - 1)]]) == [
+        Row(word="a", count=1),
+        Row(word="b", count=5),
+        Row(word="a", count=-(2**31)),
+    ]
+
+
+# --- the parts ----------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(-100, 100), min_size=1, max_size=200), min_size=1, max_size=8))
+def test_runs_are_accumulated_one_by_one_or_in_step_alike(runs: list[list[int]]) -> None:
+    lengths = np.array([len(run) for run in runs])
+    values = np.array([value for run in runs for value in run])
+    found = accumulated(np.maximum, values, np.cumsum(lengths) - lengths, lengths)
+    expected = [max(run[: i + 1]) for run in runs for i in range(len(run))]
+    assert found.tolist() == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=20))
+def test_floats_order_as_their_order_numbers(values: list[float]) -> None:
+    numbers = order_numbers(pa.array(values, pa.float64())).tolist()
+    for a, i in zip(values, numbers, strict=True):
+        for b, j in zip(values, numbers, strict=True):
+            assert (a < b, a == b) == (i < j, i == j)
+
+
+def key_batches(bits: int) -> st.SearchStrategy[list[list[tuple[str, int]]]]:
+    """Batches of keys with hashes so short that different keys often share one."""
+    key = st.text("abc", max_size=3)
+    return st.lists(st.lists(key.map(lambda k: (k, hash_of(k) % (1 << bits) << 60)), max_size=30), max_size=6)
+
+
+def hash_of(key: str) -> int:
+    return int(key_column_of_arrow(pa.array([key])).hashes[0]) & 0xFFFF
+
+
+@settings(deadline=None)
+@given(key_batches(3))
+def test_keys_with_one_hash_have_numbers_of_their_own(batches: list[list[tuple[str, int]]]) -> None:
+    numbers = KeyNumbers(pa.string())
+    seen: dict[str, int] = {}
+    for batch in batches:
+        keys = [key for key, _ in batch]
+        hashes = np.array([np.uint64(hash % (1 << 64)) for _, hash in batch], dtype=np.uint64).view(np.int64)
+        found = numbers.number(KeyColumn(hashes, pa.array(keys, pa.string())))
+        given_numbers = found.distinct[found.codes].tolist()
+        for key, number in zip(keys, given_numbers, strict=True):
+            assert seen.setdefault(key, number) == number
+        assert [keys[given_numbers.index(n)] for n in found.distinct.tolist()] == list(dict.fromkeys(keys))
+        assert numbers.keys(found.distinct).array.to_pylist() == list(dict.fromkeys(keys))
+    assert sorted(seen.values()) == list(range(len(seen)))
+
+
+def test_the_table_of_keys_grows_with_them() -> None:
+    numbers = KeyNumbers(pa.int64())
+    random = np.random.default_rng(3)
+    seen: dict[int, int] = {}
+    for _ in range(8):
+        keys = random.integers(0, 50_000, 5_000)
+        found = numbers.number(key_column_of_arrow(pa.array(keys)))
+        for key, number in zip(keys.tolist(), found.distinct[found.codes].tolist(), strict=True):
+            assert seen.setdefault(key, number) == number
+    assert numbers.count == len(seen)
+
+
+def changes() -> st.SearchStrategy[list[dict[int, str]]]:
+    return st.lists(st.dictionaries(st.integers(0, 40), st.text(max_size=2), min_size=1, max_size=30), max_size=20)
+
+
+@settings(deadline=None)
+@given(changes(), st.lists(st.integers(0, 45), max_size=20))
+def test_a_numbered_column_holds_what_was_set_last(history: list[dict[int, str]], asked: list[int]) -> None:
+    column, model = NumberedColumn(pa.string()), dict[int, str]()
+    for change in history:
+        column.set(np.array(list(change)), pa.array(list(change.values())))
+        model.update(change)
+        assert column.get(np.array(asked, dtype=np.int64)).to_pylist() == [model.get(number) for number in asked]
+
+
+def test_overwritten_values_do_not_pile_up() -> None:
+    column, numbers = NumberedColumn(pa.int64()), np.arange(5_000)
+    for turn in range(100):
+        column.set(numbers, pa.array(numbers + turn))
+    assert column._rows < 100_000
+    assert column.get(numbers).to_pylist() == (numbers + 99).tolist()
+
+
+# --- one record at a time -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("record", [("a", 1), ["a", 1], Row("a", 1), Row(word="a", count=1)], ids=repr)
+def test_a_sum_replaces_the_field_in_a_record_of_the_same_kind(record: Any) -> None:
+    result = FieldReduce("sum", 1).reduce(record, record)
+    assert type(result) is type(record) and list(result) == ["a", 2] and list(record) == ["a", 1]
+
+
+def test_decimals_are_added_exactly() -> None:
+    one, tiny = decimal.Decimal(10) ** 40, decimal.Decimal("1e-40")
+    assert str(FieldReduce("sum", 0, BasicType.BIG_DEC).reduce(one, tiny)) == f"1{'0' * 40}.{'0' * 39}1"
+
+
+def test_a_fresh_value_can_be_changed_alone() -> None:
+    for value in (Row("a", 1), Row("a", [1]), ["a", [1]], {"a": {"b": 1}}):
+        copy = fresh(value)
+        assert copy == value and copy is not value
+    inner = fresh(("a", [1]))
+    assert inner == ("a", [1])
+    day = dt.date(2024, 1, 1)
+    assert fresh(day) == day
