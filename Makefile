@@ -42,7 +42,7 @@ demo: java $(READY) ## a stream is processed, killed with -9, recovered and prov
 test: java check test-fast test-spark ## everything: checks, fast tests, Spark tests, real kills
 
 test-fast: $(READY) ## tests and doctests that need no Java, under a minute
-	$(PYTEST) --timeout=60 --doctest-modules src tests/fast $(ARGS)
+	$(PYTEST) --numprocesses=2 --dist=worksteal --timeout=120 --doctest-modules src tests/fast $(ARGS)
 
 # All of tests/ except tests/fast, so that a new folder of tests cannot be forgotten here.
 test-spark: java $(READY)

@@ -36,10 +36,12 @@ _STALLED_S = 300.0
 
 
 class GatedSource(Source):
-    """Gives the same batches every epoch; how many epochs, `grant` says."""
+    """Gives the same batches every epoch, after one epoch each of `loading`; how many epochs, `grant` says."""
 
-    def __init__(self, splits: int, batches: Batches, type_info: TypeInformation) -> None:
-        self._count, self._batches = splits, batches
+    def __init__(
+        self, splits: int, batches: Batches, type_info: TypeInformation, loading: Sequence[Batches] = ()
+    ) -> None:
+        self._count, self._batches, self._loading = splits, batches, loading
         self.type_info = type_info
         self._restart_watch()
 
@@ -51,7 +53,8 @@ class GatedSource(Source):
 
     def __getstate__(self) -> dict[str, Any]:
         """In a task only the reading is needed."""
-        return {"_count": self._count, "_batches": self._batches, "type_info": self.type_info}
+        kept = ("_count", "_batches", "_loading", "type_info")
+        return {name: self.__dict__[name] for name in kept}
 
     def grant(self, epochs: int) -> None:
         """Let that many more epochs through, and forget the times of those before."""
@@ -77,8 +80,9 @@ class GatedSource(Source):
         return offset + 1
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        for _ in range(start, stop):
-            yield from self._batches(split.info, self._count)
+        for epoch in range(start, stop):
+            batches = self._loading[epoch] if epoch < len(self._loading) else self._batches
+            yield from batches(split.info, self._count)
         return stop
 
     def committed(self, positions: dict[str, Offset]) -> None:
@@ -101,8 +105,9 @@ class GatedJob:
         type_info: TypeInformation,
         build: Build,
         parallelism: int,
+        loading: Sequence[Batches] = (),
     ) -> None:
-        self.source = GatedSource(splits, batches, type_info)
+        self.source = GatedSource(splits, batches, type_info, loading)
         # Not on a memory file system: the manifest's fsync is part of an epoch.
         self.store = tempfile.mkdtemp(prefix="millstream-bench-")
         configuration = Configuration()

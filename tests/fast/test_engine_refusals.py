@@ -172,7 +172,7 @@ def test_a_function_that_cannot_travel_is_refused_and_names_what_it_holds() -> N
         with lock:
             return value
 
-    with pytest.raises(ProgramError, match=r"function of 'guard'.*lock.* \(_thread\.lock\)") as caught:
+    with pytest.raises(ProgramError, match=r"function of 'guard'.*'lock' \(_thread\.lock\)") as caught:
         run(lambda env: env.from_collection([1]).map(locked).name("guard").sink_to(Collect()))
     assert "open()" in str(caught.value)
 

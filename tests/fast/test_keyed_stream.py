@@ -177,6 +177,8 @@ def test_a_field_that_is_not_there_is_refused() -> None:
         assert refused.value.at is not None and refused.value.at.startswith("test_keyed_stream.py")
     with pytest.raises(JobFailedError, match="has no such field"):
         output(lambda s: s.key_by(5).map(lambda p: p), PAIRS, None)
+    with pytest.raises(JobFailedError, match=r"None .* has no such field"):
+        output(lambda s: s.key_by(0).map(lambda p: p), [("a", 1), None], parallelism=2)
 
 
 # --- reduce and its kin -------------------------------------------------------------------------------------

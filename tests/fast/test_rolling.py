@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +58,9 @@ class OneOperator:
         self.kept: dict[str, Any] = {}
         self.epoch = 0
 
-    def run(self, batches: list[list[Any]], *, batch: bool = False, ends: bool = False) -> list[Any]:
+    def run(
+        self, batches: list[list[Any]], *, batch: bool = False, ends: bool = False, had_ended: bool = False
+    ) -> list[Any]:
         """An epoch over these batches; returns its output."""
         self.epoch += 1
         context = TaskContext("total", 1, 128, 0, 0, {}, MetricRegistry().group(UID))
@@ -66,7 +68,8 @@ class OneOperator:
         assert isinstance(operator, KeyedOperator)
         out: list[Any] = []
         operator.outputs = [lambda given: out.extend(given.values())]
-        spec = EpochSpec(self.epoch, 0, 0, ends, {}, {}, {}, {UID: self.kept} if self.kept else {})
+        watermarks = {UID: MAX_WATERMARK} if had_ended else {}
+        spec = EpochSpec(self.epoch, 0, 0, ends, {}, {}, watermarks, {UID: self.kept} if self.kept else {})
         operator.begin(spec)
         operator.prepare(spec, JobFacts("job", "id", "run", self.store, batch=batch), f"n{self.epoch}")
         for values in batches:
@@ -175,6 +178,14 @@ def test_batch_gives_one_final_result_per_key_at_the_end(history: Any) -> None:
     assert sorted(shown(final)) == sorted(shown(list(reference.results.values())))
 
 
+def test_final_results_are_given_once() -> None:
+    type_info = Types.TUPLE([Types.LONG(), Types.LONG()])
+    for operation in (Rolling("sum", 1), Reduce(FieldReduce("sum", 1))):
+        operator = OneOperator(operation, type_info, Types.LONG())
+        assert operator.run([[(1, 2), (1, 3)]], batch=True, ends=True) == [(1, 5)]
+        assert operator.run([], batch=True, ends=True, had_ended=True) == []
+
+
 def test_long_runs_of_one_key_are_summed_exactly_in_order() -> None:
     type_info = Types.TUPLE([Types.LONG(), Types.FLOAT(), Types.INT()])
     random = np.random.default_rng(7)
@@ -224,6 +235,12 @@ def test_floats_order_as_their_order_numbers(values: list[float]) -> None:
     for a, i in zip(values, numbers, strict=True):
         for b, j in zip(values, numbers, strict=True):
             assert (a < b, a == b) == (i < j, i == j)
+
+
+def test_every_nan_comes_last() -> None:
+    nans = np.array([math.nan, np.copysign(math.nan, -1.0), math.inf, -math.inf])
+    positive, negative, largest, smallest = order_numbers(pa.array(nans)).tolist()
+    assert smallest < largest < positive == negative
 
 
 def key_batches(bits: int) -> st.SearchStrategy[list[list[tuple[str, int]]]]:
@@ -294,6 +311,16 @@ def test_overwritten_values_do_not_pile_up() -> None:
 def test_a_sum_replaces_the_field_in_a_record_of_the_same_kind(record: Any) -> None:
     result = FieldReduce("sum", 1).reduce(record, record)
     assert type(result) is type(record) and list(result) == ["a", 2] and list(record) == ["a", 1]
+
+
+class Pair(NamedTuple):
+    key: str
+    value: int
+
+
+def test_a_named_tuple_stays_one() -> None:
+    assert FieldReduce("sum", 1).reduce(Pair("a", 1), Pair("a", 2)) == Pair("a", 3)
+    assert type(FieldReduce("sum", 1).reduce(Pair("a", 1), Pair("a", 2))) is Pair
 
 
 def test_decimals_are_added_exactly() -> None:

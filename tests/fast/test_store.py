@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import pickle
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -208,14 +209,23 @@ def test_a_file_where_the_folder_should_be_is_a_clear_error(tmp_path: Path) -> N
     assert (tmp_path / "file").read_text() == "I am a file"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_is_a_clear_error(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
+def test_a_folder_without_permission_is_a_clear_error() -> None:
+    # Below the system's folder for temporary files: everybody may pass through it, unlike pytest's own.
+    folder = Path(tempfile.mkdtemp(prefix="millstream-closed-"))
+    me = os.geteuid()
+    folder.chmod(0o555)
     try:
+        if me == 0:
+            os.seteuid(_NOBODY)  # root may write everywhere
         with pytest.raises(StoreError, match=r"not writable: Permission denied"):
-            open_store(str(tmp_path)).check_writable()
+            open_store(str(folder)).check_writable()
     finally:
-        tmp_path.chmod(0o700)
+        os.seteuid(me)
+        folder.chmod(0o700)
+        folder.rmdir()
+
+
+_NOBODY = 65534
 
 
 @pytest.mark.parametrize(("number", "says"), [(errno.EACCES, "not writable"), (errno.EROFS, "not writable")])

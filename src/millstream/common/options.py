@@ -100,8 +100,8 @@ def read(option: Option, configuration: Configuration | Mapping[str, str]) -> An
 
     >>> read(EPOCH_POLL_INTERVAL, Configuration().set_string("millstream.epoch.poll-interval", "1 s"))
     1000
-    >>> read(EPOCH_MAX_BYTES, Configuration())
-    268435456
+    >>> read(EPOCH_MAX_RECORDS, Configuration())
+    500000
     """
     settings = configuration.to_dict() if isinstance(configuration, Configuration) else configuration
     text = settings.get(option.key)

@@ -95,18 +95,16 @@ class KeyedBatchesOperator(ColumnarOperator):
 
     def apply(self, batch: Batch) -> Batch | None:
         numbering, states = self.enter(batch)
-        given = KeyedBatch(
-            _without_kinds(batch.columns()), self.states.keys(numbering.distinct), numbering.codes, states,
-            batch.timestamps,
-        )  # fmt: skip
+        keys = self.states.keys(numbering.distinct)
         with self.call.running("process_batch"):
+            given = KeyedBatch(_without_kinds(batch.columns()), keys, numbering.codes, states, batch.timestamps)
             result = self._function(given)
             if not isinstance(result, KeyedBatchResult):
                 raise ProgramError(
                     f"process_batch returned {type(result).__name__}, expected a KeyedBatchResult(output, states)"
                 )
             for name, values in result.states.items():
-                column = self._state_column(self._known(name), values, len(given.keys))
+                column = self._state_column(self._known(name), values, len(keys))
                 self.states[name].set(numbering.distinct, column)
             return self._output(result, batch)
 

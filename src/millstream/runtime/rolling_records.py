@@ -84,9 +84,9 @@ class FieldReduce:
         if not _has_fields(record):
             return value
         if isinstance(record, tuple):
-            if not isinstance(self.field, int):  # a named tuple's own fields
-                return record
-            return (*record[: self.field], value, *record[self.field + 1 :])
+            assert isinstance(self.field, int)
+            make = getattr(type(record), "_make", tuple)  # a named tuple stays one
+            return make((*record[: self.field], value, *record[self.field + 1 :]))
         changed = copy.copy(record)
         if isinstance(changed, Row):
             changed._values = list(changed._values)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type
 from millstream.runtime.state_codec import StateCodec
+from millstream.state.canonical import decode
 from millstream.state.changes import TableChanges
 from millstream.state.compaction import compact, plan_compaction
 from millstream.state.keys import KeyColumn, key_column
@@ -94,8 +95,6 @@ class StateTable:
     def keys_of(self, column: pa.Array) -> list[Any]:
         """Stored keys as Python values again."""
         if self._key_decoder is None:
-            from millstream.state.canonical import decode
-
             return [decode(data) for data in column.to_pylist()]
         return self._key_decoder.decode(column)
 
