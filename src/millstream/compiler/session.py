@@ -9,8 +9,10 @@ Nothing here starts a JVM before Java and PySpark have been found to be of a ver
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,8 @@ __all__ = ["APPLICATION_SETTINGS", "SESSION_SETTINGS", "check_platform", "make_s
 
 JAVA_VERSIONS = (17, 21)
 PYSPARK_SERIES = "4.3"
+_LOCAL_PREFIX = "millstream-spark-"
+_LOCAL_BYTES_MIN = 4 << 30
 
 # Measured in docs/decisions/0003: what makes the smallest epoch small, and keeps a long-running driver flat.
 APPLICATION_SETTINGS: Mapping[str, str] = {
@@ -118,13 +122,25 @@ def our_session(session: SparkSession) -> SparkSession:
     return ours
 
 
-def _local_dir() -> dict[str, str]:
-    """Shuffle files live for one epoch: keep them in memory where the system offers a memory file system."""
-    memory = Path("/dev/shm")
+def _local_dir(memory: Path = Path("/dev/shm")) -> dict[str, str]:
+    """Shuffle files live for one epoch: keep them in memory where the system offers a memory file system.
+
+    Spark removes its files when it ends, but not when it is killed, and memory is not given back by itself. So the
+    folder is named after this process, and those of processes that are gone are removed first.
+    """
     if not memory.is_dir() or not os.access(memory, os.W_OK):
         return {}
+    for left in memory.glob(f"{_LOCAL_PREFIX}*"):
+        owner = left.name.removeprefix(_LOCAL_PREFIX)
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(left, ignore_errors=True)
     free = os.statvfs(memory)
-    return {"spark.local.dir": str(memory)} if free.f_bavail * free.f_frsize > 4 << 30 else {}
+    if free.f_bavail * free.f_frsize < _LOCAL_BYTES_MIN:
+        return {}
+    mine = memory / f"{_LOCAL_PREFIX}{os.getpid()}"
+    mine.mkdir(exist_ok=True)
+    atexit.register(shutil.rmtree, mine, ignore_errors=True)
+    return {"spark.local.dir": str(mine)}
 
 
 @contextmanager
