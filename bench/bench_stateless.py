@@ -53,6 +53,8 @@ class Sizes:
 
     map_records: int = 5_000_000
     exchange_records: int = 10_000_000
+    # At a hundred million rows a second fewer would measure how fast a job starts.
+    column_records: int = 100_000_000
     rounds: int = 5
     rounds_of_slow_maps: int = 3
     epoch_rounds: int = 8
@@ -66,6 +68,7 @@ class Sizes:
 QUICK = Sizes(
     map_records=500_000,
     exchange_records=1_000_000,
+    column_records=10_000_000,
     rounds=3,
     rounds_of_slow_maps=2,
     epoch_rounds=3,
@@ -119,7 +122,7 @@ def contests(sizes: Sizes) -> Iterator[Contest]:
     """Every throughput requirement."""
     some, many = sizes.map_records, sizes.exchange_records
     shown = f"{some / 1e6:g} M"
-    longs, mixed, keyed = Longs(some), Mixed(some), Keyed(many)
+    longs, mixed, keyed, columns = Longs(some), Mixed(some), Keyed(many), Keyed(sizes.column_records)
     yield Contest(
         f"map of {shown} longs, to a mapInArrow loop", some, longs, Types.LONG(),
         lambda s: s.map(_add_one, Types.LONG()),
@@ -136,9 +139,9 @@ def contests(sizes: Sizes) -> Iterator[Contest]:
         lambda spark: hand.one_pass(spark, mixed, hand.row_loop(_spark_row_changed)), 0.8, sizes.rounds_of_slow_maps,
     )  # fmt: skip
     yield Contest(
-        f"map_batches of {many / 1e6:g} M rows, to bare mapInArrow", many, keyed, KEYED_TYPE,
-        lambda s: s.map_batches(hand.passed_on, KEYED_TYPE),
-        lambda spark: hand.one_pass(spark, keyed, hand.passed_on), 0.9, sizes.rounds,
+        f"map_batches of {columns.total / 1e6:g} M rows, to bare mapInArrow", columns.total, columns, KEYED_TYPE,
+        lambda s: s.map_batches(hand.doubled, KEYED_TYPE),
+        lambda spark: hand.one_pass(spark, columns, hand.doubled), 0.9, sizes.rounds,
     )  # fmt: skip
     yield Contest(
         f"rebalance of {many / 1e6:g} M rows, to typed repartition", many, keyed, KEYED_TYPE,
@@ -259,11 +262,13 @@ def smallest_job(session: SparkSession, exchanges: int) -> Iterator[GatedJob]:
 def measure_soak(report: Report, session: SparkSession, sizes: Sizes) -> None:
     """Everything flat over thousands of epochs with one exchange."""
     with smallest_job(session, 1) as job:
-        results = watch(
-            Probe(session, job.store), job.epochs_s, sizes.soak_epochs, sizes.soak_warm_up, sizes.soak_every
-        )
+        probe = Probe(session, job.store)
+        before_mb = probe.java_resident_mb()
+        results = watch(probe, job.epochs_s, sizes.soak_epochs, sizes.soak_warm_up, sizes.soak_every)
+        after_mb = probe.java_resident_mb()
     for result in results:
         report.add(result.requirement(sizes.soak_epochs))
+    report.note(f"JVM resident, from start to end: {before_mb:.0f} → {after_mb:.0f} MB (the heap may grow to 1 GB)")
 
 
 def main() -> int:

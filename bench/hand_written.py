@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from gated import Batches
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
@@ -20,6 +21,7 @@ from records import KEYED_DDL
 __all__ = [
     "collect",
     "column_loop",
+    "doubled",
     "exchange",
     "keyed_exchange",
     "one_pass",
@@ -55,6 +57,11 @@ def one_pass(session: SparkSession, batches: Batches, per_batch: Pass) -> DataFr
 def passed_on(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A columnar function that changes nothing."""
     return batch
+
+
+def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A columnar function that computes one column anew."""
+    return batch.set_column(1, "value", pc.multiply(batch.column(1), 2.0))
 
 
 def column_loop(function: Callable[[Any], Any]) -> Pass:

@@ -67,21 +67,28 @@ class Probe:
         jvm: Any = session._jvm
         self._jvm = jvm
         self._java = psutil.Process(int(jvm.java.lang.ProcessHandle.current().pid()))
-        blocks = jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirsString()
-        self._shuffle = [Path(place) for place in blocks]
+        # Spark's own list of its folders is out of reach: py4j breaks on the classes it hangs on. Where there is a
+        # memory file system, `make_session` gives each application a folder of its own.
+        places = session.conf.get("spark.local.dir", "")
+        if not places:
+            raise RuntimeError("spark.local.dir is not set: there is no folder of this application alone to measure")
+        self._shuffle = [Path(place) for place in places.split(",")]
 
     def sample(self) -> dict[str, float]:
         """One reading; names carry their unit."""
         workers = [child for child in self._java.children(recursive=True) if "python" in _name(child)]
         return {
             "driver memory, Python (MB)": self._driver.memory_info().rss / _MEGABYTE,
-            "driver memory, JVM resident (MB)": self._java.memory_info().rss / _MEGABYTE,
             "worker memory, all workers (MB)": _total(workers, lambda p: p.memory_info().rss) / _MEGABYTE,
             "shuffle disk (MB)": sum(map(_bytes_below, self._shuffle)) / _MEGABYTE,
             "shuffle files (files)": float(sum(map(_files_below, self._shuffle))),
             "open files, driver, JVM and workers (files)": _total([self._driver, self._java, *workers], _open_files),
             "job store (files)": float(_files_below(self._store)),
         }
+
+    def java_resident_mb(self) -> float:
+        """What the JVM holds of the machine's memory: its heap grows to its limit whatever lives in it."""
+        return float(self._java.memory_info().rss / _MEGABYTE)
 
     def heap_mb(self) -> float:
         """The JVM's heap in use after a collection."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from millstream.errors import ProgramError
 from millstream.graph.nodes import KeyedProcess
-from millstream.records.batch import Batch
+from millstream.records.batch import Batch, Timestamps
 from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.context import ElementContext
 from millstream.runtime.keyed_backend import KeyedBackend
@@ -158,21 +158,43 @@ class KeyedProcessOperator(KeyedOperator, ProcessOperator):
         keys = self.enter_batch(batch)
         remaining = iter(values)
         out: list[Any] = []
-        ends: list[int] = []
-        function, context, enter = self._function, KeyedContext(self.backend), self.backend.scope.enter
-        stamps = iter(batch.timestamps.tolist()) if batch.timestamps is not None else None
+        ends: list[int] | None = None
         try:
-            for key, value in zip(keys, remaining, strict=True):
-                enter(key)
-                context._timestamp = next(stamps) if stamps is not None else None
-                results = function(value, context)
-                if results is not None:
-                    out.extend(results)
-                ends.append(len(out))
+            if batch.timestamps is None:
+                self._process_untimed(keys, remaining, out)
+            else:
+                ends = self._process_timed(keys, remaining, batch.timestamps.tolist(), out)
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
         self.backend.scope.leave()
-        return self._part(out, inherited_timestamps(batch.timestamps, ends))
+        return self._part(out, None if ends is None else inherited_timestamps(batch.timestamps, ends))
+
+    def _process_untimed(self, keys: list[Any], remaining: Iterator[Any], out: list[Any]) -> None:
+        """Call the function for every record, none of which has a timestamp to hand on."""
+        function, scope, context, extend = self._function, self.backend.scope, KeyedContext(self.backend), out.extend
+        for scope.current, value in zip(keys, remaining, strict=True):
+            results = function(value, context)
+            if results is not None:
+                extend(results)
+
+    def _process_timed(
+        self, keys: list[Any], remaining: Iterator[Any], stamps: list[int], out: list[Any]
+    ) -> list[int]:
+        """Call the function for every record; returns how many results there were up to each."""
+        function, scope, context, extend = self._function, self.backend.scope, KeyedContext(self.backend), out.extend
+        ends: list[int] = []
+        for scope.current, context._timestamp, value in zip(keys, stamps, remaining, strict=True):
+            results = function(value, context)
+            if results is not None:
+                extend(results)
+            ends.append(len(out))
+        return ends
+
+    def _part(self, out: list[Any], stamps: Timestamps | None) -> Batch:
+        """Only pairs can be tagged: where there is none, nothing needs to be looked at one by one."""
+        if tuple in (kinds := set(map(type, out))) and (len(kinds) > 1 or 2 in set(map(len, out))):
+            return super()._part(out, stamps)
+        return self.typed(out, stamps, self.node.output_type)
 
     def advance(self, watermark: int) -> int:
         self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])

@@ -14,20 +14,24 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.common.types import Row
 from millstream.graph.field_key import FieldKey
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, arrow_type, as_declared
 from millstream.runtime.failure import UserCall
+from millstream.state.canonical import canonical_bytes, decode
 from millstream.state.hashing import xxhash64_column
 from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
 
 __all__ = ["Keying", "settled_keys"]
 
 _NAN = math.nan
+_PLAIN_KEYS = {int, str, bytes, type(None)}
 _SAMPLE_ROWS = 1_024
 # Hashing a text costs several times what finding it in a dictionary does, as long as the dictionary stays small.
 _REPEATS_MIN = 4
+
+# Of these types, what Arrow makes of a column is what functions see.
+_EXACT_KEYS = frozenset({"BYTE", "SHORT", "INT", "LONG", "STRING", "BOOLEAN"})
 
 
 class Keying:
@@ -38,34 +42,51 @@ class Keying:
         self._call = call
         self._key_of = call.bind(selector, "get_key", "key selector")
         self._column = selector.column if isinstance(selector, FieldKey) and _is_stored_as_is(key_type) else None
+        self._column_is_exact = self._column is not None and str(key_type) in _EXACT_KEYS
 
     def values(self, batch: Batch) -> list[Any]:
         """The key of every record, as functions see it."""
+        if self._column_is_exact and (column := self._field(batch)) is not None:
+            exact: list[Any] = column.to_pylist()
+            return exact
         return settled_keys(self._call.each(self._key_of, batch.values(), "key selector"), self.key_type)
 
     def column(self, batch: Batch) -> KeyColumn:
         """The key of every record, as the store knows it."""
-        if self._column is not None and batch.typed:
-            columns = batch.columns()
-            kind = columns.schema.get_field_index(KIND_COLUMN)
-            if kind < 0 or not columns.column(kind).null_count:  # a record that is None has no field
-                return _column_of(columns.column(self._column))
+        field = self._field(batch)
+        if field is not None:
+            return _column_of(field)
         keys = self._call.each(self._key_of, batch.values(), "key selector")
         with self._call.running("key selector"):
             return key_column(keys, self.key_type)
 
+    def _field(self, batch: Batch) -> pa.Array | None:
+        """The column that is the key, where there is one."""
+        if self._column is None or not batch.typed:
+            return None
+        columns = batch.columns()
+        kind = columns.schema.get_field_index(KIND_COLUMN)
+        if kind >= 0 and columns.column(kind).null_count:  # a record that is None has no field
+            return None
+        return columns.column(self._column)
+
 
 def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]:
-    """Keys in the one form that stands for all equal ones, so that dictionaries agree with the store."""
+    """Keys in the one form that stands for all equal ones, the form in which the store gives them back.
+
+    So dictionaries agree with the store, and a function sees the same key whether an epoch has ended or not.
+
+    >>> settled_keys([True, 1.0, "a"], None)
+    [1, 1, 'a']
+    """
     if key_type is not None:
         return as_declared(keys, key_type)
-    kinds = set(map(type, keys))
-    if float in kinds:
-        # All NaNs are one key, but no NaN equals another: let them be one object.
-        keys = [_NAN if key != key else key for key in keys]
-    if Row in kinds:
-        keys = [tuple(key) if type(key) is Row else key for key in keys]
-    return keys
+    if set(map(type, keys)) <= _PLAIN_KEYS:
+        return keys
+    # All NaNs are one key, but no NaN equals another: let them be one object.
+    keys = [_NAN if key != key else key for key in keys]
+    settled = {key: decode(canonical_bytes(key)) for key in dict.fromkeys(keys) if type(key) not in _PLAIN_KEYS}
+    return [key if type(key) in _PLAIN_KEYS or key is _NAN else settled[key] for key in keys]
 
 
 def _is_stored_as_is(key_type: TypeInformation | None) -> bool:

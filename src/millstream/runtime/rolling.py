@@ -40,6 +40,7 @@ class _ResultHandle(ValueHandle):
 
     def flush(self) -> None:
         super().flush()
+        self._read.update(self._changed)
         self._changed = {}
 
 

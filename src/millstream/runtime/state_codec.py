@@ -43,10 +43,14 @@ class StateCodec:
         self._type_info = type_info if typed else None
         # A tuple of one field: nested, so that None and rows are ordinary values of one column.
         self._wrapped = Types.TUPLE([type_info]) if typed and type_info is not None else None
+        # Rows and tuples with fields are structs in a state and columns in a stream.
+        self._is_nested = typed and pa.types.is_struct(self.arrow_type) and self.arrow_type.num_fields > 0
         self.is_pickled = not typed
         if self.is_pickled and what not in _ANNOUNCED:
             _ANNOUNCED.add(what)
             _LOG.info("%s has no declared type: its values are pickled. Declare one to query and evolve it", what)
+        # Values of exactly this Python type need no settling; None: there is no such type.
+        self.exact = None if self._type_info is None else _EXACT.get(str(self._type_info))
         self.settle = self._settler()
 
     @property
@@ -63,7 +67,7 @@ class StateCodec:
         try:
             if self._wrapped is None:
                 return pa.array([pickle.dumps(value, protocol=5) for value in values], pa.binary())
-            return to_record_batch(list(zip(values, strict=True)), self._wrapped).column(0)
+            return self._typed_column(values)
         except TypeMismatchError as error:
             raise TypeMismatchError(f"{self.what}: {error.message}", value=error.value, path=error.path) from error
         except MillstreamError:
@@ -77,16 +81,33 @@ class StateCodec:
         """The column as values. Pickles were written by this job into its own store."""
         if self._wrapped is None:
             return [pickle.loads(data) for data in column.to_pylist()]
-        batch = pa.RecordBatch.from_arrays([column], names=["f0"])
-        return [value for (value,) in from_record_batch(batch, self._wrapped)]
+        assert self._type_info is not None
+        if column.null_count:
+            batch = pa.RecordBatch.from_arrays([column], names=["f0"])
+            return [value for (value,) in from_record_batch(batch, self._wrapped)]
+        if not self._is_nested:
+            return from_record_batch(pa.RecordBatch.from_arrays([column], names=["value"]), self._type_info)
+        return from_record_batch(pa.RecordBatch.from_struct_array(column), self._type_info)
+
+    def _typed_column(self, values: list[Any]) -> pa.Array:
+        """Values without a None among them need no wrapping: the columns of their stream are the column."""
+        assert self._type_info is not None and self._wrapped is not None
+        if type(None) not in set(map(type, values)):
+            batch = to_record_batch(values, self._type_info)
+            if not self._is_nested:
+                return batch.column(0)
+            if batch.num_columns == self.arrow_type.num_fields:  # no row has a change kind, which a state cannot hold
+                return pa.StructArray.from_arrays(batch.columns, type=self.arrow_type)
+        return to_record_batch(list(zip(values, strict=True)), self._wrapped).column(0)
 
     def _settler(self) -> Callable[[Any], Any]:
         """A function that gives a value the form in which it would come back from the column."""
         if self._type_info is None:
             return lambda value: value
-        exact = _EXACT.get(str(self._type_info))
-        type_info = self._type_info
+        exact, type_info = self.exact, self._type_info
         fields = _exact_fields(type_info)
+        if fields is not None and len(fields) == 2:
+            return self._pair_settler(*fields)
 
         def settle(value: Any) -> Any:
             kind = type(value)
@@ -94,9 +115,24 @@ class StateCodec:
                 return value
             if fields is not None and kind is tuple and tuple(map(type, value)) == fields:
                 return value
-            try:
-                return as_declared([value], type_info)[0]
-            except TypeMismatchError as error:
-                raise TypeMismatchError(f"{self.what}: {error.message}", value=value, path=error.path) from error
+            return self._declared(value)
 
         return settle
+
+    def _pair_settler(self, first: type, second: type) -> Callable[[Any], Any]:
+        """The same for pairs, the most frequent of all states: a sum and a count."""
+
+        def settle(value: Any) -> Any:
+            if type(value) is tuple and len(value) == 2 and type(value[0]) is first and type(value[1]) is second:
+                return value
+            return None if value is None else self._declared(value)
+
+        return settle
+
+    def _declared(self, value: Any) -> Any:
+        """The value as its column would give it back; an error names the state."""
+        assert self._type_info is not None
+        try:
+            return as_declared([value], self._type_info)[0]
+        except TypeMismatchError as error:
+            raise TypeMismatchError(f"{self.what}: {error.message}", value=value, path=error.path) from error

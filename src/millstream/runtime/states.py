@@ -22,34 +22,51 @@ from millstream.runtime.state_table import StateTable
 __all__ = ["AggregatingHandle", "ListHandle", "MapHandle", "ReducingHandle", "Scope", "StateHandle", "ValueHandle"]
 
 
-class Scope:
-    """Which key the function is at, and which keys its batch has. No key: outside a keyed call."""
+class _Outside:
+    """The key of a scope that is at no key. It has no hash, so no dictionary of keys is ever read or changed with
+    it: states need not ask, for every record, whether they may be used."""
 
-    __slots__ = ("_key", "batch_keys", "is_set")
+    def __hash__(self) -> int:
+        raise ProgramError(
+            "keyed state was used outside a keyed call: use it in process_element, on_timer, map and the like, "
+            "not in open() or close()"
+        )
+
+
+_OUTSIDE = _Outside()
+
+
+class Scope:
+    """Which key the function is at, and which keys its batch has. No key: outside a keyed call.
+
+    `current` is the key as it is set for every record; whoever does not look it up in a dictionary asks for `key`.
+    """
+
+    __slots__ = ("batch_keys", "current")
 
     def __init__(self) -> None:
-        self._key: Any = None
-        self.is_set = False
+        self.current: Any = _OUTSIDE
         self.batch_keys: list[Any] = []
 
     @property
     def key(self) -> Any:
         """The current key."""
-        if not self.is_set:
-            raise ProgramError(
-                "keyed state was used outside a keyed call: use it in process_element, on_timer, map and the like, "
-                "not in open() or close()"
-            )
-        return self._key
+        key = self.current
+        if key is _OUTSIDE:
+            hash(key)  # raises
+        return key
 
     def enter(self, key: Any) -> None:
         """The function is about to be called for `key`."""
-        self._key = key
-        self.is_set = True
+        self.current = key
 
     def leave(self) -> None:
         """The function is not being called."""
-        self.is_set = False
+        self.current = _OUTSIDE
+
+
+_UNKNOWN = object()
+_NONE_TYPE = type(None)
 
 
 class StateHandle:
@@ -73,52 +90,64 @@ class StateHandle:
 
 
 class ValueHandle(StateHandle):
-    """`ValueState`: one value per key. None is no value."""
+    """`ValueState`: one value per key. None is no value.
+
+    What was set in this epoch stands in one dictionary, what was read in another: a record costs one look-up to
+    read and one to set, and what is to be written is a dictionary as it stands.
+    """
 
     def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool, codec: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle = codec.settle
+        self._exact = codec.exact
 
     def begin(self) -> None:
-        self._values: dict[Any, Any] = {}
-        self._stored: set[Any] = set()
-        self._changed: dict[Any, None] = {}
+        self._read: dict[Any, Any] = {}
+        self._changed: dict[Any, Any] = {}
 
     def prefetch(self, keys: Iterable[Any]) -> None:
-        new = [key for key in keys if key not in self._values]
+        if not self.table.view.refs:
+            return  # nothing is stored, so there is nothing to keep of it either
+        read, changed = self._read, self._changed
+        new = [key for key in keys if key not in changed and key not in read]
         if new:
-            values = self.table.read(new)
-            self._values.update(zip(new, values, strict=True))
-            self._stored.update(key for key, value in zip(new, values, strict=True) if value is not None)
+            read.update(zip(new, self.table.read(new), strict=True))
 
     def value(self) -> Any:
         """The value of the current key, None when there is none."""
-        key = self._scope.key
-        if key not in self._values:
+        key = self._scope.current
+        value = self._changed.get(key, _UNKNOWN)
+        return self._stored(key) if value is _UNKNOWN else value
+
+    def _stored(self, key: Any) -> Any:
+        """The value of a key that was not set in this epoch."""
+        value = self._read.get(key, _UNKNOWN)
+        if value is _UNKNOWN:
             self.prefetch((key,))
-        if self._renews_on_read and self._values[key] is not None:
-            self._changed[key] = None
-        return self._values[key]
+            value = self._read.get(key)
+        if self._renews_on_read and value is not None:
+            self._changed[key] = value
+        return value
 
     def update(self, value: Any) -> None:
         """Set the value of the current key; None removes it."""
-        key = self._scope.key
-        self._values[key] = self._settle(value)
-        self._changed[key] = None
+        self._changed[self._scope.current] = value if type(value) is self._exact else self._settle(value)
 
     def clear(self) -> None:
         """Remove the value of the current key."""
         self.update(None)
 
     def flush(self) -> None:
-        kept = [key for key in self._changed if self._values[key] is not None]
-        self.table.put(kept, [self._values[key] for key in kept])
-        # A key that was never looked up may be stored; one that was looked up and not found needs no tombstone.
-        gone = [key for key in self._changed if self._values[key] is None and self._may_be_stored(key)]
-        self.table.delete(gone)
-
-    def _may_be_stored(self, key: Any) -> bool:
-        return key in self._stored or bool(self.table.view.refs)
+        kept, values = list(self._changed), list(self._changed.values())
+        gone: list[Any] = []
+        if _NONE_TYPE in set(map(type, values)):
+            gone = [key for key, value in self._changed.items() if value is None]
+            kept = [key for key, value in self._changed.items() if value is not None]
+            values = [value for value in values if value is not None]
+        self.table.put(kept, values)
+        if self.table.view.refs:
+            # A key that was never looked up may be stored; one that was looked up and not found needs no tombstone.
+            self.table.delete([key for key in gone if self._read.get(key, _UNKNOWN) is not None])
 
 
 class ReducingHandle(ValueHandle):
