@@ -1,4 +1,5 @@
-"""The job that the kill tests kill: a generator at a rate → map → filter → rebalance → files, text and Parquet.
+"""The job that the kill tests kill: a generator at a rate → map → filter → rebalance → files, text and Parquet, and
+beside it a count and a sum per user in keyed state, told by a timer at the end.
 
     python program.py STORE OUTPUT
 
@@ -12,7 +13,9 @@ It is an ordinary program: it knows nothing of being killed, and is simply start
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from millstream.common import Configuration, Encoder, Row, Types
 from millstream.compiler.session import make_session
@@ -20,11 +23,14 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
 from millstream.datastream.formats.parquet import ParquetBulkWriters
+from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from millstream.jobs.progress import JobProgress
 
 RECORDS = 3_600
 RECORDS_PER_SECOND = 3_000
 EPOCH_RECORDS = 300
+END_MS = 10**12
 EVENT = Types.ROW_NAMED(["id", "user", "cents"], [Types.LONG(), Types.STRING(), Types.LONG()])
 
 
@@ -46,6 +52,30 @@ def expected() -> list[Row]:
     return [row for row in map(parse, map(event, range(RECORDS))) if is_kept(row)]
 
 
+def totals() -> list[str]:
+    """Count and sum per user, computed apart."""
+    users: dict[str, list[int]] = {}
+    for row in expected():
+        users.setdefault(row[1], []).append(row[2])
+    return [f"{user} {len(cents)} {sum(cents)}" for user, cents in users.items()]
+
+
+class Totals(KeyedProcessFunction):
+    """Counts and sums in two states and a list, so that each must survive; tells them when the input ends."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+        self.cents = runtime_context.get_list_state(ListStateDescriptor("cents", Types.LONG()))
+
+    def process_element(self, value: Row, ctx: Any) -> None:
+        self.count.update((self.count.value() or 0) + 1)
+        self.cents.add(value[2])
+        ctx.timer_service().register_event_time_timer(END_MS)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[str]:
+        yield f"{ctx.get_current_key()} {self.count.value()} {sum(self.cents.get())}"
+
+
 def phase(text: str) -> None:
     print(f"PHASE {text}", flush=True)
 
@@ -63,6 +93,10 @@ def build(env: StreamExecutionEnvironment, output: Path) -> None:
     lines.sink_to(many.with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=12_000)).build()).uid("many")
     bulk = FileSink.for_bulk_format(str(output / "parquet"), ParquetBulkWriters.for_row_type(EVENT))
     parsed.map(lambda row: row, EVENT).sink_to(bulk.with_bucket_assigner(here).build()).uid("parquet")
+
+    kept = FileSink.for_row_format(str(output / "totals"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
+    counted = parsed.key_by(lambda row: row[1], Types.STRING()).process(Totals(), Types.STRING()).uid("totals")
+    counted.sink_to(kept.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("totals-out")
 
 
 def main(store: str, output: str) -> None:

@@ -104,7 +104,7 @@ def run_until(strike: Strike, folder: Path) -> str:
 def output_of(folder: Path) -> dict[str, bytes]:
     """What the job has published, sorted: the visible files of each sink, and nothing but finished parts."""
     found = {}
-    for sink in ("each", "many", "parquet"):
+    for sink in ("each", "many", "parquet", "totals"):
         parts = sorted(path for path in (folder / "output" / sink).iterdir() if not path.name.startswith("."))
         assert parts and all(path.name.startswith("part-") for path in parts), parts
         records = [line for path in parts for line in (_rows(path) if sink == "parquet" else _lines(path))]
@@ -135,7 +135,9 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def test_a_run_without_kills_gives_the_answer_computed_apart(clean: dict[str, bytes]) -> None:
     lines = sorted(f"{row[0]} {row[1]} {row[2]}".encode() for row in program.expected())
     rows = sorted(repr((row[0], row[1], row[2])).encode() for row in program.expected())
-    assert clean == {"each": b"\n".join(lines), "many": b"\n".join(lines), "parquet": b"\n".join(rows)}
+    totals = sorted(line.encode() for line in program.totals())
+    text = b"\n".join(lines)
+    assert clean == {"each": text, "many": text, "parquet": b"\n".join(rows), "totals": b"\n".join(totals)}
 
 
 @pytest.mark.slow

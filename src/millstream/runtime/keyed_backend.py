@@ -100,6 +100,7 @@ class KeyedBackend:
         handle = self._make(descriptor, kind, what, options, renews, function)
         self._handles[name] = handle
         self._descriptors[name] = descriptor
+        handle.begin()
         if self._place is not None:  # asked for while an epoch runs, not in open()
             self._begin_handle(name, handle, self._place)
         return handle

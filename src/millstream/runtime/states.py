@@ -108,8 +108,8 @@ class ValueHandle(StateHandle):
     def prefetch(self, keys: Iterable[Any]) -> None:
         if not self.table.view.refs:
             return  # nothing is stored, so there is nothing to keep of it either
-        read, changed = self._read, self._changed
-        new = [key for key in keys if key not in changed and key not in read]
+        read = self._read
+        new = [key for key in keys if key not in read]
         if new:
             read.update(zip(new, self.table.read(new), strict=True))
 

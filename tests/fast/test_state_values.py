@@ -1,0 +1,155 @@
+"""Values of states and keys of batches: the quick ways give what the plain ways give."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common import Row, RowKind
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.errors import ProgramError, TypeMismatchError
+from millstream.graph.field_key import FieldKey
+from millstream.records.batch import Batch
+from millstream.records.columns import as_declared, to_record_batch
+from millstream.runtime.failure import UserCall
+from millstream.runtime.keying import Keying
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.states import Scope, ValueHandle
+from millstream.state.open_segments import OpenSegments
+from millstream.storage import open_store
+
+NAMES = itertools.count()
+PAIR = Types.TUPLE([Types.LONG(), Types.STRING()])
+NAMED = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
+
+longs = st.integers(-(2**63), 2**63 - 1)
+typed_values = st.one_of(
+    st.tuples(st.just(Types.LONG()), st.lists(st.none() | longs)),
+    st.tuples(st.just(Types.STRING()), st.lists(st.none() | st.text())),
+    st.tuples(st.just(Types.DOUBLE()), st.lists(st.none() | st.integers(-9, 9) | st.floats(allow_nan=False))),
+    st.tuples(st.just(PAIR), st.lists(st.none() | st.tuples(st.none() | longs, st.none() | st.text()))),
+    st.tuples(st.just(NAMED), st.lists(st.none() | st.builds(lambda a, b: Row(a=a, b=b), longs, st.text()))),
+    st.tuples(st.just(Types.LIST(Types.LONG())), st.lists(st.none() | st.lists(longs))),
+)
+
+
+@settings(deadline=None)
+@given(typed_values)
+def test_a_column_of_state_is_the_one_column_of_wrapped_values(given_: tuple[TypeInformation, list[Any]]) -> None:
+    type_info, values = given_
+    codec, wrapped = StateCodec(type_info, "state 's'"), Types.TUPLE([type_info])
+    column = codec.encode(values)
+    assert column.equals(to_record_batch([(value,) for value in values], wrapped).column(0))
+    assert column.type == codec.arrow_type
+    assert codec.decode(column) == [value for (value,) in as_declared([(value,) for value in values], wrapped)]
+
+
+@settings(deadline=None)
+@given(st.none() | longs | st.text() | st.tuples(longs, st.text()) | st.tuples(longs) | st.tuples(longs, longs))
+def test_a_settled_value_is_what_its_column_gives_back(value: Any) -> None:
+    codec = StateCodec(PAIR, "state 's'")
+    try:
+        stored = codec.decode(codec.encode([value]))
+    except TypeMismatchError:
+        with pytest.raises(TypeMismatchError, match="state 's'"):
+            codec.settle(value)
+    else:
+        assert [codec.settle(value)] == stored
+
+
+def test_a_row_with_a_change_kind_is_refused_as_state() -> None:
+    row = Row(a=1, b="x")
+    row.set_row_kind(RowKind.DELETE)
+    with pytest.raises(TypeMismatchError, match="kind INSERT"):
+        StateCodec(NAMED, "state 's'").encode([row])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.none() | longs, st.text()) | st.none()), st.sampled_from([0, 1]))
+def test_keys_taken_as_a_column_are_the_keys_the_selector_gives(records: list[Any], field: int) -> None:
+    present = [record for record in records if record is not None]
+    key_type = PAIR.get_field_types()[field]
+    call = UserCall("count", "count", "job.py:1")
+    by_column, by_call = Keying(FieldKey(field, field), key_type, call), Keying(lambda r: r[field], key_type, call)
+    batch = Batch.of_columns(to_record_batch(present, PAIR), PAIR)
+    keys = by_column.values(batch)
+    assert keys == by_call.values(batch)
+    assert list(map(type, keys)) == list(map(type, by_call.values(batch)))
+
+
+class Values:
+    """A `ValueState` over a store in memory, epoch by epoch."""
+
+    def __init__(self) -> None:
+        codec = StateCodec(Types.LONG(), "state 'total'")
+        self.scope = Scope()
+        self.table = StateTable("total", Types.LONG(), 128, codec)
+        self.state = ValueHandle(self.table, self.scope, False, codec)
+        self._segments = OpenSegments(open_store(f"memory://state-values-{next(NAMES)}"))
+        self._epoch, self._refs = 0, ()
+        self.begin()
+
+    def begin(self) -> None:
+        self._epoch += 1
+        place = EpochPlace("count", self._epoch, 0, f"n{self._epoch}", range(128), 0, self._segments)
+        self.table.begin(place, self._refs)
+        self.state.begin()
+
+    def end(self) -> None:
+        self.scope.leave()
+        self.state.flush()
+        self._refs = self.table.end()
+        self.begin()
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["read", "set", "clear", "prefetch", "end"]), st.integers(0, 4), longs), max_size=40
+)
+
+
+@settings(deadline=None)
+@given(steps)
+def test_a_value_state_reads_as_a_dictionary_whenever_epochs_end(script: list[tuple[str, int, int]]) -> None:
+    values, expected = Values(), dict[int, int]()
+    for step, key, number in script:
+        values.scope.enter(key)
+        if step == "read":
+            assert values.state.value() == expected.get(key)
+        elif step == "set":
+            values.state.update(number)
+            expected[key] = number
+        elif step == "clear":
+            values.state.clear()
+            expected.pop(key, None)
+        elif step == "prefetch":
+            values.state.prefetch(range(key))
+        else:
+            values.end()
+    values.end()
+    assert values.table.read(list(range(5))) == [expected.get(key) for key in range(5)]
+
+
+def test_a_key_that_was_read_absent_and_cleared_leaves_no_tombstone() -> None:
+    values = Values()
+    values.scope.enter(1)
+    values.state.update(7)
+    values.end()
+    values.scope.enter(2)
+    assert values.state.value() is None
+    values.state.clear()
+    values.state.flush()
+    assert not values.table.changes
+
+
+@pytest.mark.parametrize("use", [lambda s: s.value(), lambda s: s.update(1), lambda s: s.clear()])
+def test_state_outside_a_keyed_call_is_refused(use: Any) -> None:
+    values = Values()
+    with pytest.raises(ProgramError, match="outside a keyed call"):
+        use(values.state)
+    assert isinstance(values.table.column([1]).array, pa.Array)
