@@ -26,6 +26,7 @@ __all__ = [
     "keyed_exchange",
     "one_pass",
     "passed_on",
+    "reworked",
     "row_loop",
     "smallest",
     "tuple_loop",
@@ -62,6 +63,13 @@ def passed_on(batch: pa.RecordBatch) -> pa.RecordBatch:
 def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A columnar function that computes one column anew."""
     return batch.set_column(1, "value", pc.multiply(batch.column(1), 2.0))
+
+
+def reworked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A columnar function that computes every column anew, as a real one would."""
+    key, value, time = batch.columns
+    later = pc.add(time, pa.scalar(1_000, pa.duration("us")))
+    return pa.RecordBatch.from_arrays([pc.utf8_upper(key), pc.multiply(value, 2.0), later], schema=batch.schema)
 
 
 def column_loop(function: Callable[[Any], Any]) -> Pass:

@@ -34,7 +34,7 @@ class Requirement:
         """As the one line a reader looks for."""
         verdict = "PASS" if self.passed else "FAIL"
         note = f"   ({self.note})" if self.note else ""
-        return f"{verdict}  {self.name:<58} {self.figure:>8.2f} {self.unit:<3} {self.target} {self.unit}{note}"
+        return f"{verdict}  {self.name:<58} {self.figure:>8.3f} {self.unit:<3} {self.target} {self.unit}{note}"
 
 
 def at_least(name: str, figure: float, bound: float, unit: str = "×", note: str = "") -> Requirement:

@@ -32,8 +32,8 @@ def test_a_missed_requirement_fails_the_run(capsys: pytest.CaptureFixture[str]) 
     report.add(measure.at_most("small enough", 1.4, 1.3))
     assert report.close() == 1
     first, second, *_ = capsys.readouterr().out.splitlines()
-    assert first.split()[0] == "PASS" and "fast enough" in first and "0.90" in first and "≥ 0.8" in first
-    assert second.split()[0] == "FAIL" and "small enough" in second and "1.40" in second and "≤ 1.3" in second
+    assert first.split()[0] == "PASS" and "fast enough" in first and "0.900" in first and "≥ 0.8" in first
+    assert second.split()[0] == "FAIL" and "small enough" in second and "1.400" in second and "≤ 1.3" in second
 
 
 def test_the_bound_itself_passes() -> None:

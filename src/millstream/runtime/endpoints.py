@@ -15,7 +15,7 @@ from millstream.connectors.contracts import Sink, SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.graph.nodes import AssignTimestamps, Read, Write
 from millstream.records.batch import Batch
-from millstream.records.columns import checked_batch
+from millstream.records.columns import checked_batch, stream_schema
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
 from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime, Timekeeper, restored
 from millstream.runtime.operator_state import keeps_state
@@ -37,6 +37,7 @@ class ReadOperator(Operator):
         assert isinstance(self.node.operation, Read)
         self._source = self.node.operation.source
         self._strategy = self.node.operation.watermarks
+        self._schema = None if self.node.output_type is None else stream_schema(self.node.output_type)
         self._positions: dict[str, Any] = {}
         self._watermark = MIN_WATERMARK
 
@@ -100,8 +101,10 @@ class ReadOperator(Operator):
                 raise self.call.failed(
                     ProgramError("the source yields Arrow batches but declares no type: set its type_info"), "read"
                 )
-            with self.call.running("read"):
-                columns = checked_batch(item, self.node.output_type)
+            columns = item
+            if not columns.schema.equals(self._schema):
+                with self.call.running("read"):
+                    columns = checked_batch(item, self.node.output_type)
             for start in range(0, columns.num_rows, limit):
                 yield Batch.of_columns(columns.slice(start, limit), self.node.output_type)
         elif isinstance(item, list):

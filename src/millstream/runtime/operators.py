@@ -261,17 +261,31 @@ class ProjectOperator(Operator):
 class MapBatchesOperator(Operator):
     """The user's function gets and returns Arrow record batches. Same number of rows: timestamps are kept."""
 
-    def apply(self, batch: Batch) -> Batch | None:
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
         assert isinstance(self.node.operation, MapBatches) and self.node.output_type is not None
-        with self.call.running("map_batches"):
-            results = _batches(self.node.operation.function(batch.columns()))
-            parts = [checked_batch(part, self.node.output_type) for part in results]
+        self._map = self.node.operation.function
+        self._schema = stream_schema(self.node.output_type)
+
+    def apply(self, batch: Batch) -> Batch | None:
+        assert self.node.output_type is not None
+        try:
+            result = self._map(batch.columns())
+            # The usual case costs next to nothing: one batch, just as declared.
+            as_declared = isinstance(result, pa.RecordBatch) and result.schema.equals(self._schema)
+            parts = [result] if as_declared else self._parts_of(result)
+        except Exception as error:
+            raise self.call.failed(error, "map_batches") from error
         parts = [part for part in parts if part.num_rows]
         if not parts:
             return None
         columns = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         stamps = batch.timestamps if columns.num_rows == len(batch) else None
         return Batch.of_columns(columns, self.node.output_type, stamps)
+
+    def _parts_of(self, result: Any) -> list[pa.RecordBatch]:
+        assert self.node.output_type is not None
+        return [checked_batch(part, self.node.output_type) for part in _batches(result)]
 
 
 def _batches(result: Any) -> Iterator[pa.RecordBatch]:
