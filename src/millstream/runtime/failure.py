@@ -1,7 +1,7 @@
 """When the user's code raises: say what, where and on which record, in the user's terms.
 
-Every call into user code goes through a `UserCall`, which costs nothing per record: a batch is run with one
-`map`, and only when it raises is the record found (an iterator knows how many items it has left). The failure
+Every call into user code goes through a `UserCall`, which costs nothing per record: a batch is run in one
+comprehension, and only when it raises is the record found (an iterator knows how many items it has left). The failure
 travels to the driver as data, not as a Spark error: it is not retried in vain and arrives without JVM frames.
 """
 
@@ -90,7 +90,8 @@ class UserCall:
         """`function` of every value."""
         remaining = iter(values)
         try:
-            return list(map(function, remaining))
+            # Not `map`: a call from Python to Python needs no detour through C, and takes half the time.
+            return [function(value) for value in remaining]
         except Exception as error:
             raise self.failed(error, role, self.current(values, remaining)) from error
 
