@@ -61,6 +61,10 @@ class Launch:
 
     def start(self, graph: Graph, settings: JobSettings) -> Job:
         """Check everything, then start the job on a thread of its own."""
+        return self.prepare(graph, settings).start()
+
+    def prepare(self, graph: Graph, settings: JobSettings) -> Job:
+        """Check everything; the job is ready, and waits for its `start()`."""
         plan = compile_graph(graph)
         sources, sinks = _ends(plan)
         batch = _is_batch(settings, sources)
@@ -97,7 +101,7 @@ class Launch:
             sent = SentJob(cloudpickle.dumps(opened_plan), facts)
             return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings)
 
-        return Job(record.job_id, board, make_driver, on_end=log.close).start()
+        return Job(record.job_id, board, make_driver, on_end=log.close)
 
     def _runner(self, settings: JobSettings) -> tuple[Runner, Any]:
         if self.runner is not None:

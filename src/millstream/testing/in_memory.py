@@ -127,9 +127,10 @@ def run(
     for _, sink in _collects(graph):
         sink.clear()
     memory = _RecordingStore(store or f"run-{secrets.token_hex(8)}")
-    job = Launch(clock or ManualClock(), LocalRunner(), memory).start(graph, settings)
+    job = Launch(clock or ManualClock(), LocalRunner(), memory).prepare(graph, settings)
     if epochs is not None:
-        _stop_after(job, epochs)
+        _stop_after(job, epochs)  # before it starts: a short job would run past the mark
+    job.start()
     if not job.wait(timeout_s):
         job.cancel()
         raise JobFailedError(f"job '{graph.job_name}' did not end within {timeout_s:g} s; it was cancelled")
@@ -158,7 +159,6 @@ def _stop_after(job: Job, epochs: int) -> None:
             job.stop()
 
     job.board.listen(look)
-    look(job.board.now)
 
 
 def _collects(graph: Graph) -> list[tuple[int, Collect]]:
