@@ -5,12 +5,13 @@ The states themselves, at every parallelism and epoch size, are tested by the pr
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from millstream.common import Duration, Types
+from millstream.common import Duration, RestartStrategies, Types
 from millstream.datastream import DataStream
 from millstream.datastream.functions import KeyedProcessFunction, ProcessFunction
 from millstream.datastream.state import (
@@ -20,7 +21,8 @@ from millstream.datastream.state import (
     ValueStateDescriptor,
 )
 from millstream.errors import JobFailedError
-from millstream.testing import EPOCH, Collect, ManualClock, Pause, Result, Script, run
+from millstream.storage.store import open_store
+from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, run
 
 SECOND = 1_000
 
@@ -205,3 +207,19 @@ def test_a_key_selector_that_raises_shows_the_record() -> None:
     with pytest.raises(JobFailedError, match="division by zero") as caught:
         run(build, parallelism=1)
     assert "record    0" in caught.value.report
+
+
+def test_a_damaged_segment_stops_the_job_and_names_the_newest_whole_epoch() -> None:
+    name = f"damaged-{secrets.token_hex(4)}"
+    items = [1, EPOCH, 2, EPOCH, 3, EPOCH, 4]
+    with pytest.raises(JobFailedError):
+        ran(CountWithTtl(ttl(500).build()), [*items[:5], CRASH], store=name, restart=RestartStrategies.no_restart())
+    store = open_store(f"memory://{name}")
+    newest = store.list("segments")[-1]
+    data = store.get(newest)
+    store.put(newest, data[:64] + bytes(byte ^ 255 for byte in data[64:96]) + data[96:])
+    with pytest.raises(JobFailedError, match=r"state 'count'|State 'count'") as caught:
+        ran(CountWithTtl(ttl(500).build()), items, store=name)
+    said = str(caught.value)
+    assert newest in said and "The newest epoch that is still whole is" in said
+    assert store.get(newest)[64:96] != data[64:96], "nothing was overwritten"

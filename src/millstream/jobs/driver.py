@@ -27,6 +27,7 @@ from millstream.checkpoint.restart import RestartPolicy
 from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
+from millstream.jobs.damage import whole_epoch_advice
 from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input
 from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
 from millstream.jobs.outcome import EpochOutcome, MixedEpochError, gather
@@ -238,6 +239,9 @@ class EpochDriver:
         """The event of a failure; the error itself is kept to be raised if the job ends with it."""
         if isinstance(error, UserFailureError):
             report = error.report
+            if report.error == "StoreDamagedError":
+                advice = whole_epoch_advice(report.message, self._log, self._job.facts.store)
+                report = replace(report, message=report.message + advice)
             self._settings.show([list(line) for line in report.output])
             self._failure = JobFailedError(
                 f"'{report.operator}' failed: {report.error}: {report.message}", report=report.text(), at=report.site

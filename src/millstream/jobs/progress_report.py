@@ -8,6 +8,7 @@ from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.compiler.stages import Plan
+from millstream.jobs.damage import segments_of
 from millstream.jobs.outcome import EpochOutcome
 from millstream.jobs.progress import OperatorProgress
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
@@ -40,11 +41,7 @@ def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sin
 
 def _state_bytes(manifest: Manifest) -> int:
     """The size of all segments of keyed state; one that several subtasks list is counted once."""
-    states: Mapping[str, Any] = manifest.states
-    accounts = (account for state in states.values() for account in state.get("subtasks", {}).values())
-    tables = [account.get("tables", {}) for account in accounts if isinstance(account, dict)]
-    refs = (ref for table in tables for refs in table.values() for ref in refs)
-    return sum({ref["file"]: ref["file_bytes"] for ref in refs}.values())
+    return sum(dict(segments_of(manifest)).values())
 
 
 def epoch_progress(
