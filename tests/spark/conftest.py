@@ -34,7 +34,8 @@ def _stop_spark_at_the_end() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _functions_travel_by_value(request: pytest.FixtureRequest) -> Iterator[None]:
-    shipped = [module for module in (request.module, sys.modules.get("programs")) if module is not None]
+    ours = (request.module, sys.modules.get("programs"), sys.modules.get("stateful_programs"))
+    shipped = [module for module in ours if module is not None]
     for module in shipped:
         cloudpickle.register_pickle_by_value(module)
     yield
