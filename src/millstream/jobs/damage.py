@@ -8,11 +8,11 @@ other files are all there, at their full length. Nothing is changed: going back 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import StoreError
+from millstream.jobs.manifests import subtask_accounts
 from millstream.storage.store import Store
 
 __all__ = ["newest_whole_epoch", "segments_of", "whole_epoch_advice"]
@@ -22,10 +22,8 @@ _SEGMENT = re.compile(r"segments/\S+?\.arrow")
 
 def segments_of(manifest: Manifest) -> Iterator[tuple[str, int]]:
     """The segments of keyed state that a manifest names, with their lengths in bytes."""
-    states: Mapping[str, Any] = manifest.states
-    accounts = (account for state in states.values() for account in state.get("subtasks", {}).values())
-    for account in accounts:
-        for refs in account.get("tables", {}).values() if isinstance(account, dict) else ():
+    for account in subtask_accounts(manifest):
+        for refs in account.get("tables", {}).values():
             yield from ((ref["file"], ref["file_bytes"]) for ref in refs)
 
 

@@ -6,7 +6,7 @@ a source knows of its splits besides their positions, and what a sink holds back
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millstream.checkpoint import events as e
@@ -30,6 +30,7 @@ __all__ = [
     "epoch_spec",
     "next_wake_ms",
     "sink_is_due",
+    "subtask_accounts",
     "timer_is_due",
 ]
 
@@ -180,10 +181,15 @@ def timer_is_due(newest: Manifest | None, now_ms: int) -> bool:
 
 def next_wake_ms(newest: Manifest | None) -> int | None:
     """The earliest pending timer of processing time, over all operators and subtasks."""
-    states: Mapping[str, Any] = {} if newest is None else newest.states
-    accounts = (account for state in states.values() for account in state.get("subtasks", {}).values())
-    times = (account["wake_ms"] for account in accounts if isinstance(account, dict) and "wake_ms" in account)
-    return min(times, default=None)
+    accounts = () if newest is None else subtask_accounts(newest)
+    return min((account["wake_ms"] for account in accounts if "wake_ms" in account), default=None)
+
+
+def subtask_accounts(manifest: Manifest) -> Iterator[Mapping[str, Any]]:
+    """What each subtask of each operator has told of its state."""
+    states: Mapping[str, Any] = manifest.states
+    for state in states.values():
+        yield from (account for account in state.get("subtasks", {}).values() if isinstance(account, dict))
 
 
 def check_program(plan: Plan, newest: Manifest | None, store_url: str) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from millstream.errors import ProgramError
 from millstream.graph.nodes import KeyedProcess
 from millstream.records.batch import Batch, Timestamps
 from millstream.runtime.barrier import Acknowledgement
@@ -206,14 +205,14 @@ class KeyedProcessOperator(KeyedOperator, ProcessOperator):
     def _fire(self, timers: Timers, through: int, after: int | None, domain: Any) -> None:
         """Call `on_timer` for every timer up to `through`."""
         with self.call.running("timers"):
-            keys = timers.prefetched_keys(through, after)
-            if not keys:
+            come = timers.come(through, after)
+            if not come:
                 return
-            self.backend.enter_batch(keys)
+            self.backend.enter_batch([key for _, key in come])
         out: list[Any] = []
         stamps: list[int] = []
         context = TimerContext(self.backend, domain)
-        for time, key in timers.due(through, after):
+        for time, key in timers.due(come, through):
             self.backend.scope.enter(key)
             context._timestamp = time
             try:
@@ -234,8 +233,3 @@ class KeyedProcessOperator(KeyedOperator, ProcessOperator):
             main = self._part(out, np.array(stamps, dtype=np.int64))
             if len(main):
                 self.emit(main)
-
-
-def refuse_state(name: str) -> ProgramError:
-    """For functions that ask for keyed state on a stream that has no key."""
-    return ProgramError(f"RuntimeContext.{name}: state belongs to a key. Call key_by(...) before this operator")

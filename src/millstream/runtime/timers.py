@@ -51,20 +51,23 @@ class Timers:
         """Delete a timer, if it is set."""
         self._set[time, key] = False
 
-    def due(self, through: int, after: int | None) -> Iterator[tuple[int, Any]]:
-        """Take the timers up to `through`, in order. The caller fires each before it asks for the next."""
-        self._heap = [(time, next(self._order), key) for time, key in self._stored(through, after)]
-        known = {(time, key) for time, _, key in self._heap}
-        for (time, key), is_set in self._set.items():
-            if is_set and time <= through and (time, key) not in known:
-                self._heap.append((time, next(self._order), key))
+    def come(self, through: int, after: int | None) -> list[tuple[int, Any]]:
+        """The timers up to `through`: those stored and not deleted since, then those set in this epoch."""
+        stored = [place for place in self._stored(through, after) if self._set.get(place, True)]
+        known = set(stored)
+        return stored + [
+            place for place, is_set in self._set.items() if is_set and place[0] <= through and place not in known
+        ]
+
+    def due(self, come: list[tuple[int, Any]], through: int) -> Iterator[tuple[int, Any]]:
+        """Take the timers that have `come`, in order. The caller fires each before it asks for the next."""
+        self._heap = [(time, next(self._order), key) for time, key in come]
         heapq.heapify(self._heap)
         self._through = through
-        fired: set[tuple[int, Any]] = set()
         while self._heap:
             time, _, key = heapq.heappop(self._heap)
-            if self._set.get((time, key), True) and ((time, key) not in fired or self._set.get((time, key))):
-                fired.add((time, key))
+            # One that fired or was deleted meanwhile is marked so; one that was set again fires again.
+            if self._set.get((time, key), True):
                 self._set[time, key] = False
                 yield time, key
         self._through = None
@@ -74,12 +77,6 @@ class Timers:
             return []
         rows = self.table.view.scan_due(through, after_ms=after)
         return list(zip(rows.column("due_ms").to_pylist(), self.table.keys_of(rows.column("key")), strict=True))
-
-    def prefetched_keys(self, through: int, after: int | None) -> list[Any]:
-        """The keys whose timers are about to fire, for the states to be read at once."""
-        keys = [key for _, key in self._stored(through, after)]
-        keys += [key for (time, key), is_set in self._set.items() if is_set and time <= through]
-        return list(dict.fromkeys(keys))
 
     def earliest(self, after: int | None) -> int | None:
         """The earliest timer that is left."""
