@@ -21,18 +21,15 @@ from millstream.graph.nodes import Edge, Node, Partitioning, Reduce, Rolling
 from millstream.metrics.registry import MetricRegistry
 from millstream.records.batch import Batch
 from millstream.records.columns import as_declared
-from millstream.runtime.barrier import MAX_WATERMARK, Acknowledgement
+from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
 from millstream.runtime.context import TaskContext
-from millstream.runtime.key_numbers import KeyNumbers
 from millstream.runtime.keyed_operators import KeyedOperator
 from millstream.runtime.keying import settled_keys
-from millstream.runtime.numbered_column import NumberedColumn
 from millstream.runtime.operators import OperatorSetting
 from millstream.runtime.residents import _KINDS
 from millstream.runtime.rolling_columns import accumulated, order_numbers
 from millstream.runtime.rolling_records import FieldReduce, fresh
 from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.state.keys import KeyColumn, key_column_of_arrow
 from millstream.storage.memory import MemoryStore
 
 KINDS = ("sum", "min", "max", "min_by", "max_by")
@@ -74,8 +71,7 @@ class OneOperator:
         operator.prepare(spec, JobFacts("job", "id", "run", self.store, batch=batch), f"n{self.epoch}")
         for values in batches:
             operator.take(Batch.of_values(values, self.node.output_type))
-        if ends:
-            operator.advance(MAX_WATERMARK)
+        operator.advance(MAX_WATERMARK if ends else MIN_WATERMARK)
         acknowledgement = Acknowledgement(0, 0, "n", {})
         operator.acknowledge(acknowledgement)
         self.kept = {"0": acknowledgement.states[UID]}
@@ -241,67 +237,6 @@ def test_every_nan_comes_last() -> None:
     nans = np.array([math.nan, np.copysign(math.nan, -1.0), math.inf, -math.inf])
     positive, negative, largest, smallest = order_numbers(pa.array(nans)).tolist()
     assert smallest < largest < positive == negative
-
-
-def key_batches(bits: int) -> st.SearchStrategy[list[list[tuple[str, int]]]]:
-    """Batches of keys with hashes so short that different keys often share one."""
-    key = st.text("abc", max_size=3)
-    return st.lists(st.lists(key.map(lambda k: (k, hash_of(k) % (1 << bits) << 60)), max_size=30), max_size=6)
-
-
-def hash_of(key: str) -> int:
-    return int(key_column_of_arrow(pa.array([key])).hashes[0]) & 0xFFFF
-
-
-@settings(deadline=None)
-@given(key_batches(3))
-def test_keys_with_one_hash_have_numbers_of_their_own(batches: list[list[tuple[str, int]]]) -> None:
-    numbers = KeyNumbers(pa.string())
-    seen: dict[str, int] = {}
-    for batch in batches:
-        keys = [key for key, _ in batch]
-        hashes = np.array([np.uint64(hash % (1 << 64)) for _, hash in batch], dtype=np.uint64).view(np.int64)
-        found = numbers.number(KeyColumn(hashes, pa.array(keys, pa.string())))
-        given_numbers = found.distinct[found.codes].tolist()
-        for key, number in zip(keys, given_numbers, strict=True):
-            assert seen.setdefault(key, number) == number
-        assert [keys[given_numbers.index(n)] for n in found.distinct.tolist()] == list(dict.fromkeys(keys))
-        assert numbers.keys(found.distinct).array.to_pylist() == list(dict.fromkeys(keys))
-    assert sorted(seen.values()) == list(range(len(seen)))
-
-
-def test_the_table_of_keys_grows_with_them() -> None:
-    numbers = KeyNumbers(pa.int64())
-    random = np.random.default_rng(3)
-    seen: dict[int, int] = {}
-    for _ in range(8):
-        keys = random.integers(0, 50_000, 5_000)
-        found = numbers.number(key_column_of_arrow(pa.array(keys)))
-        for key, number in zip(keys.tolist(), found.distinct[found.codes].tolist(), strict=True):
-            assert seen.setdefault(key, number) == number
-    assert numbers.count == len(seen)
-
-
-def changes() -> st.SearchStrategy[list[dict[int, str]]]:
-    return st.lists(st.dictionaries(st.integers(0, 40), st.text(max_size=2), min_size=1, max_size=30), max_size=20)
-
-
-@settings(deadline=None)
-@given(changes(), st.lists(st.integers(0, 45), max_size=20))
-def test_a_numbered_column_holds_what_was_set_last(history: list[dict[int, str]], asked: list[int]) -> None:
-    column, model = NumberedColumn(pa.string()), dict[int, str]()
-    for change in history:
-        column.set(np.array(list(change)), pa.array(list(change.values())))
-        model.update(change)
-        assert column.get(np.array(asked, dtype=np.int64)).to_pylist() == [model.get(number) for number in asked]
-
-
-def test_overwritten_values_do_not_pile_up() -> None:
-    column, numbers = NumberedColumn(pa.int64()), np.arange(5_000)
-    for turn in range(100):
-        column.set(numbers, pa.array(numbers + turn))
-    assert column._rows < 100_000
-    assert column.get(numbers).to_pylist() == (numbers + 99).tolist()
 
 
 # --- one record at a time -----------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,13 +77,15 @@ def test_keys_taken_as_a_column_are_the_keys_the_selector_gives(records: list[An
     call = UserCall("count", "count", "job.py:1")
     by_column, by_call = Keying(FieldKey(field, field), key_type, call), Keying(lambda r: r[field], key_type, call)
     batch = Batch.of_columns(to_record_batch(present, PAIR), PAIR)
-    keys = by_column.values(batch)
-    assert keys == by_call.values(batch)
-    assert list(map(type, keys)) == list(map(type, by_call.values(batch)))
+    table = StateTable("keys", key_type, 128, None)
+    gathered, keys = by_column.gathered(batch), by_call.values(batch)
+    found = table.keys_of(gathered.column.array)
+    assert found == keys
+    assert list(map(type, found)) == list(map(type, keys))
 
 
 class Values:
-    """A `ValueState` over a store in memory, epoch by epoch."""
+    """A `ValueState` over a store in memory, visit by visit and epoch by epoch; keys are 0 … 4."""
 
     def __init__(self) -> None:
         codec = StateCodec(Types.LONG(), "state 'total'")
@@ -101,22 +102,30 @@ class Values:
         self.table.begin(place, self._refs)
         self.state.begin()
 
-    def end(self) -> None:
+    def visit(self, keys: list[int]) -> None:
+        self.table.settle()
+        self.state.visit(self.table.column(keys))
+
+    def leave(self) -> None:
         self.scope.leave()
-        self.state.flush()
+        self.state.leave()
+
+    def end(self) -> None:
+        self.leave()
         self._refs = self.table.end()
         self.begin()
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["read", "set", "clear", "prefetch", "end"]), st.integers(0, 4), longs), max_size=40
+    st.tuples(st.sampled_from(["read", "set", "clear", "visit", "end"]), st.integers(0, 4), longs), max_size=40
 )
 
 
 @settings(deadline=None)
 @given(steps)
-def test_a_value_state_reads_as_a_dictionary_whenever_epochs_end(script: list[tuple[str, int, int]]) -> None:
+def test_a_value_state_reads_as_a_dictionary_whenever_visits_and_epochs_end(script: list[tuple[str, int, int]]) -> None:
     values, expected = Values(), dict[int, int]()
+    values.visit(list(range(5)))
     for step, key, number in script:
         values.scope.enter(key)
         if step == "read":
@@ -127,29 +136,50 @@ def test_a_value_state_reads_as_a_dictionary_whenever_epochs_end(script: list[tu
         elif step == "clear":
             values.state.clear()
             expected.pop(key, None)
-        elif step == "prefetch":
-            values.state.prefetch(range(key))
         else:
-            values.end()
+            if step == "end":
+                values.end()
+            else:
+                values.leave()
+            values.visit(list(range(5)))
     values.end()
     assert values.table.read(list(range(5))) == [expected.get(key) for key in range(5)]
 
 
-def test_a_key_that_was_read_absent_and_cleared_leaves_no_tombstone() -> None:
+def test_a_key_that_was_absent_and_cleared_leaves_no_tombstone() -> None:
     values = Values()
-    values.scope.enter(1)
+    values.visit([1, 2])
+    values.scope.enter(0)
     values.state.update(7)
     values.end()
-    values.scope.enter(2)
+    values.visit([1, 2])
+    values.scope.enter(1)
     assert values.state.value() is None
     values.state.clear()
-    values.state.flush()
+    values.leave()
+    assert not values.table.changes
+
+
+def test_a_state_that_a_visit_does_not_use_is_not_read() -> None:
+    values = Values()
+    values.visit([1])
+    values.scope.enter(0)
+    values.state.update(7)
+    values.end()
+    values.table.read_values = None  # type: ignore[assignment,method-assign]
+    values.visit([1])
+    values.end()
     assert not values.table.changes
 
 
 @pytest.mark.parametrize("use", [lambda s: s.value(), lambda s: s.update(1), lambda s: s.clear()])
-def test_state_outside_a_keyed_call_is_refused(use: Any) -> None:
+@pytest.mark.parametrize("visited", [False, True], ids=["before any visit", "between two keys"])
+def test_state_outside_a_keyed_call_is_refused(use: Any, visited: bool) -> None:
     values = Values()
+    if visited:
+        values.visit([1])
+        values.scope.enter(0)
+        values.state.update(7)
+        values.scope.leave()
     with pytest.raises(ProgramError, match="outside a keyed call"):
         use(values.state)
-    assert isinstance(values.table.column([1]).array, pa.Array)

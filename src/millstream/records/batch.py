@@ -12,6 +12,7 @@ exchange stood in between.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type, from_record_batch, to_record_batch_kept
 
-__all__ = ["Batch", "Timestamps", "is_typed"]
+__all__ = ["Batch", "Timestamps", "alike", "is_typed"]
 
 Timestamps = npt.NDArray[np.int64]
 
@@ -108,5 +109,24 @@ class Batch:
         values = self._values
         return Batch(self.type_info, len(indices), [values[i] for i in indices.tolist()], None, timestamps)
 
+    @classmethod
+    def concat(cls, batches: Sequence[Batch]) -> Batch:
+        """The records of batches that are `alike`, one after another."""
+        if len(batches) == 1:
+            return batches[0]
+        first, length = batches[0], sum(map(len, batches))
+        stamps = None if first.timestamps is None else np.concatenate([batch.timestamps for batch in batches])
+        if first._columns is not None:
+            columns = pa.concat_batches([batch.columns() for batch in batches])
+            return cls(first.type_info, length, None, columns, stamps)
+        return cls(first.type_info, length, [value for batch in batches for value in batch.values()], None, stamps)
+
     def __len__(self) -> int:
         return self.length
+
+
+def alike(a: Batch, b: Batch) -> bool:
+    """Whether two batches have one layout: both typed or not, the same columns, both with timestamps or without."""
+    if (a.timestamps is None) != (b.timestamps is None) or a.typed != b.typed:
+        return False
+    return not a.typed or a.columns().schema.equals(b.columns().schema)

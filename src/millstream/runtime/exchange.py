@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from millstream.compiler.stages import Channel, Plan
-from millstream.records.batch import Batch
+from millstream.records.batch import Batch, alike
 from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.blocks import encode_block
 from millstream.runtime.envelope import BARRIER, DATA, FAILURE, Envelope
@@ -48,13 +48,6 @@ class _Parcel:
             self.bytes += batch.columns().nbytes
 
 
-def _alike(a: Batch, b: Batch) -> bool:
-    """Whether two batches fit one block."""
-    if (a.timestamps is None) != (b.timestamps is None) or a.typed != b.typed:
-        return False
-    return not a.typed or a.columns().schema.equals(b.columns().schema)
-
-
 class Outbox:
     """Everything this task sends to the next stage."""
 
@@ -71,7 +64,7 @@ class Outbox:
         for subtask, piece in router(batch):
             key = (channel.id, subtask)
             parcel = self._parcels[key]
-            if parcel.batches and not _alike(parcel.batches[-1], piece):
+            if parcel.batches and not alike(parcel.batches[-1], piece):
                 self._pack(key)
                 parcel = self._parcels[key]
             parcel.add(piece)

@@ -20,6 +20,7 @@ from millstream.runtime.states import (
     AggregatingHandle,
     ListHandle,
     MapHandle,
+    PairHandle,
     ReducingHandle,
     Scope,
     StateHandle,
@@ -27,6 +28,7 @@ from millstream.runtime.states import (
 )
 from millstream.runtime.timers import KeyedTimerService, Timers
 from millstream.state.key_groups import key_group_range
+from millstream.state.keys import KeyColumn
 from millstream.state.version import SegmentRef, merge_versions, refs_for, refs_from_json, refs_to_json
 
 __all__ = ["KeyedBackend"]
@@ -48,6 +50,7 @@ class KeyedBackend:
         self.scope = Scope()
         self._handles: dict[str, StateHandle] = {}
         self._descriptors: dict[str, Any] = {}
+        self._kinds: dict[str, type[StateHandle]] = {}
         self._event = Timers(self._timer_table(_EVENT_TIMERS))
         self._processing = Timers(self._timer_table(_PROCESSING_TIMERS))
         self.timers = KeyedTimerService(self.scope, self._event, self._processing)
@@ -83,7 +86,7 @@ class KeyedBackend:
     def _state(self, descriptor: Any, kind: type[StateHandle], **function: Any) -> StateHandle:
         name = descriptor.get_name()
         if name in self._handles:
-            if self._descriptors[name] != descriptor or type(self._handles[name]) is not kind:
+            if self._descriptors[name] != descriptor or self._kinds[name] is not kind:
                 raise ProgramError(
                     f"state '{name}' of '{self._operator}' was declared as {self._descriptors[name]!r} and is now "
                     f"asked for as {descriptor!r}. Give the second one another name"
@@ -99,10 +102,11 @@ class KeyedBackend:
         renews = lives and ttl.get_update_type().name == "OnReadAndWrite"
         handle = self._make(descriptor, kind, what, options, renews, function)
         self._handles[name] = handle
-        self._descriptors[name] = descriptor
-        handle.begin()
+        self._descriptors[name], self._kinds[name] = descriptor, kind
         if self._place is not None:  # asked for while an epoch runs, not in open()
             self._begin_handle(name, handle, self._place)
+            if self.scope.column is not None:
+                handle.visit(self.scope.column)
         return handle
 
     def _make(
@@ -128,6 +132,8 @@ class KeyedBackend:
             return ListHandle(table, self.scope, renews, value)
         value = StateCodec(declared, what)
         table = StateTable(name, self._key_type, self._max_parallelism, value, **options)
+        if kind is ValueHandle and value.exact_pair is not None:
+            kind = PairHandle
         return kind(table, self.scope, renews, value, **function)  # type: ignore[call-arg]
 
     # --- what columnar operators keep ---------------------------------------------------------------------------
@@ -140,7 +146,7 @@ class KeyedBackend:
     def keep(self, name: str, handle: StateHandle) -> None:
         """Open and write this handle's table with the others, under `name`."""
         self._handles[name] = handle
-        self._descriptors[name] = f"the operator's own state '{name}'"
+        self._descriptors[name], self._kinds[name] = f"the operator's own state '{name}'", StateHandle
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 
@@ -162,12 +168,26 @@ class KeyedBackend:
         handle.begin()
         place.segments.keep_only(handle.table.view.refs, handle.table.layout)
 
-    def enter_batch(self, keys: list[Any]) -> None:
-        """The function is about to see records of these keys: read the state of all of them at once."""
-        distinct = list(dict.fromkeys(keys))
-        self.scope.batch_keys = distinct
+    def column(self, keys: list[Any]) -> KeyColumn:
+        """Keys as the store knows them."""
+        return self._event.table.column(keys)
+
+    def settle(self) -> None:
+        """From here on states are read with all that was changed so far in this epoch."""
         for handle in self._handles.values():
-            handle.prefetch(distinct)
+            handle.table.settle()
+
+    def visit(self, keys: KeyColumn, values: list[Any] | None = None) -> None:
+        """The function is about to see records (or timers) of these keys; `values` are the keys as Python values."""
+        self.scope.visit(keys, values, self._event.table.keys_of)
+        for handle in self._handles.values():
+            handle.visit(keys)
+
+    def leave(self) -> None:
+        """The visit has ended: what it changed is handed to the tables."""
+        self.scope.leave()
+        for handle in self._handles.values():
+            handle.leave()
 
     def end(self, now_ms: int) -> dict[str, Any]:
         """Write what changed; what the next epoch needs to know of it."""
@@ -175,6 +195,7 @@ class KeyedBackend:
         # A state the program does not declare (yet) is handed on as it is.
         tables = {name: refs_to_json(refs_for(refs, self.groups)) for name, refs in self._versions.items()}
         for name, handle in self._handles.items():
+            handle.leave()
             handle.flush()
             tables[name] = refs_to_json(handle.table.end())
         for name, timers in ((_EVENT_TIMERS, self._event), (_PROCESSING_TIMERS, self._processing)):

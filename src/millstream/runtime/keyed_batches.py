@@ -10,7 +10,7 @@ keys, and an error names the state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +23,9 @@ from millstream.graph.nodes import KeyedBatches
 from millstream.records.batch import Batch, Timestamps
 from millstream.records.columns import KIND_COLUMN, checked_batch
 from millstream.runtime.column_states import ColumnStates
-from millstream.runtime.key_numbers import Numbering
-from millstream.runtime.keyed_operators import KeyedOperator
+from millstream.runtime.keyed_operators import KeyedOperator, Part
 from millstream.runtime.operators import OperatorSetting
-from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.state.keys import key_column
+from millstream.runtime.visits import Visit
 from millstream.state.xxh64 import Int64s
 
 __all__ = ["ColumnarOperator", "KeyedBatch", "KeyedBatchResult", "KeyedBatchesOperator"]
@@ -38,7 +36,7 @@ class KeyedBatch:
     """Records of a keyed stream, in arrival order per key, and the states of their keys.
 
     `records`      the records, one column per field (one column `value` where a record is a single value)
-    `keys`         the distinct keys, in the order they first appear
+    `keys`         the distinct keys, in the order of the store
     `key_of`       for every record, which of `keys` is its key: an int array as long as `records`
     `states`       for every state a column as long as `keys`; null where a key has no value
     `timestamps`   event time of every record in ms, or None
@@ -73,15 +71,10 @@ class ColumnarOperator(KeyedOperator):
         super().__init__(setting)
         self.states = ColumnStates(self.backend, kinds)
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        self.states.begin(key_column([], self.keying.key_type).array.type)
-        super().prepare(spec, facts, nonce)
-
-    def enter(self, batch: Batch) -> tuple[Numbering, dict[str, pa.Array]]:
-        """The keys of a batch and their states."""
-        keys = self.keying.column(batch)
+    def columns(self) -> dict[str, pa.Array]:
+        """The states of the visit's keys."""
         with self.call.running("state"):
-            return self.states.enter(keys)
+            return self.states.columns()
 
 
 class KeyedBatchesOperator(ColumnarOperator):
@@ -93,11 +86,10 @@ class KeyedBatchesOperator(ColumnarOperator):
         super().__init__(setting, dict(operation.states))
         self._function = self.call.bind(operation.function, "process_batch", "keyed batch function")
 
-    def apply(self, batch: Batch) -> Batch | None:
-        numbering, states = self.enter(batch)
-        keys = self.states.keys(numbering.distinct)
+    def work(self, visit: Visit) -> Iterator[Part]:
+        batch, keys, states = visit.records, visit.keys.array, self.columns()
         with self.call.running("process_batch"):
-            given = KeyedBatch(_without_kinds(batch.columns()), keys, numbering.codes, states, batch.timestamps)
+            given = KeyedBatch(_without_kinds(batch.columns()), keys, visit.codes, states, batch.timestamps)
             result = self._function(given)
             if not isinstance(result, KeyedBatchResult):
                 raise ProgramError(
@@ -105,14 +97,16 @@ class KeyedBatchesOperator(ColumnarOperator):
                 )
             for name, values in result.states.items():
                 column = self._state_column(self._known(name), values, len(keys))
-                self.states[name].set(numbering.distinct, column)
-            return self._output(result, batch)
+                self.states[name].set(column)
+            output = self._output(result, batch)
+        if output is not None:
+            yield None, output, None
 
     def _known(self, name: str) -> str:
         if name in self.states:
             return name
         raise ProgramError(
-            f"process_batch returned a state {name!r}; states() declares {self.states.names()}. Declare it there"
+            f"process_batch returned a state {name!r}; states() declares {list(self.states)}. Declare it there"
         )
 
     def _state_column(self, name: str, values: Any, length: int) -> pa.Array:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from millstream.graph.nodes import KeyedProcess
-from millstream.records.batch import Batch, Timestamps
+from millstream.records.batch import Batch, alike, is_typed
 from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.context import ElementContext
 from millstream.runtime.keyed_backend import KeyedBackend
@@ -21,23 +22,40 @@ from millstream.runtime.operators import (
     OperatorSetting,
     ProcessOperator,
     inherited_timestamps,
+    origins,
 )
 from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.state_table import EpochPlace
 from millstream.runtime.timers import Timers
+from millstream.runtime.visits import VISIT_RECORDS_MAX, KeyRange, Rejoining, Visit, visits
 from millstream.state.open_segments import OpenSegments
+from millstream.state.xxh64 import Int64s
 
 __all__ = [
+    "KeyPlaces",
     "KeyedFilterOperator",
     "KeyedFlatMapOperator",
     "KeyedMapOperator",
     "KeyedOperator",
     "KeyedProcessOperator",
+    "Part",
+    "PerRecordOperator",
     "TimerContext",
 ]
 
 # Timers fire in batches of about this many results, so that downstream operators see batches too.
 _FIRED_RECORDS_MAX = 16_384
+# Of a visit's records so many are Python values at once.
+_PIECE_RECORDS = 4_096
+# What is gathered before it is worked on, even if more is to come in this epoch. Results that are not columns are
+# Python values until they are sent, hence fewer.
+_GATHERED_BYTES_MAX = 64 << 20
+_GATHERED_RECORDS_MAX = 4_000_000
+_GATHERED_UNTYPED_MAX = 65_536
+
+Part = tuple[str | None, Batch, Int64s | None]
+"""Results for one output (None: the main one, else a side output's tag) and the record of the visit that each came
+from, if it came from one and that was asked for."""
 
 
 class KeyedContext(ElementContext):
@@ -67,8 +85,8 @@ class TimerContext(KeyedContext):
 
 
 class KeyedOperator(Operator):
-    """What all operators of a keyed stream share: how keys are found, and a backend that is opened for every epoch
-    and written at its end."""
+    """What all operators of a keyed stream share: how records are gathered and visited key by key, and a backend that
+    is opened for every epoch and written at its end."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         node, context = setting.node, setting.context
@@ -80,12 +98,16 @@ class KeyedOperator(Operator):
         super().__init__(setting.with_states(self.backend))
         self.time = self.backend.timers
         self.keying = Keying(edge.key_selector, edge.key_type, self.call)
+        self._owned = KeyRange(self.backend.groups, context.max_parallelism)
         self._segments: OpenSegments | None = None
+        self._gathered: list[Batch] = []
+        self._gathered_bytes = self._gathered_records = 0
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         """A new epoch or attempt: open the states at the last version."""
         if self._segments is None:
             self._segments = OpenSegments(facts.store, facts.cache_folder)
+        self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
         place = EpochPlace(
             self.uid, spec.epoch, self.setting.context.subtask, nonce, self.backend.groups, spec.now_ms, self._segments
         )
@@ -96,48 +118,134 @@ class KeyedOperator(Operator):
         with self.call.running("state"):
             acknowledgement.states[self.uid] = self.backend.end(self.time.now_ms)
 
-    def enter_batch(self, batch: Batch) -> list[Any]:
-        """The key of every record; the states of all of them are read at once."""
-        keys = self.keying.values(batch)
+    def take(self, batch: Batch) -> None:
+        """Keep a batch until there is enough to work on, or the epoch's input is in."""
+        if self._gathered and not alike(self._gathered[-1], batch):
+            self._work()
+        self.records_in += len(batch)
+        self._gathered.append(batch)
+        self._gathered_records += len(batch)
+        self._gathered_bytes += batch.columns().nbytes if batch.typed else 0
+        untyped = not batch.typed or not is_typed(self.node.output_type)
+        if (
+            self._gathered_records >= (_GATHERED_UNTYPED_MAX if untyped else _GATHERED_RECORDS_MAX)
+            or self._gathered_bytes >= _GATHERED_BYTES_MAX
+        ):
+            self._work()
+
+    def advance(self, watermark: int) -> int:
+        self._work()
+        return super().advance(watermark)
+
+    def _work(self) -> None:
+        """Visit the records gathered so far and hand on what comes of them, in arrival order."""
+        if not self._gathered:
+            return
+        started = time.perf_counter_ns()
+        records = Batch.concat(self._gathered)
+        self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
         with self.call.running("state"):
-            self.backend.enter_batch(keys)
-        return keys
+            self.backend.settle()
+        rejoining: dict[str | None, Rejoining] = {}
+        for visit in visits(records, self.keying.gathered(records), self._owned):
+            with self.call.running("state"):
+                self.backend.visit(visit.keys, visit.values)
+            for tag, batch, rows in self.work(visit):
+                if visit.rows is not None and rows is not None:
+                    rejoining.setdefault(tag, Rejoining(len(records))).add(batch, visit.rows[rows])
+                    continue
+                self.busy_ns += time.perf_counter_ns() - started
+                self._hand_on(tag, batch)
+                started = time.perf_counter_ns()
+            with self.call.running("state"):
+                self.backend.leave()
+        self.busy_ns += time.perf_counter_ns() - started
+        for tag, parts in rejoining.items():
+            for batch in parts.batches():
+                self._hand_on(tag, batch)
+
+    def _hand_on(self, tag: str | None, batch: Batch) -> None:
+        if not len(batch):
+            return
+        if tag is None:
+            self.emit(batch)
+        else:
+            for output in self.side_outputs.get(tag, ()):
+                output(batch)
+
+    def work(self, visit: Visit) -> Iterator[Part]:
+        """What this operator makes of the records of a visit."""
+        raise NotImplementedError
 
 
-class KeyedMapOperator(KeyedOperator, MapOperator):
+class PerRecordOperator(KeyedOperator):
+    """Calls a function for one record after another, each within its key."""
+
+    def work(self, visit: Visit) -> Iterator[Part]:
+        for start in range(0, len(visit), _PIECE_RECORDS):
+            piece = visit.records.slice(start, min(_PIECE_RECORDS, len(visit) - start))
+            numbers = visit.codes[start : start + len(piece)].tolist()
+            for tag, batch, rows in self.apply_at(piece, numbers, counted=visit.rows is not None):
+                yield tag, batch, None if rows is None else rows + start
+        self.backend.scope.leave()
+
+    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
+        """What comes of some records, whose keys have these numbers in the visit. If `counted`, every result is told
+        the record it came from."""
+        raise NotImplementedError
+
+
+class KeyedMapOperator(PerRecordOperator, MapOperator):
     """A `MapFunction` on a keyed stream: it may hold state of the key of the record at hand."""
 
-    def __init__(self, setting: OperatorSetting) -> None:
-        super().__init__(setting)
-        self._remaining: Iterator[Any] = iter(())
-        self._function = self._at_each_key(self._function)
+    def _results(self, batch: Batch, numbers: list[int]) -> list[Any]:
+        """What the function returns for every record, each called within its key."""
+        function, scope, values = self._function, self.backend.scope, batch.values()
+        remaining = iter(values)
+        results: list[Any] = []
+        append = results.append
+        try:
+            for scope.at, value in zip(numbers, remaining, strict=True):
+                append(function(value))
+        except Exception as error:
+            raise self.call.failed(error, self.method, self.call.current(values, remaining)) from error
+        return results
 
-    def _at_each_key(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The function, called for one record after another of the batch, each within its key."""
-        enter = self.backend.scope.enter
-
-        def call(value: Any) -> Any:
-            enter(next(self._remaining))
-            return function(value)
-
-        return call
-
-    def apply(self, batch: Batch) -> Batch:
-        self._remaining = iter(self.enter_batch(batch))
-        result = super().apply(batch)
-        self.backend.scope.leave()
-        return result
+    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
+        results = self._results(batch, numbers)
+        made = self.typed(results, batch.timestamps, self.node.output_type)
+        return [(None, made, np.arange(len(batch)) if counted else None)]
 
 
 class KeyedFilterOperator(KeyedMapOperator, FilterOperator):
     """A `FilterFunction` on a keyed stream."""
 
+    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
+        kept = np.flatnonzero(list(map(bool, self._results(batch, numbers))))
+        return [(None, batch.take(kept), kept if counted else None)]
+
 
 class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):
     """A `FlatMapFunction` on a keyed stream."""
 
+    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
+        function, scope, values = self._function, self.backend.scope, batch.values()
+        remaining = iter(values)
+        out: list[Any] = []
+        ends: list[int] = []
+        try:
+            for scope.at, value in zip(numbers, remaining, strict=True):
+                results = function(value)
+                if results is not None:
+                    out.extend(results)
+                ends.append(len(out))
+        except Exception as error:
+            raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
+        made = self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type)
+        return [(None, made, origins(ends) if counted else None)]
 
-class KeyedProcessOperator(KeyedOperator, ProcessOperator):
+
+class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
     """A `KeyedProcessFunction`: elements first, then the timers that are due. (A `ProcessFunction` has no timers to
     fire, but on a keyed stream it may hold state and set them.)"""
 
@@ -152,50 +260,59 @@ class KeyedProcessOperator(KeyedOperator, ProcessOperator):
         """Before any element: timers of processing time that have come."""
         self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
 
-    def apply(self, batch: Batch) -> Batch:
+    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
         values = batch.values()
-        keys = self.enter_batch(batch)
         remaining = iter(values)
         out: list[Any] = []
         ends: list[int] | None = None
         try:
-            if batch.timestamps is None:
-                self._process_untimed(keys, remaining, out)
+            if batch.timestamps is not None:
+                ends = self._process_timed(numbers, remaining, batch.timestamps.tolist(), out)
+            elif counted:
+                ends = self._process_counted(numbers, remaining, out)
             else:
-                ends = self._process_timed(keys, remaining, batch.timestamps.tolist(), out)
+                self._process_untimed(numbers, remaining, out)
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
-        self.backend.scope.leave()
-        return self._part(out, None if ends is None else inherited_timestamps(batch.timestamps, ends))
+        stamps = None if ends is None else inherited_timestamps(batch.timestamps, ends)
+        return self._parts(out, stamps, origins(ends) if counted and ends is not None else None)
 
-    def _process_untimed(self, keys: list[Any], remaining: Iterator[Any], out: list[Any]) -> None:
+    def _process_untimed(self, numbers: list[int], remaining: Iterator[Any], out: list[Any]) -> None:
         """Call the function for every record, none of which has a timestamp to hand on."""
         function, scope, context, extend = self._function, self.backend.scope, KeyedContext(self.backend), out.extend
-        for scope.current, value in zip(keys, remaining, strict=True):
+        for scope.at, value in zip(numbers, remaining, strict=True):
             results = function(value, context)
             if results is not None:
                 extend(results)
 
-    def _process_timed(
-        self, keys: list[Any], remaining: Iterator[Any], stamps: list[int], out: list[Any]
-    ) -> list[int]:
-        """Call the function for every record; returns how many results there were up to each."""
+    def _process_counted(self, numbers: list[int], remaining: Iterator[Any], out: list[Any]) -> list[int]:
+        """The same; returns how many results there were up to each record."""
         function, scope, context, extend = self._function, self.backend.scope, KeyedContext(self.backend), out.extend
         ends: list[int] = []
-        for scope.current, context._timestamp, value in zip(keys, stamps, remaining, strict=True):
+        append = ends.append
+        for scope.at, value in zip(numbers, remaining, strict=True):
             results = function(value, context)
             if results is not None:
                 extend(results)
-            ends.append(len(out))
+            append(len(out))
         return ends
 
-    def _part(self, out: list[Any], stamps: Timestamps | None) -> Batch:
-        """Only pairs can be tagged: where there is none, nothing needs to be looked at one by one."""
-        if tuple in (kinds := set(map(type, out))) and (len(kinds) > 1 or 2 in set(map(len, out))):
-            return super()._part(out, stamps)
-        return self.typed(out, stamps, self.node.output_type)
+    def _process_timed(
+        self, numbers: list[int], remaining: Iterator[Any], stamps: list[int], out: list[Any]
+    ) -> list[int]:
+        """The same, for records with timestamps."""
+        function, scope, context, extend = self._function, self.backend.scope, KeyedContext(self.backend), out.extend
+        ends: list[int] = []
+        append = ends.append
+        for scope.at, context._timestamp, value in zip(numbers, stamps, remaining, strict=True):
+            results = function(value, context)
+            if results is not None:
+                extend(results)
+            append(len(out))
+        return ends
 
     def advance(self, watermark: int) -> int:
+        self._work()
         self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
         before = self.time.watermark
         reached = super().advance(watermark)
@@ -204,32 +321,69 @@ class KeyedProcessOperator(KeyedOperator, ProcessOperator):
 
     def _fire(self, timers: Timers, through: int, after: int | None, domain: Any) -> None:
         """Call `on_timer` for every timer up to `through`."""
+        started = time.perf_counter_ns()
         with self.call.running("timers"):
             come = timers.come(through, after)
             if not come:
                 return
-            self.backend.enter_batch([key for _, key in come])
+            places = KeyPlaces(self.backend, [key for _, key in sorted(come, key=_time_of)])
         out: list[Any] = []
         stamps: list[int] = []
         context = TimerContext(self.backend, domain)
-        for time, key in timers.due(come, through):
-            self.backend.scope.enter(key)
-            context._timestamp = time
+        for moment, key in timers.due(come, through):
+            with self.call.running("state"):
+                places.enter(key)
+            context._timestamp = moment
             try:
-                results = self._on_timer(time, context) if self._on_timer is not None else None
+                results = self._on_timer(moment, context) if self._on_timer is not None else None
                 if results is not None:
                     out.extend(results)
             except Exception as error:
-                raise self.call.failed(error, "on_timer", (f"timer {time} of key {key!r}",)) from error
-            stamps.extend([time] * (len(out) - len(stamps)))
+                raise self.call.failed(error, "on_timer", (f"timer {moment} of key {key!r}",)) from error
+            stamps.extend([moment] * (len(out) - len(stamps)))
             if len(out) >= _FIRED_RECORDS_MAX:
+                self.busy_ns += time.perf_counter_ns() - started
                 self._emit_fired(out, stamps)
+                started = time.perf_counter_ns()
                 out, stamps = [], []
-        self.backend.scope.leave()
+        with self.call.running("state"):
+            self.backend.leave()
+        self.busy_ns += time.perf_counter_ns() - started
         self._emit_fired(out, stamps)
 
     def _emit_fired(self, out: list[Any], stamps: list[int]) -> None:
         if out:
-            main = self._part(out, np.array(stamps, dtype=np.int64))
-            if len(main):
-                self.emit(main)
+            for tag, batch, _ in self._parts(out, np.array(stamps, dtype=np.int64), None):
+                self._hand_on(tag, batch)
+
+
+def _time_of(timer: tuple[int, Any]) -> int:
+    return timer[0]
+
+
+class KeyPlaces:
+    """Enters keys one at a time, in an order known beforehand, and visits them in groups: timers fire by time, not by
+    key. A key that was not foreseen is visited by itself."""
+
+    def __init__(self, backend: KeyedBackend, foreseen: list[Any]) -> None:
+        self._backend = backend
+        self._foreseen = foreseen
+        self._next = 0
+        self._places: dict[Any, int] = {}
+
+    def enter(self, key: Any) -> None:
+        """The function is about to be called for `key`."""
+        place = self._places.get(key)
+        if place is None:
+            self._visit_group_of(key)
+            place = self._places[key]
+        self._backend.scope.at = place
+
+    def _visit_group_of(self, key: Any) -> None:
+        group = self._foreseen[self._next : self._next + VISIT_RECORDS_MAX]
+        self._next += len(group)
+        keys = list(dict.fromkeys((key, *group)))
+        self._backend.leave()
+        self._backend.settle()
+        self._backend.visit(self._backend.column(keys), keys)
+        self._places = {key: place for place, key in enumerate(keys)}

@@ -18,6 +18,7 @@ from millstream.graph.field_key import FieldKey
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, arrow_type, as_declared
 from millstream.runtime.failure import UserCall
+from millstream.runtime.visits import GatheredKeys
 from millstream.state.canonical import canonical_bytes, decode
 from millstream.state.hashing import xxhash64_column
 from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
@@ -30,9 +31,6 @@ _SAMPLE_ROWS = 1_024
 # Hashing a text costs several times what finding it in a dictionary does, as long as the dictionary stays small.
 _REPEATS_MIN = 4
 
-# Of these types, what Arrow makes of a column is what functions see.
-_EXACT_KEYS = frozenset({"BYTE", "SHORT", "INT", "LONG", "STRING", "BOOLEAN"})
-
 
 class Keying:
     """Finds the keys of batches. `selector` is the user's, `key_type` what it was declared to give."""
@@ -42,14 +40,19 @@ class Keying:
         self._call = call
         self._key_of = call.bind(selector, "get_key", "key selector")
         self._column = selector.column if isinstance(selector, FieldKey) and _is_stored_as_is(key_type) else None
-        self._column_is_exact = self._column is not None and str(key_type) in _EXACT_KEYS
+
+    def gathered(self, batch: Batch) -> GatheredKeys:
+        """The keys of records that are about to be visited."""
+        field = self._field(batch)
+        if field is not None:
+            return GatheredKeys(_column_of(field))
+        return GatheredKeys.of_values(self.values(batch), self.key_type)
 
     def values(self, batch: Batch) -> list[Any]:
         """The key of every record, as functions see it."""
-        if self._column_is_exact and (column := self._field(batch)) is not None:
-            exact: list[Any] = column.to_pylist()
-            return exact
-        return settled_keys(self._call.each(self._key_of, batch.values(), "key selector"), self.key_type)
+        keys = self._call.each(self._key_of, batch.values(), "key selector")
+        with self._call.running("key selector"):
+            return settled_keys(keys, self.key_type)
 
     def column(self, batch: Batch) -> KeyColumn:
         """The key of every record, as the store knows it."""

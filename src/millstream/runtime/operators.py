@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
@@ -30,15 +31,24 @@ from millstream.graph.nodes import (
     Project,
 )
 from millstream.graph.tags import SideTag
-from millstream.records.batch import Batch, Timestamps
+from millstream.records.batch import Batch, Timestamps, is_typed
 from millstream.records.columns import KIND_COLUMN, checked_batch, stream_schema
 from millstream.runtime.barrier import MIN_WATERMARK, Acknowledgement
 from millstream.runtime.context import ElementContext, TaskContext, TaskTimerService
 from millstream.runtime.failure import UserCall
 from millstream.runtime.operator_state import OperatorState
 from millstream.runtime.spec import EpochSpec
+from millstream.state.xxh64 import Int64s
 
-__all__ = ["OPERATORS", "Operator", "OperatorSetting", "Output", "ProcessOperator", "inherited_timestamps"]
+__all__ = [
+    "OPERATORS",
+    "Operator",
+    "OperatorSetting",
+    "Output",
+    "ProcessOperator",
+    "inherited_timestamps",
+    "origins",
+]
 
 Output = Callable[[Batch], None]
 
@@ -152,7 +162,7 @@ class MapOperator(Operator):
         super().__init__(setting)
         self._function = self.call.bind(self.user_function(), self.method, self.role)
 
-    def apply(self, batch: Batch) -> Batch:
+    def apply(self, batch: Batch) -> Batch | None:
         values = self.call.each(self._function, batch.values(), "map")
         return self.typed(values, batch.timestamps, self.node.output_type)
 
@@ -190,21 +200,31 @@ class FlatMapOperator(MapOperator):
         return self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type)
 
 
+def origins(ends: list[int]) -> Int64s:
+    """For every result, the record it came from. `ends[i]`: results up to record i."""
+    if ends == list(range(1, len(ends) + 1)):  # one of each, as most functions give
+        return np.arange(len(ends))
+    return np.repeat(np.arange(len(ends)), _counts(ends))
+
+
 def inherited_timestamps(timestamps: Timestamps | None, ends: list[int]) -> Timestamps | None:
-    """Timestamps of derived records: those of the record they came from. `ends[i]`: results up to record i."""
-    if timestamps is None:
-        return None
+    """Timestamps of derived records: those of the record they came from."""
+    return None if timestamps is None else timestamps[origins(ends)]
+
+
+def _counts(ends: list[int]) -> Int64s:
     counts = np.array(ends, dtype=np.int64)
     counts[1:] -= counts[:-1].copy()
-    return np.repeat(timestamps, counts)
+    return counts
 
 
 class ProcessOperator(MapOperator):
     """A `ProcessFunction`: yields values, and `(tag, value)` pairs for side outputs."""
 
     method = "process_element"
+    _has_tags = False  # whether the function has given out a tagged value
 
-    def apply(self, batch: Batch) -> Batch:
+    def apply(self, batch: Batch) -> Batch | None:
         values = batch.values()
         remaining = iter(values)
         out: list[Any] = []
@@ -220,26 +240,40 @@ class ProcessOperator(MapOperator):
                 ends.append(len(out))
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
-        inherited = inherited_timestamps(batch.timestamps, ends)
-        return self._part(out, inherited)
+        main: Batch | None = None
+        for tag, part, _ in self._parts(out, inherited_timestamps(batch.timestamps, ends), None):
+            if tag is None:
+                main = part
+            else:
+                for output in self.side_outputs[tag]:
+                    output(part)
+        return main
 
-    def _part(self, out: list[Any], stamps: Timestamps | None) -> Batch:
-        """Send tagged values to their side outputs and keep the rest."""
+    def _parts(
+        self, out: list[Any], stamps: Timestamps | None, rows: Int64s | None
+    ) -> list[tuple[str | None, Batch, Int64s | None]]:
+        """Results by output: tagged values to their side outputs, the rest (None) to the main one."""
+        if not self._has_tags and is_typed(self.node.output_type):
+            # No type has a place for a tag: where all values fit it, none of them needs to be looked at.
+            with suppress(TypeMismatchError):
+                return [(None, Batch.of_values(out, self.node.output_type, stamps), rows)]
         tagged = [type(item) is tuple and len(item) == 2 and isinstance(item[0], SideTag) for item in out]
         if not any(tagged):
-            return self.typed(out, stamps, self.node.output_type)
+            return [(None, self.typed(out, stamps, self.node.output_type), rows)]
+        self._has_tags = True
         assert isinstance(self.node.operation, Process)
         types = dict(self.node.operation.tags)
-        mask = np.array(tagged, dtype=bool)
-        for tag_id, outputs in self.side_outputs.items():
-            chosen = [i for i, is_tagged in enumerate(tagged) if is_tagged and out[i][0].tag_id == tag_id]
-            if chosen:
-                inherited = None if stamps is None else stamps[chosen]
-                side = self.typed([out[i][1] for i in chosen], inherited, types[tag_id])
-                for output in outputs:
-                    output(side)
-        main = list(compress(out, ~mask))
-        return self.typed(main, None if stamps is None else stamps[~mask], self.node.output_type)
+        parts: list[tuple[str | None, Batch, Int64s | None]] = []
+        for tag in self.side_outputs:
+            at = np.array(
+                [i for i, is_tagged in enumerate(tagged) if is_tagged and out[i][0].tag_id == tag], dtype=np.int64
+            )
+            if len(at):
+                side = self.typed([out[i][1] for i in at], None if stamps is None else stamps[at], types[tag])
+                parts.append((tag, side, None if rows is None else rows[at]))
+        main = np.flatnonzero(~np.array(tagged, dtype=bool))
+        kept = self.typed([out[i] for i in main], None if stamps is None else stamps[main], self.node.output_type)
+        return [*parts, (None, kept, None if rows is None else rows[main])]
 
 
 class ProjectOperator(Operator):

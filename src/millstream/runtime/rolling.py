@@ -21,7 +21,7 @@ from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.records.shapes import plain_type
 from millstream.runtime.barrier import MAX_WATERMARK
 from millstream.runtime.keyed_batches import ColumnarOperator
-from millstream.runtime.keyed_operators import KeyedOperator
+from millstream.runtime.keyed_operators import KeyedOperator, Part, PerRecordOperator
 from millstream.runtime.operators import OperatorSetting
 from millstream.runtime.rolling_columns import roll
 from millstream.runtime.rolling_records import FieldReduce, fresh
@@ -29,19 +29,11 @@ from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.states import ValueHandle
+from millstream.runtime.visits import Visit
 
 __all__ = ["ReduceOperator", "RollingOperator"]
 
 _STATE = "result"
-
-
-class _ResultHandle(ValueHandle):
-    """The result so far. Its changes can be handed to the table before the epoch ends, and never twice."""
-
-    def flush(self) -> None:
-        super().flush()
-        self._read.update(self._changed)
-        self._changed = {}
 
 
 class _RunningOperator(KeyedOperator):
@@ -67,12 +59,12 @@ class _RunningOperator(KeyedOperator):
     def _rows(self, table: StateTable) -> Iterator[pa.Array]:
         """All results, as columns, once the changes of this epoch are in the table."""
         with self.call.running("state"):
-            view = table.view.with_changes(table.changes) if table.changes else table.view
-            for rows in view.scan():
+            table.settle()
+            for rows in table.view.scan():
                 yield rows.column("value")
 
 
-class ReduceOperator(_RunningOperator):
+class ReduceOperator(_RunningOperator, PerRecordOperator):
     """`reduce` with a user's function, or an aggregation that has no columns to run on."""
 
     def __init__(self, setting: OperatorSetting) -> None:
@@ -86,24 +78,25 @@ class ReduceOperator(_RunningOperator):
         self._reduce = function.reduce if is_object else function
         self._codec = StateCodec(self.node.output_type, f"state '{_STATE}' of '{name}'")
         table = self.backend.table(_STATE, self.node.output_type)
-        self._result = _ResultHandle(table, self.backend.scope, False, self._codec)
+        self._result = ValueHandle(table, self.backend.scope, False, self._codec)
         self.backend.keep(_STATE, self._result)
 
-    def apply(self, batch: Batch) -> Batch | None:
+    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
         values = batch.values()
         remaining = iter(values)
         out: list[Any] = []
-        state, enter, step = self._result, self.backend.scope.enter, self._step
+        state, scope, step = self._result, self.backend.scope, self._step
         try:
-            for key, value in zip(self.enter_batch(batch), remaining, strict=True):
-                enter(key)
+            for scope.at, value in zip(numbers, remaining, strict=True):
                 after = step(state.value(), value)
                 state.update(after)
                 out.append(after)
         except Exception as error:
             raise self.call.failed(error, "reduce", self.call.current(values, remaining)) from error
-        self.backend.scope.leave()
-        return None if self._batch else self.typed(out, batch.timestamps, self.node.output_type)
+        if self._batch:
+            return []
+        made = self.typed(out, batch.timestamps, self.node.output_type)
+        return [(None, made, np.arange(len(batch)) if counted else None)]
 
     def _step(self, before: Any, value: Any) -> Any:
         if value is None:
@@ -116,7 +109,6 @@ class ReduceOperator(_RunningOperator):
         return after
 
     def _final_results(self) -> Iterator[Batch]:
-        self._result.flush()
         for column in self._rows(self._result.table):
             yield self.typed(self._codec.decode(column), None, self.node.output_type)
 
@@ -135,21 +127,18 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         assert schema is not None
         self._schema = schema
 
-    def apply(self, batch: Batch) -> Batch | None:
-        fields = batch.columns().columns[: len(self._schema)]
+    def work(self, visit: Visit) -> Iterator[Part]:
+        batch = visit.records
         self._check(batch)
-        numbering, states = self.enter(batch)
-        before = states[_STATE]
+        fields, before = batch.columns().columns[: len(self._schema)], self.columns()[_STATE]
         known = np.asarray(before.is_valid())
         rolled = roll(
-            self._operation.kind, self._operation.position, fields, numbering.codes, self._fields_of(before), known
+            self._operation.kind, self._operation.position, fields, visit.codes, self._fields_of(before), known
         )
-        with self.call.running("state"):
-            self.states[_STATE].set(numbering.distinct, self._record_of(rolled.after))
-        if self._batch:
-            return None
-        columns = pa.RecordBatch.from_arrays(rolled.output, schema=self._schema)
-        return Batch.of_columns(columns, self._type, batch.timestamps)
+        self.states[_STATE].set(self._record_of(rolled.after))
+        if not self._batch:
+            columns = pa.RecordBatch.from_arrays(rolled.output, schema=self._schema)
+            yield None, Batch.of_columns(columns, self._type, batch.timestamps), np.arange(len(batch))
 
     def _check(self, batch: Batch) -> None:
         """Records that cannot be aggregated: None, changes other than INSERT, and None in the field itself."""
@@ -176,8 +165,6 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         return pa.StructArray.from_arrays(fields, fields=list(self._schema)) if self._is_row else fields[0]
 
     def _final_results(self) -> Iterator[Batch]:
-        state = self.states[_STATE]
-        state.flush()
-        for column in self._rows(state.table):
+        for column in self._rows(self.states[_STATE].table):
             columns = pa.RecordBatch.from_arrays(self._fields_of(column), schema=self._schema)
             yield Batch.of_columns(columns, self._type)

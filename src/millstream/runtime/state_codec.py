@@ -51,6 +51,9 @@ class StateCodec:
             _LOG.info("%s has no declared type: its values are pickled. Declare one to query and evolve it", what)
         # Values of exactly this Python type need no settling; None: there is no such type.
         self.exact = None if self._type_info is None else _EXACT.get(str(self._type_info))
+        self._exact_fields = None if self._type_info is None else _exact_fields(self._type_info)
+        # Pairs of exactly these Python types need no settling.
+        self.exact_pair = self._exact_fields if self._exact_fields and len(self._exact_fields) == 2 else None
         self.settle = self._settler()
 
     @property
@@ -104,10 +107,7 @@ class StateCodec:
         """A function that gives a value the form in which it would come back from the column."""
         if self._type_info is None:
             return lambda value: value
-        exact, type_info = self.exact, self._type_info
-        fields = _exact_fields(type_info)
-        if fields is not None and len(fields) == 2:
-            return self._pair_settler(*fields)
+        exact, fields = self.exact, self._exact_fields
 
         def settle(value: Any) -> Any:
             kind = type(value)
@@ -116,16 +116,6 @@ class StateCodec:
             if fields is not None and kind is tuple and tuple(map(type, value)) == fields:
                 return value
             return self._declared(value)
-
-        return settle
-
-    def _pair_settler(self, first: type, second: type) -> Callable[[Any], Any]:
-        """The same for pairs, the most frequent of all states: a sum and a count."""
-
-        def settle(value: Any) -> Any:
-            if type(value) is tuple and len(value) == 2 and type(value[0]) is first and type(value[1]) is second:
-                return value
-            return None if value is None else self._declared(value)
 
         return settle
 

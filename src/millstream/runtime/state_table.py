@@ -19,6 +19,7 @@ from millstream.runtime.state_codec import StateCodec
 from millstream.state.canonical import decode
 from millstream.state.changes import TableChanges
 from millstream.state.compaction import compact, plan_compaction
+from millstream.state.equality import Bools
 from millstream.state.keys import KeyColumn, key_column
 from millstream.state.layout import NEVER_MS, TableLayout
 from millstream.state.open_segments import OpenSegments
@@ -88,6 +89,17 @@ class StateTable:
         self.view = TableView(place.segments, self.layout, refs, place.groups, read_ms)
         self.changes = TableChanges(self.layout)
 
+    def settle(self) -> None:
+        """From here on reads see what was changed so far in this epoch."""
+        rows = self.changes.settle()
+        if rows is not None:
+            self.view = self.view.above(rows)
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether a read could find anything at all."""
+        return not self.view.is_empty
+
     def column(self, keys: list[Any]) -> KeyColumn:
         """Keys as the store knows them."""
         return key_column(keys, self._key_type)
@@ -98,18 +110,23 @@ class StateTable:
             return [decode(data) for data in column.to_pylist()]
         return self._key_decoder.decode(column)
 
+    def read_values(self, keys: KeyColumn) -> tuple[Bools, list[Any]]:
+        """Which keys have a value, and the value of every key, None where there is none."""
+        assert self._value is not None
+        if self.view.is_empty:
+            return np.zeros(len(keys), dtype=np.bool_), [None] * len(keys)
+        found = self.view.get(keys)
+        values = self._value.decode(found.values) if found.values is not None else []
+        return found.mask, _spread(found.mask, values)
+
     def read(self, keys: list[Any]) -> list[Any]:
         """The value of every key, None where there is none."""
-        assert self._value is not None
-        if not self.view.refs:
-            return [None] * len(keys)
-        found = self.view.get(self.column(keys))
-        return _spread(found.mask, self._value.decode(found.values) if found.values is not None else [])
+        return self.read_values(self.column(keys))[1]
 
     def read_pairs(self, keys: list[Any], subs: list[Any], absent: Any) -> list[Any]:
         """The value of every (key, sub), `absent` where there is none."""
         assert self._value is not None and self._sub is not None
-        if not self.view.refs:
+        if self.view.is_empty:
             return [absent] * len(keys)
         found = self.view.get_pairs(self.column(keys), self._sub.encode(subs))
         return _spread(found.mask, self._value.decode(found.values) if found.values is not None else [], absent)
@@ -117,7 +134,7 @@ class StateTable:
     def read_rows(self, keys: list[Any]) -> list[list[tuple[Any, Any]]]:
         """All (sub, value) of every key, in the order of subs."""
         gathered: list[list[tuple[Any, Any]]] = [[] for _ in keys]
-        if not self.view.refs:
+        if self.view.is_empty:
             return gathered
         rows = self.view.scan_keys(self.column(keys))
         subs = self._sub.decode(rows.column("sub")) if self._sub is not None else [None] * rows.num_rows
@@ -139,9 +156,21 @@ class StateTable:
     def put(self, keys: list[Any], values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None) -> None:
         """Set rows; they live as long as the state's time-to-live says."""
         if keys:
+            self.put_values(self.column(keys), values, subs, due_ms)
+
+    def put_values(
+        self, keys: KeyColumn, values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None
+    ) -> None:
+        """The same for keys that are a column already."""
+        if len(keys):
             encoded = None if self._value is None else self._value.encode(values or [])
             expires = None if self._ttl_ms is None else np.full(len(keys), self._expiry_ms(), dtype=np.int64)
-            self.changes.put(self.column(keys), encoded, subs=subs, due_ms=due_ms, expires_ms=expires)
+            self.changes.put(keys, encoded, subs=subs, due_ms=due_ms, expires_ms=expires)
+
+    def delete_keys(self, keys: KeyColumn) -> None:
+        """Remove the one row of keys."""
+        if len(keys):
+            self.changes.delete(keys)
 
     def _expiry_ms(self) -> int:
         assert self._ttl_ms is not None

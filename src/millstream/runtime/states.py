@@ -1,9 +1,9 @@
-"""The states a keyed function holds: what they hold of the current key, and what changed in this epoch.
+"""The states a keyed function holds: what they hold of the current key, and what it changed in them.
 
-A handle is made once, when the function asks for it in `open()`. Reads go to a dictionary that is filled for all
-keys of a batch at once, before the function runs over the batch; writes go to the same dictionary and are
-written to the store once, at the end of the epoch. So a function that looks one record at a time at its state
-never causes one look-up per record.
+A handle is made once, when the function asks for it in `open()`. The operator goes through its records in visits
+(`visits`): at the start of each the handle is told the visit's keys, and the first use of the state reads it for all
+of them at once; at the end what was changed is handed to the table in one piece. So a function that looks at its state
+one record at a time never causes one look-up per record.
 
 The observable behaviour is that of one record at a time, in arrival order per key.
 """
@@ -11,22 +11,34 @@ The observable behaviour is that of one record at a time, in arrival order per k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import index
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.errors import ProgramError
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
+from millstream.state.keys import KeyColumn
 
-__all__ = ["AggregatingHandle", "ListHandle", "MapHandle", "ReducingHandle", "Scope", "StateHandle", "ValueHandle"]
+__all__ = [
+    "AggregatingHandle",
+    "ListHandle",
+    "MapHandle",
+    "PairHandle",
+    "ReducingHandle",
+    "Scope",
+    "StateHandle",
+    "ValueHandle",
+]
 
 
 class _Outside:
-    """The key of a scope that is at no key. It has no hash, so no dictionary of keys is ever read or changed with
-    it: states need not ask, for every record, whether they may be used."""
+    """The place of a scope that is at no key. It is no index, so no list of values is ever read or changed with it:
+    states need not ask, for every record, whether they may be used."""
 
-    def __hash__(self) -> int:
+    def __index__(self) -> int:
         raise ProgramError(
             "keyed state was used outside a keyed call: use it in process_element, on_timer, map and the like, "
             "not in open() or close()"
@@ -37,117 +49,182 @@ _OUTSIDE = _Outside()
 
 
 class Scope:
-    """Which key the function is at, and which keys its batch has. No key: outside a keyed call.
+    """Which key the function is at: `at` is its number among the keys of the visit. Outside a keyed call it is no
+    number. The keys as Python values are made when somebody asks for them."""
 
-    `current` is the key as it is set for every record; whoever does not look it up in a dictionary asks for `key`.
-    """
-
-    __slots__ = ("batch_keys", "current")
+    __slots__ = ("_decode", "_keys", "at", "column")
 
     def __init__(self) -> None:
-        self.current: Any = _OUTSIDE
-        self.batch_keys: list[Any] = []
+        self.at: Any = _OUTSIDE
+        self.column: KeyColumn | None = None
+        self._keys: list[Any] | None = None
+        self._decode: Callable[[pa.Array], list[Any]] | None = None
+
+    def visit(self, column: KeyColumn, keys: list[Any] | None, decode: Callable[[pa.Array], list[Any]]) -> None:
+        """These are the keys now; the function is at none of them yet."""
+        self.at, self.column, self._keys, self._decode = _OUTSIDE, column, keys, decode
+
+    @property
+    def keys(self) -> list[Any]:
+        """The keys of the visit."""
+        if self._keys is None:
+            if self.column is None or self._decode is None:
+                return []
+            self._keys = self._decode(self.column.array)
+        return self._keys
 
     @property
     def key(self) -> Any:
         """The current key."""
-        key = self.current
-        if key is _OUTSIDE:
-            hash(key)  # raises
-        return key
+        at = index(self.at)
+        return self.keys[at]
 
-    def enter(self, key: Any) -> None:
-        """The function is about to be called for `key`."""
-        self.current = key
+    def enter(self, number: int) -> None:
+        """The function is about to be called for the key of this number."""
+        self.at = number
 
     def leave(self) -> None:
         """The function is not being called."""
-        self.current = _OUTSIDE
-
-
-_UNKNOWN = object()
-_NONE_TYPE = type(None)
+        self.at = _OUTSIDE
 
 
 class StateHandle:
-    """What all states share: a table, and the keys that were touched."""
+    """What all states share: a table, and the keys of the visit."""
 
     def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool) -> None:
         self.table = table
         self._scope = scope
         self._renews_on_read = renews_on_read
 
-    def prefetch(self, keys: Iterable[Any]) -> None:
-        """Fill the cache for keys that the function is about to see."""
-
     def begin(self) -> None:
-        """An epoch begins: nothing is cached, nothing is changed."""
-        raise NotImplementedError
+        """An epoch begins: nothing is known, nothing is changed."""
+
+    def visit(self, keys: KeyColumn) -> None:
+        """The function is about to see these keys."""
+
+    def leave(self) -> None:
+        """The visit ends: hand what it changed to the table."""
 
     def flush(self) -> None:
-        """The epoch ends: hand all changes to the table."""
-        raise NotImplementedError
+        """The epoch ends: hand all that is left to the table."""
+
+
+class _Unread:
+    """Stands for the values of a visit until one of them is used; then they are all read."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: ValueHandle) -> None:
+        self._handle = handle
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._handle.read()[index(at)]
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self._handle.read()[index(at)] = value
 
 
 class ValueHandle(StateHandle):
     """`ValueState`: one value per key. None is no value.
 
-    What was set in this epoch stands in one dictionary, what was read in another: a record costs one look-up to
-    read and one to set, and what is to be written is a dictionary as it stands.
+    The values of a visit stand in a list, by the number of their key. A record costs one index to read and one to
+    set, however many keys there are.
     """
 
     def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool, codec: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle = codec.settle
         self._exact = codec.exact
+        self._keys: KeyColumn | None = None
+        self._forget()
+        if renews_on_read:
+            self.value = self._renewed_value  # type: ignore[method-assign]
+
+    def _forget(self) -> None:
+        self._values: Any = _Unread(self)
+        self._stored: Any = None  # which keys have a row in the table
+        self._set = bytearray()
 
     def begin(self) -> None:
-        self._read: dict[Any, Any] = {}
-        self._changed: dict[Any, Any] = {}
+        self._keys = None
+        self._forget()
 
-    def prefetch(self, keys: Iterable[Any]) -> None:
-        if not self.table.view.refs:
-            return  # nothing is stored, so there is nothing to keep of it either
-        read = self._read
-        new = [key for key in keys if key not in read]
-        if new:
-            read.update(zip(new, self.table.read(new), strict=True))
+    def visit(self, keys: KeyColumn) -> None:
+        self._keys = keys
+        self._forget()
+
+    def read(self) -> list[Any]:
+        """Read the values of the visit's keys."""
+        if self._keys is None:
+            index(self._scope.at)  # there is no visit, so this refuses
+        assert self._keys is not None
+        self._stored, self._values = self.table.read_values(self._keys)
+        self._set = bytearray(len(self._keys))
+        values: list[Any] = self._values
+        return values
 
     def value(self) -> Any:
         """The value of the current key, None when there is none."""
-        key = self._scope.current
-        value = self._changed.get(key, _UNKNOWN)
-        return self._stored(key) if value is _UNKNOWN else value
+        return self._values[self._scope.at]
 
-    def _stored(self, key: Any) -> Any:
-        """The value of a key that was not set in this epoch."""
-        value = self._read.get(key, _UNKNOWN)
-        if value is _UNKNOWN:
-            self.prefetch((key,))
-            value = self._read.get(key)
-        if self._renews_on_read and value is not None:
-            self._changed[key] = value
+    def _renewed_value(self) -> Any:
+        at = self._scope.at
+        value = self._values[at]
+        if value is not None:
+            self._set[at] = 1
         return value
 
     def update(self, value: Any) -> None:
         """Set the value of the current key; None removes it."""
-        self._changed[self._scope.current] = value if type(value) is self._exact else self._settle(value)
+        at = self._scope.at
+        self._values[at] = value if type(value) is self._exact else self._settle(value)
+        self._set[at] = 1
 
     def clear(self) -> None:
         """Remove the value of the current key."""
         self.update(None)
 
-    def flush(self) -> None:
-        kept, values = list(self._changed), list(self._changed.values())
-        gone: list[Any] = []
+    def leave(self) -> None:
+        changed = np.flatnonzero(np.frombuffer(self._set, dtype=np.uint8))
+        if len(changed):
+            self._hand_over(changed)
+        self._forget()
+
+    def _hand_over(self, changed: Any) -> None:
+        assert self._keys is not None
+        keys, values = self._keys, self._values
+        if len(changed) < len(values):
+            keys, values = keys.take(changed), [values[i] for i in changed.tolist()]
         if _NONE_TYPE in set(map(type, values)):
-            gone = [key for key, value in self._changed.items() if value is None]
-            kept = [key for key, value in self._changed.items() if value is not None]
-            values = [value for value in values if value is not None]
-        self.table.put(kept, values)
-        if self.table.view.refs:
-            # A key that was never looked up may be stored; one that was looked up and not found needs no tombstone.
-            self.table.delete([key for key in gone if self._read.get(key, _UNKNOWN) is not None])
+            there = np.fromiter((value is not None for value in values), dtype=np.bool_, count=len(values))
+            # A key that has no row needs no tombstone.
+            self.table.delete_keys(keys.take(np.flatnonzero(~there & self._stored[changed])))
+            keys, values = keys.take(np.flatnonzero(there)), [value for value in values if value is not None]
+        self.table.put_values(keys, values)
+
+
+class PairHandle(ValueHandle):
+    """The same for pairs of plain values, the most frequent of all states (a sum and a count): most need no call to
+    settle them."""
+
+    def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool, codec: StateCodec) -> None:
+        super().__init__(table, scope, renews_on_read, codec)
+        assert codec.exact_pair is not None
+        self._first, self._second = codec.exact_pair
+
+    def update(self, value: Any) -> None:
+        """Set the value of the current key; None removes it."""
+        at = self._scope.at
+        if (
+            type(value) is tuple
+            and len(value) == 2
+            and type(value[0]) is self._first
+            and type(value[1]) is self._second
+        ):
+            self._values[at] = value
+        else:
+            self._values[at] = self._settle(value)
+        self._set[at] = 1
 
 
 class ReducingHandle(ValueHandle):
@@ -194,16 +271,24 @@ class ListHandle(StateHandle):
         super().__init__(table, scope, renews_on_read)
         self._settle = codec.settle
 
-    def begin(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._whole: dict[Any, list[Any]] = {}
         self._added: dict[Any, list[Any]] = {}
         self._replaced: dict[Any, None] = {}
+
+    def begin(self) -> None:
+        # Later epochs sort after earlier ones, and later visits after earlier ones, so an append never needs to know
+        # what is there.
+        self._next_sub = self.table.epoch << 31
+        self._forget()
 
     def get(self) -> list[Any]:
         """The elements of the current key, in the order they were added."""
         key = self._scope.key
         if key not in self._whole:
-            keys = [k for k in dict.fromkeys((key, *self._scope.batch_keys)) if k not in self._whole]
+            keys = [k for k in self._scope.keys if k not in self._whole]
             for k, rows in zip(keys, self.table.read_rows(keys), strict=True):
                 self._whole[k] = [value for _, value in rows] + self._added.get(k, [])
         if self._renews_on_read:
@@ -239,18 +324,19 @@ class ListHandle(StateHandle):
         self._added[key] = list(values)
         self._replaced[key] = None
 
-    def flush(self) -> None:
-        if self.table.view.refs:
+    def leave(self) -> None:
+        if self.table.holds_rows:
             self.table.clear(list(self._replaced))
         keys = [key for key, values in self._added.items() for _ in values]
         values = [value for values in self._added.values() for value in values]
-        # Later epochs sort after earlier ones, so an append never needs to know what is there.
-        first = self.table.epoch << 31
-        subs = [first + i for added in self._added.values() for i in range(len(added))]
-        self.table.put(keys, values, pa.array(subs, pa.int64()))
+        subs = np.arange(self._next_sub, self._next_sub + len(values))
+        self._next_sub += len(values)
+        self.table.put(keys, values, pa.array(subs))
+        self._forget()
 
 
 _ABSENT = object()
+_NONE_TYPE = type(None)
 
 
 class MapHandle(StateHandle):
@@ -261,8 +347,12 @@ class MapHandle(StateHandle):
     ) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle_key, self._settle = key.settle, value.settle
+        self._forget()
 
     def begin(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._entries: dict[Any, dict[Any, Any]] = {}  # what is known; _ABSENT: known not to be there
         self._whole: set[Any] = set()  # keys whose entries are all known
         self._changed: dict[Any, dict[Any, None]] = {}
@@ -284,7 +374,7 @@ class MapHandle(StateHandle):
 
     def _load(self, key: Any, map_key: Any) -> None:
         """Small maps of all the batch's keys at once; of a large map, the one entry."""
-        keys = [k for k in dict.fromkeys((key, *self._scope.batch_keys)) if k not in self._whole]
+        keys = [k for k in self._scope.keys if k not in self._whole]
         counts = self.table.count(keys)
         self._load_whole([k for k, count in zip(keys, counts, strict=True) if count <= _SMALL_MAP_ENTRIES_MAX])
         entries = self._entries.setdefault(key, {})
@@ -368,8 +458,8 @@ class MapHandle(StateHandle):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.keys())
 
-    def flush(self) -> None:
-        stored = bool(self.table.view.refs)
+    def leave(self) -> None:
+        stored = self.table.holds_rows
         if stored:
             self.table.clear(list(self._cleared))
         puts: list[tuple[Any, Any, Any]] = []
@@ -384,6 +474,7 @@ class MapHandle(StateHandle):
             self.table.put(keys, values, self.table.encode_subs(subs))
         if gone and stored:
             self.table.delete([key for key, _, _ in gone], self.table.encode_subs([sub for _, sub, _ in gone]))
+        self._forget()
 
 
 _SMALL_MAP_ENTRIES_MAX = 256

@@ -21,6 +21,7 @@ from millstream.state.layout import CLEAR, DELETE, FIRST_SUB, NEVER_MS, PUT, Tab
 from millstream.state.resolution import orders_in, standing_rows
 from millstream.state.segment_writer import CHUNK_ROWS, chunk_cuts, write_segment
 from millstream.state.version import SegmentRef
+from millstream.state.xxh64 import Int64s
 from millstream.storage.store import Store
 
 __all__ = ["TableChanges"]
@@ -40,6 +41,7 @@ class TableChanges:
     def __init__(self, layout: TableLayout) -> None:
         self.layout = layout
         self._batches: list[pa.RecordBatch] = []
+        self._settled = 0  # so many of them, at the front, are each sorted and without doubles
         self._rows: pa.RecordBatch | None = None
 
     def __bool__(self) -> bool:
@@ -73,8 +75,19 @@ class TableChanges:
         """What stands, sorted as a segment is."""
         if self._rows is None:
             whole = self._whole()
-            self._rows = whole.take(pa.array(standing_rows(whole, self.layout)))
+            self._rows = _taken(whole, standing_rows(whole, self.layout))
         return self._rows
+
+    def settle(self) -> pa.RecordBatch | None:
+        """What stands of the changes made since this was last asked, sorted as a segment is; None: there are none."""
+        fresh = self._batches[self._settled :]
+        if not fresh:
+            return None
+        whole = pa.concat_batches(fresh) if len(fresh) > 1 else fresh[0]
+        rows = _taken(whole, standing_rows(whole, self.layout))
+        self._batches[self._settled :] = [rows]
+        self._settled += 1
+        return rows
 
     def write(
         self, store: Store, name: str, epoch: int, groups: range, *, chunk_rows: int = CHUNK_ROWS
@@ -89,14 +102,14 @@ class TableChanges:
             standing = standing_rows(whole, self.layout)
         cuts = chunk_cuts(orders_in(whole)[standing], chunk_rows)
         # Taken a chunk at a time: the sorted copy of everything would be as large as the changes themselves.
-        chunks = (whole.take(pa.array(standing[a:b])) for a, b in itertools.pairwise(cuts))
+        chunks = (_taken(whole, standing[a:b]) for a, b in itertools.pairwise(cuts))
         return write_segment(store, name, self.layout, epoch, groups, chunks, chunks_max=len(cuts))
 
     def _whole(self) -> pa.RecordBatch:
         if not self._batches:
             return pa.RecordBatch.from_pylist([], schema=self.layout.schema)
         if len(self._batches) > 1:
-            self._batches = [pa.concat_batches(self._batches)]
+            self._batches, self._settled = [pa.concat_batches(self._batches)], 0
         return self._batches[0]
 
     def _add(self, kind: int, keys: KeyColumn, subs: pa.Array | None, given: dict[str, Any]) -> None:
@@ -153,3 +166,10 @@ class TableChanges:
             "state anew.",
             value=array,
         )
+
+
+def _taken(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
+    """The rows; those that stand in order already are not copied."""
+    if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows) and (np.diff(rows) == 1).all():
+        return batch.slice(int(rows[0]), len(rows))
+    return batch.take(pa.array(rows))

@@ -62,6 +62,10 @@ class KeyColumn:
             self._array = pa.array(map(canonical_bytes, self._keys), pa.binary(), size=len(self._keys))
         return self._array
 
+    def take(self, rows: Int64s) -> KeyColumn:
+        """The keys of these rows."""
+        return KeyColumn(self.hashes[rows], self.array.take(pa.array(rows)))
+
     def groups(self, max_parallelism: int) -> Int32s:
         """The key group of every key: hash mod max_parallelism."""
         return key_groups(self.hashes, max_parallelism)

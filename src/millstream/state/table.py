@@ -65,7 +65,7 @@ class TableView:
         groups: range,
         now_ms: int,
         *,
-        changes: Segment | None = None,
+        changes: tuple[Segment, ...] = (),
     ) -> None:
         self.layout = layout
         self.groups = layout.check_groups(groups)
@@ -85,14 +85,22 @@ class TableView:
             )
             for ref in self.refs
         ]
-        if self._changes is not None:
-            opened.append(Layer(self._changes, *self._order_range(None)))
+        opened += [Layer(changes, *self._order_range(None)) for changes in self._changes]
         return opened
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no row to be found, live or not; told without opening anything."""
+        return not self.refs and not self._changes
 
     def with_changes(self, changes: TableChanges) -> TableView:
         """The same table as if `changes`, as they are now, were written already."""
-        newest = Segment.of_rows(changes.rows(), self.layout)
-        return TableView(self._segments, self.layout, self.refs, self.groups, self.now_ms, changes=newest)
+        return self.above(changes.rows())
+
+    def above(self, rows: pa.RecordBatch) -> TableView:
+        """The same table with these changes, sorted as a segment is, on top."""
+        changes = (*self._changes, Segment.of_rows(rows, self.layout))
+        return TableView(self._segments, self.layout, self.refs, self.groups, self.now_ms, changes=changes)
 
     def get(self, keys: KeyColumn) -> Found:
         """The values of many keys, in a table without subs."""

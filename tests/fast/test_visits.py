@@ -1,0 +1,118 @@
+"""Going through records key by key: nothing is lost, order per key is kept, and results come back in arrival order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common.typeinfo import Types
+from millstream.records.batch import Batch
+from millstream.runtime.visits import GatheredKeys, KeyRange, Rejoining, visits
+from millstream.state.keys import KeyColumn, key_column_of_arrow
+
+OWNED = KeyRange(range(128), 128)
+
+arrow_keys = st.one_of(
+    st.lists(st.none() | st.integers(-5, 20)).map(lambda keys: pa.array(keys, pa.int64())),
+    st.lists(st.none() | st.text("abc", max_size=2)).map(lambda keys: pa.array(keys, pa.string())),
+    st.lists(st.sampled_from([0.0, 1.5, float("nan")])).map(lambda keys: pa.array(keys, pa.float64())),
+    st.lists(st.tuples(st.integers(0, 3), st.none() | st.text("ab", max_size=1))).map(
+        lambda keys: pa.array([{"a": a, "b": b} for a, b in keys], pa.struct([("a", pa.int64()), ("b", pa.string())]))
+    ),
+)
+
+
+def numbered(count: int) -> Batch:
+    return Batch.of_values(list(range(count)), Types.LONG())
+
+
+def check(keys: list[Any], found: Any, records_max: int) -> None:
+    """Every record is visited once, with its own key, in arrival order per key; no key is visited twice."""
+    visited: list[int] = []
+    met: list[Any] = []
+    found = list(found)
+    assert len(found) <= 1 or len(keys) > records_max
+    for visit in found:
+        own = visit.keys.array.to_pylist() if visit.values is None else visit.values
+        met += map(repr, own)
+        rows = visit.records.values()
+        for key in set(visit.codes.tolist()):
+            of_key = [row for row, code in zip(rows, visit.codes, strict=True) if code == key]
+            assert of_key == sorted(of_key)
+        assert [repr(own[code]) for code in visit.codes] == [repr(keys[row]) for row in rows]
+        orders = OWNED.orders(visit.keys.hashes)
+        assert (orders[1:] >= orders[:-1]).all()
+        assert rows == (sorted(rows) if visit.rows is None else visit.rows.tolist())
+        visited += rows
+    assert sorted(visited) == list(range(len(keys)))
+    assert len(met) == len(set(met)) and set(met) == set(map(repr, keys))
+
+
+@settings(deadline=None)
+@given(arrow_keys, st.sampled_from([4, 1_000]))
+def test_every_record_is_visited_once_with_its_own_key(keys: pa.Array, records_max: int) -> None:
+    gathered = GatheredKeys(key_column_of_arrow(keys))
+    check(keys.to_pylist(), visits(numbered(len(keys)), gathered, OWNED, records_max), records_max)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9) | st.text("ab", max_size=2) | st.none()), st.sampled_from([4, 1_000]))
+def test_keys_without_a_type_are_visited_the_same_way(keys: list[Any], records_max: int) -> None:
+    gathered = GatheredKeys.of_values(keys, None)
+    check(keys, visits(numbered(len(keys)), gathered, OWNED, records_max), records_max)
+
+
+def test_few_keys_are_one_visit_in_arrival_order_however_many_records() -> None:
+    keys = key_column_of_arrow(pa.array(np.arange(1_000) % 7))
+    (visit,) = visits(numbered(1_000), GatheredKeys(keys), OWNED, 100)
+    assert visit.records.values() == list(range(1_000))
+
+
+def test_many_keys_are_many_small_visits() -> None:
+    keys = key_column_of_arrow(pa.array(np.arange(10_000)))
+    assert max(map(len, visits(numbered(10_000), GatheredKeys(keys), OWNED, 1_000))) <= 1_000
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1))))
+def test_nested_keys_with_one_hash_are_told_apart(drawn: list[tuple[int, int]]) -> None:
+    array = pa.array([{"a": a} for a, _ in drawn], pa.struct([("a", pa.int64())]))
+    hashes = np.array([a % 2 for a, _ in drawn], dtype=np.int64)  # three keys share each hash
+    check(array.to_pylist(), visits(numbered(len(drawn)), GatheredKeys(KeyColumn(hashes, array)), OWNED), 1_000_000)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 3), max_size=30), st.randoms(use_true_random=False), st.booleans())
+def test_results_come_back_in_the_order_of_their_records(counts: list[int], random: Any, typed: bool) -> None:
+    rejoining = Rejoining(len(counts))
+    rows = list(range(len(counts)))
+    random.shuffle(rows)
+    for start in range(0, len(rows), 7):
+        part = sorted(rows[start : start + 7])
+        results = [10 * row + i for row in part for i in range(counts[row])]
+        origins = np.array([row for row in part for _ in range(counts[row])], dtype=np.int64)
+        stamps = np.array(results, dtype=np.int64)
+        rejoining.add(Batch.of_values(results, Types.LONG() if typed else None, stamps), origins)
+    batches = list(rejoining.batches())
+    expected = [10 * row + i for row, count in enumerate(counts) for i in range(count)]
+    assert [value for batch in batches for value in batch.values()] == expected
+    assert [int(stamp) for batch in batches for stamp in _stamps(batch)] == expected
+
+
+def _stamps(batch: Batch) -> Any:
+    assert batch.timestamps is not None
+    return batch.timestamps
+
+
+@pytest.mark.parametrize("parts", [1, 3, 64])
+def test_parts_cover_the_owned_range_evenly(parts: int) -> None:
+    owned = KeyRange(range(32, 64), 128)
+    hashes = np.random.default_rng(1).integers(-(2**63), 2**63, 50_000)
+    mine = hashes[(hashes % 128 >= 32) & (hashes % 128 < 64)]
+    counts = np.bincount(owned.parts(owned.orders(mine), parts), minlength=parts)
+    assert len(counts) == parts and counts.min() > 0.5 * len(mine) / parts
