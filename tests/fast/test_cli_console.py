@@ -39,6 +39,7 @@ RUNNING = JobProgress(
     records_out=371_022,
     watermark_ms=58_500,
     state_bytes=1536,
+    state_rows=1200,
     restarts=1,
     last_error="ValueError: no number\n  at line 7",
     operators=OPERATORS,
@@ -62,7 +63,9 @@ def test_the_panel_of_a_running_job() -> None:
 │ in   12,004/s  412,330 total  ▁▅█                                    │
 │ out  10,803/s  371,022 total                                         │
 │ epoch 1,041 took 118 ms, published up to 1,040, running for 1 min 2… │
-│ watermark 1.5 s behind, state 1.5 KiB, restarts 1, store /jobs/impr… │
+│ watermark: 00:00:58 UTC (1.5 s behind)                               │
+│ state: 1,200 rows, 1.5 KiB                                           │
+│ restarts 1, store /jobs/impressions                                  │
 │                                                                      │
 │ operator                                in      out  busy            │
 │ Source: impressions                      ·  412,330  ██░░░░░░░░  18% │
@@ -83,7 +86,9 @@ def test_the_panel_of_a_job_that_has_done_nothing_yet() -> None:
 │ in   0/s  0 total                                                    │
 │ out  0/s  0 total                                                    │
 │ epoch 0 took 0 ms, published up to 0, running for 0.0 s              │
-│ no event time, state 0 B, store s3://bucket/new                      │
+│ watermark: none                                                      │
+│ state: 0 rows, 0 B                                                   │
+│ store s3://bucket/new                                                │
 ╰─ Ctrl-C finishes the epoch, then stops ──────────────────────────────╯
 """
     )
@@ -104,8 +109,22 @@ def test_the_plain_line_has_all_in_one_line() -> None:
     line = plain_line(ConsoleView(RUNNING, now_ms=60_000, in_per_second=12_004, out_per_second=10_803))
     assert line == (
         "impressions RUNNING  epoch 1041 (118 ms)  in 412,330 (12,004/s)  out 371,022 (10,803/s)  "
-        "watermark 1.5 s behind  state 1.5 KiB  restarts 1  last error: ValueError: no number"
+        "watermark 00:00:58 UTC (1.5 s behind)  state 1,200 rows, 1.5 KiB  restarts 1  "
+        "last error: ValueError: no number"
     )
+
+
+@pytest.mark.parametrize(
+    ("watermark_ms", "shown"),
+    [
+        (-500, "watermark 1969-12-31 23:59:59 UTC (1 min 0 s behind)"),
+        (70_000, "watermark 00:01:10 UTC (10 s ahead)"),
+        (2**63 - 1, "watermark end of input"),
+    ],
+)
+def test_a_watermark_of_another_day_of_the_future_and_of_the_end_are_told_apart(watermark_ms: int, shown: str) -> None:
+    progress = JobProgress("clicks", "j1", "jobs/a", watermark_ms=watermark_ms)
+    assert plain_line(ConsoleView(progress, now_ms=60_000)).endswith(shown)
 
 
 def test_a_resumed_jobs_old_total_is_no_rate() -> None:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from millstream.common import Configuration, Duration, RestartStrategies, WatermarkStrategy
-from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkGenerator
+from millstream.common import Configuration, Duration, RestartStrategies, WatermarkGenerator, WatermarkStrategy
+from millstream.common.watermark_strategy import WatermarkAlignment
 from millstream.compiler.passes import compile_graph
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment

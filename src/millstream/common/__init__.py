@@ -1,6 +1,7 @@
 """PyFlink's `common` package: types, rows, time, configuration, schemas. Plain Python, no JVM.
 
-Everything a program imports from `pyflink.common` is importable from here under the same name.
+Everything a program imports from `pyflink.common` is importable from here under the same name. Beyond PyFlink there is
+what a program needs to write its own event time: `TimestampAssigner`, `WatermarkGenerator`, `WatermarkOutput`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from millstream.common.serializer import TypeSerializer
 from millstream.common.time import Duration, Instant, Time
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row, RowKind
-from millstream.common.watermark_strategy import AssignerWithPeriodicWatermarksWrapper, WatermarkStrategy
+from millstream.common.watermark_strategy import (
+    AssignerWithPeriodicWatermarksWrapper,
+    TimestampAssigner,
+    WatermarkGenerator,
+    WatermarkOutput,
+    WatermarkStrategy,
+)
 
 __all__ = [
     "AssignerWithPeriodicWatermarksWrapper",
@@ -52,8 +59,11 @@ __all__ = [
     "SerializationSchema",
     "SimpleStringSchema",
     "Time",
+    "TimestampAssigner",
     "TypeInformation",
     "TypeSerializer",
     "Types",
+    "WatermarkGenerator",
+    "WatermarkOutput",
     "WatermarkStrategy",
 ]

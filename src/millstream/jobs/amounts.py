@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-__all__ = ["bytes_text", "count_text", "epoch_time_text", "rate_text", "span_text"]
+__all__ = ["bytes_text", "count_text", "epoch_time_text", "rate_text", "span_text", "time_text"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SECOND_MS = 1_000
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND_MS, "s"))
@@ -60,3 +63,21 @@ def bytes_text(size_bytes: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def time_text(at_ms: int, now_ms: int) -> str:
+    """A moment in UTC: the time of day when it is of today's date, else the date with it.
+
+    >>> time_text(3_725_000, now_ms=4_000_000), time_text(3_725_000, now_ms=90_000_000)
+    ('01:02:05', '1970-01-01 01:02:05')
+
+    What no calendar has is shown as the number it is.
+
+    >>> time_text(2**62, now_ms=0)
+    '4,611,686,018,427,387,904 ms'
+    """
+    try:
+        at, now = (_EPOCH + timedelta(milliseconds=ms) for ms in (at_ms, now_ms))
+    except OverflowError:
+        return f"{count_text(at_ms)} ms"
+    return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S}"

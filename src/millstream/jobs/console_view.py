@@ -10,8 +10,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.jobs.amounts import bytes_text, count_text, epoch_time_text, rate_text, span_text
+from millstream.jobs.amounts import bytes_text, count_text, epoch_time_text, rate_text, span_text, time_text
 from millstream.jobs.progress import JobProgress
+from millstream.runtime.barrier import MAX_WATERMARK
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -104,9 +105,9 @@ def plain_line(view: ConsoleView) -> str:
     parts.append(f"in {count_text(progress.records_in)} ({rate_text(view.in_per_second)})")
     parts.append(f"out {count_text(progress.records_out)} ({rate_text(view.out_per_second)})")
     if progress.watermark_ms is not None:
-        parts.append(f"watermark {_lag(view)} behind")
+        parts.append(f"watermark {_watermark(view)}")
     if progress.state_bytes:
-        parts.append(f"state {bytes_text(progress.state_bytes)}")
+        parts.append(f"state {_state(progress)}")
     if progress.restarts:
         parts.append(f"restarts {progress.restarts}")
     if progress.last_error:
@@ -165,16 +166,13 @@ def _facts(view: ConsoleView) -> list[RenderableType]:
         f"epoch {count_text(progress.epoch)} took {epoch_time_text(progress.epoch_ms)}, published up to "
         f"{count_text(progress.published)}, running for {span_text(view.elapsed_ms)}"
     )
-    watermark = "no event time" if progress.watermark_ms is None else f"watermark {_lag(view)} behind"
-    restarts = f", restarts {progress.restarts}" if progress.restarts else ""
+    restarts = f"restarts {progress.restarts}, " if progress.restarts else ""
     return [
         Text(epoch, no_wrap=True, overflow="ellipsis"),
+        Text(f"watermark: {_watermark(view)}", no_wrap=True, overflow="ellipsis"),
+        Text(f"state: {_state(progress)}", no_wrap=True, overflow="ellipsis"),
         Text.assemble(
-            (f"{watermark}, state {bytes_text(progress.state_bytes)}", "dim"),
-            (restarts, "yellow"),
-            (f", store {_short_store(progress.store)}", "dim"),
-            no_wrap=True,
-            overflow="ellipsis",
+            (restarts, "yellow"), (f"store {_short_store(progress.store)}", "dim"), no_wrap=True, overflow="ellipsis"
         ),
     ]
 
@@ -193,9 +191,7 @@ def _operators(progress: JobProgress) -> Table:
         full = round(share * _BUSY_CELLS)
         colour = "red" if share > 0.9 else "yellow" if share > 0.6 else "green"
         busy = Text.assemble(("█" * full, colour), ("░" * (_BUSY_CELLS - full), "dim"), f" {share:4.0%}")
-        table.add_row(
-            Text(operator.name), _or_blank(operator.records_in), _or_blank(operator.records_out), busy
-        )
+        table.add_row(Text(operator.name), _or_blank(operator.records_in), _or_blank(operator.records_out), busy)
     return table
 
 
@@ -213,9 +209,19 @@ def _sparkline(trail: tuple[float, ...]) -> str:
     return "".join(_BARS[min(int(rate / top * len(_BARS)), len(_BARS) - 1)] for rate in trail)
 
 
-def _lag(view: ConsoleView) -> str:
-    assert view.progress.watermark_ms is not None
-    return span_text(max(0, view.now_ms - view.progress.watermark_ms))
+def _watermark(view: ConsoleView) -> str:
+    at_ms = view.progress.watermark_ms
+    if at_ms is None:
+        return "none"
+    if at_ms >= MAX_WATERMARK:
+        return "end of input"
+    lag_ms = view.now_ms - at_ms
+    distance = f"{span_text(lag_ms)} behind" if lag_ms >= 0 else f"{span_text(-lag_ms)} ahead"
+    return f"{time_text(at_ms, view.now_ms)} UTC ({distance})"
+
+
+def _state(progress: JobProgress) -> str:
+    return f"{count_text(progress.state_rows)} rows, {bytes_text(progress.state_bytes)}"
 
 
 def _first_line(text: str) -> str:

@@ -25,7 +25,11 @@ class OperatorProgress:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """A job at one moment. Rates are of the last epoch; `watermark_ms` None: no event time."""
+    """A job at one moment. Rates are of the last epoch.
+
+    `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. The state's rows are those its
+    segments hold: one that was overwritten or removed counts until compaction drops it.
+    """
 
     job_name: str
     job_id: str
@@ -40,6 +44,7 @@ class JobProgress:
     out_per_second: float = 0.0
     watermark_ms: int | None = None
     state_bytes: int = 0
+    state_rows: int = 0
     restarts: int = 0
     last_error: str = ""
     operators: Mapping[str, OperatorProgress] = field(default_factory=dict)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.compiler.stages import Plan
-from millstream.jobs.damage import segments_of
+from millstream.jobs.manifests import subtask_accounts
 from millstream.jobs.outcome import EpochOutcome
 from millstream.jobs.progress import OperatorProgress
-from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.barrier import MIN_WATERMARK
 
-__all__ = ["epoch_progress", "total_progress"]
+__all__ = ["StateSize", "epoch_progress", "state_size", "total_progress"]
+
+
+@dataclass(frozen=True)
+class StateSize:
+    """How much keyed state, timers included, a manifest names: as stored, before compaction drops what is void."""
+
+    rows: int
+    bytes: int
 
 
 def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sinks: Collection[str]) -> dict[str, Any]:
@@ -24,14 +32,15 @@ def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sin
     def total(uid: str | None, which: str) -> int:
         return counted.get(uid or "", {}).get(which, 0)
 
-    watermark = manifest.watermark
+    size = state_size(manifest)
     return {
         "epoch": manifest.epoch,
         "records_in": sum(total(uid, "out") for uid in sources),
         "records_out": sum(total(uid, "in") for uid in sinks),
-        "watermark_ms": None if watermark in (None, MIN_WATERMARK, MAX_WATERMARK) else watermark,
+        "watermark_ms": None if manifest.watermark == MIN_WATERMARK else manifest.watermark,
         "metrics": counters.get("metrics", {}),
-        "state_bytes": _state_bytes(manifest),
+        "state_bytes": size.bytes,
+        "state_rows": size.rows,
         "operators": {
             node.uid or "": OperatorProgress(node.name, total(node.uid, "in"), total(node.uid, "out"))
             for node in plan.nodes()
@@ -39,9 +48,11 @@ def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sin
     }
 
 
-def _state_bytes(manifest: Manifest) -> int:
+def state_size(manifest: Manifest) -> StateSize:
     """The size of all segments of keyed state; one that several subtasks list is counted once."""
-    return sum(dict(segments_of(manifest)).values())
+    tables = (refs for account in subtask_accounts(manifest) for refs in account.get("tables", {}).values())
+    files = {ref["file"]: (ref["rows"], ref["file_bytes"]) for refs in tables for ref in refs}
+    return StateSize(sum(rows for rows, _ in files.values()), sum(size for _, size in files.values()))
 
 
 def epoch_progress(
