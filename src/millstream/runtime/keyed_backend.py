@@ -14,12 +14,11 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
+from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import EpochPlace, StateTable
 from millstream.runtime.states import (
     AggregatingHandle,
-    ListHandle,
-    MapHandle,
     PairHandle,
     ReducingHandle,
     Scope,

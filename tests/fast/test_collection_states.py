@@ -1,0 +1,147 @@
+"""List and map state: what is read of them, and when. Their answers are held against dictionaries."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common.typeinfo import Types
+from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor
+from millstream.runtime.keyed_backend import KeyedBackend
+from millstream.runtime.state_table import EpochPlace
+from millstream.state.open_segments import OpenSegments
+from millstream.storage import open_store
+
+NAMES = itertools.count()
+KEYS = ["a", "b", "c"]
+
+
+class States:
+    """A list and a map of one operator over a store in memory; every visit is to all keys."""
+
+    def __init__(self) -> None:
+        self._store = open_store(f"memory://collections-{next(NAMES)}")
+        self._epoch, self._account = 0, dict[str, Any]()
+        self.open()
+
+    def open(self) -> None:
+        """As after a restart: nothing is known but what the last epoch wrote."""
+        self._epoch += 1
+        self.backend = KeyedBackend("op", Types.STRING(), 1, 128, 0)
+        self.list = self.backend.get_list_state(ListStateDescriptor("list", Types.LONG()))
+        self.map = self.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), Types.LONG()))
+        place = EpochPlace("op", self._epoch, 0, f"n{self._epoch}", range(128), 0, OpenSegments(self._store))
+        self.backend.begin(place, {"0": self._account} if self._account else {})
+        self.visit()
+
+    def visit(self) -> None:
+        self.backend.leave()
+        self.backend.settle()
+        self.backend.visit(self.backend.column(KEYS), KEYS)
+
+    def end(self) -> None:
+        self._account = self.backend.end(0)
+        self.open()
+
+    def at(self, key: str) -> None:
+        self.backend.scope.enter(KEYS.index(key))
+
+    def count_reads(self, method: str) -> list[Any]:
+        """Every call of a reading method of the map's or list's table, from now on."""
+        calls: list[Any] = []
+        for handle in (self.list, self.map):
+            read = getattr(handle.table, method)
+
+            def counted(*arguments: Any, read: Any = read) -> Any:
+                calls.append(arguments)
+                return read(*arguments)
+
+            setattr(handle.table, method, counted)
+        return calls
+
+
+ACTIONS = ["add", "replace", "clear list", "get list", "put", "remove", "clear map", "get", "items", "visit", "end"]
+steps = st.lists(
+    st.tuples(st.sampled_from(ACTIONS), st.sampled_from(KEYS), st.integers(0, 3), st.integers(0, 9)), max_size=40
+)
+
+
+@settings(deadline=None)
+@given(steps)
+def test_lists_and_maps_read_as_python_ones_whenever_visits_and_epochs_end(script: list[Any]) -> None:
+    states = States()
+    lists: dict[str, list[int]] = {key: [] for key in KEYS}
+    maps: dict[str, dict[int, int]] = {key: {} for key in KEYS}
+    for action, key, map_key, number in script:
+        states.at(key)
+        if action == "add":
+            states.list.add(number)
+            lists[key].append(number)
+        elif action == "replace":
+            states.list.update([number, map_key])
+            lists[key] = [number, map_key]
+        elif action == "clear list":
+            states.list.clear()
+            lists[key] = []
+        elif action == "get list":
+            assert list(states.list.get()) == lists[key]
+        elif action == "put":
+            states.map.put(map_key, number)
+            maps[key][map_key] = number
+        elif action == "remove":
+            states.map.remove(map_key)
+            maps[key].pop(map_key, None)
+        elif action == "clear map":
+            states.map.clear()
+            maps[key] = {}
+        elif action == "get":
+            assert states.map.get(map_key) == maps[key].get(map_key)
+        elif action == "items":
+            assert dict(states.map.items()) == maps[key]
+        elif action == "visit":
+            states.visit()
+        else:
+            states.end()
+    states.end()
+    for key in KEYS:
+        states.at(key)
+        assert list(states.list.get()) == lists[key]
+        assert dict(states.map.items()) == maps[key]
+
+
+@pytest.fixture
+def large() -> States:
+    """A map of 2,000 entries and a list of as many elements, in the store."""
+    states = States()
+    states.at("a")
+    states.map.put_all({number: -number for number in range(2_000)})
+    states.list.add_all(range(2_000))
+    states.end()
+    states.at("a")
+    return states
+
+
+def test_adding_to_a_long_list_reads_none_of_it(large: States) -> None:
+    rows = large.count_reads("read_rows")
+    large.list.add(1)
+    large.visit()
+    assert rows == []
+    large.at("a")
+    assert len(list(large.list.get())) == 2_001
+
+
+def test_touching_one_entry_of_a_large_map_reads_one(large: States) -> None:
+    rows, pairs = large.count_reads("read_rows"), large.count_reads("read_pairs")
+    assert large.map.get(7) == -7
+    assert [list(keys) for (keys,) in rows] == [["b", "c"]]  # the small maps of the others, at once
+    assert len(pairs) == 1
+
+
+def test_asking_for_entry_after_entry_of_a_large_map_reads_it_whole_before_long(large: States) -> None:
+    pairs = large.count_reads("read_pairs")
+    assert [large.map.get(number) for number in range(2_000)] == [-number for number in range(2_000)]
+    assert len(pairs) <= 2_000 / 128 + 1
