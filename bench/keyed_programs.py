@@ -115,9 +115,7 @@ class Payloads(KeyedProcessFunction):
     """Keeps a payload of 100 bytes per key, changed by every record; gives nothing out."""
 
     def open(self, runtime_context: Any) -> None:
-        self.payload = runtime_context.get_state(
-            ValueStateDescriptor("payload", Types.PRIMITIVE_ARRAY(Types.BYTE()))
-        )
+        self.payload = runtime_context.get_state(ValueStateDescriptor("payload", Types.PRIMITIVE_ARRAY(Types.BYTE())))
 
     def process_element(self, value: Any, ctx: Any) -> None:
         known = self.payload.value()

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from stateful_programs import STATEFUL
+from window_programs import WINDOWED
 
 from millstream.common import Row, Types, WatermarkStrategy
 from millstream.datastream import DataStream, OutputTag, StreamExecutionEnvironment
@@ -188,4 +189,4 @@ PROGRAMS: dict[str, Program] = {
     "narrow then wide": Program(narrow_then_wide, same([n + 1 for n in SQUARES])),
     "untyped and typed": Program(untyped_and_typed, same(NUMBERS)),
 }
-PROGRAMS.update({name: Program(build, same(golden)) for name, (build, golden) in STATEFUL.items()})
+PROGRAMS.update({name: Program(build, same(golden)) for name, (build, golden) in (STATEFUL | WINDOWED).items()})

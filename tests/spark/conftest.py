@@ -34,8 +34,8 @@ def _stop_spark_at_the_end() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _functions_travel_by_value(request: pytest.FixtureRequest) -> Iterator[None]:
-    ours = (request.module, sys.modules.get("programs"), sys.modules.get("stateful_programs"))
-    shipped = [module for module in ours if module is not None]
+    programs = (sys.modules.get(name) for name in ("programs", "stateful_programs", "window_programs"))
+    shipped = [module for module in (request.module, *programs) if module is not None]
     for module in shipped:
         cloudpickle.register_pickle_by_value(module)
     yield

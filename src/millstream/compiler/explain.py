@@ -12,10 +12,13 @@ from millstream.graph.nodes import (
     KeyedMap,
     KeyedProcess,
     Node,
+    PaneAggregate,
+    PartialAggregate,
     Process,
     Read,
     Reduce,
     Rolling,
+    Window,
     Write,
 )
 from millstream.records.batch import is_typed
@@ -79,9 +82,33 @@ def _keyed(node: Node) -> str:
     if isinstance(operation, KeyedBatches):
         states = ", ".join(f"{name}: {type_info}" for name, type_info in operation.states)
         return f"  keeps per key: {states or 'nothing'}, in columns"
+    if isinstance(operation, Window):
+        return f"  keeps per key and window: {_contents(operation)}"
+    if isinstance(operation, PartialAggregate):
+        return f"  adds up by key and pane of {operation.windows.pane_ms} ms: {_measured(operation)}, in columns"
+    if isinstance(operation, PaneAggregate):
+        return f"  keeps per key and pane: {_measured(operation)}, in columns, for {operation.windows.describe()}"
     if isinstance(operation, (KeyedProcess, KeyedMap, KeyedFlatMap, KeyedFilter)):
         return "  keeps per key: the states of its function"
     return ""
+
+
+def _measured(operation: PartialAggregate | PaneAggregate) -> str:
+    return ", ".join(measure.kind for measure in operation.measures)
+
+
+def _contents(operation: Window) -> str:
+    """What a window holds, and what is not the assigner's own way with it."""
+    if operation.evictor is not None:
+        held = f"its records, evicted by {type(operation.evictor).__name__}"
+    elif operation.reduce is not None:
+        held = "its reduced record"
+    elif operation.aggregate is not None:
+        held = f"the accumulator of {type(operation.aggregate).__name__}"
+    else:
+        held = "its records"
+    lateness = f", late by up to {operation.allowed_lateness_ms} ms" if operation.allowed_lateness_ms else ""
+    return f"{held}, fired by {type(operation.trigger).__name__}{lateness}"
 
 
 def _layout(node: Node) -> str:

@@ -173,13 +173,22 @@ class KeyedStream(DataStream):
         operation = rolling_operation(kind, field, stream_type if is_typed(stream_type) else None)
         return self._then(operation, kind.replace("_", " ").title(), stream_type)
 
-    # --- not built yet ----------------------------------------------------------------------------------
+    # --- windows --------------------------------------------------------------------------------------------
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        raise NotYetError.of("KeyedStream.window", "windows")
+        """The records of each key by window; say what to do with a window by `reduce`, `aggregate`, `process` …"""
+        from millstream.datastream.windowed_stream import WindowedStream
+
+        return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        raise NotYetError.of("KeyedStream.count_window", "windows")
+        """Every `size` records of a key; with `slide`, every `slide` records the last `size` of them."""
+        from millstream.datastream.window.assigners import GlobalWindows
+        from millstream.datastream.windowed_stream import WindowedStream, counted
+
+        return counted(WindowedStream(self, GlobalWindows.create()), "count_window", size, slide)
+
+    # --- not built yet ----------------------------------------------------------------------------------
 
     def connect(self, ds: Any) -> Any:
         raise NotYetError.of("KeyedStream.connect", "several streams")

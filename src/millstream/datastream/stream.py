@@ -244,10 +244,22 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         self._environment._builder.amend(node.id, operation=operation)
         return DataStream(environment=self._environment, edges=(Edge(node.id, tag=output_tag.tag_id),))
 
-    # --- not built yet ----------------------------------------------------------------------------------
+    # --- windows over the whole stream ------------------------------------------------------------------
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
-        raise NotYetError.of("DataStream.window_all", "windows")
+        """All records by window, in one subtask; `key_by(...).window(...)` works in parallel."""
+        from millstream.datastream.windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self, window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
+        """Every `size` records; with `slide`, every `slide` records the last `size` of them (beyond PyFlink)."""
+        from millstream.datastream.window.assigners import GlobalWindows
+        from millstream.datastream.windowed_stream import AllWindowedStream, counted
+
+        return counted(AllWindowedStream(self, GlobalWindows.create()), "count_window_all", size, slide)
+
+    # --- not built yet ----------------------------------------------------------------------------------
 
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         raise NotYetError.of("DataStream.connect", "several streams", "union() streams of one type")

@@ -1,56 +1,108 @@
 """Windowed streams: records of a keyed stream, or of a whole stream, grouped by window.
 
-They come with windows. Nothing makes one yet, and making one says so; the names and signatures are PyFlink's, so
-that programs can be written and checked against them.
+`window` and `window_all` make one; `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data` say how its
+windows behave; `reduce`, `aggregate`, `apply` and `process` add the operator. What cannot work is refused at the line
+that asks for it. A window over a whole stream is a window of one key, in one subtask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.functions.function import AggregateFunction, ReduceFunction
-from millstream.errors import NotYetError
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.datastream.aggregates import Aggregates
+from millstream.datastream.argument_checks import checked_count, checked_function, checked_output_type, refuse
+from millstream.datastream.functions.function import AggregateFunction, NullByteKeySelector, ReduceFunction
+from millstream.datastream.functions.window import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from millstream.datastream.output_tag import OutputTag
+from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner
+from millstream.datastream.window.counting_triggers import CountTrigger, PurgingTrigger
+from millstream.datastream.window.evictors import CountEvictor, Evictor
+from millstream.datastream.window.triggers import Trigger
+from millstream.datastream.window_operation import Contents, window_operation
+from millstream.datastream.windowing import Windowing
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from millstream.datastream.functions.window import (
-        AllWindowFunction,
-        ProcessAllWindowFunction,
-        ProcessWindowFunction,
-        WindowFunction,
-    )
     from millstream.datastream.keyed_stream import KeyedStream
-    from millstream.datastream.output_tag import OutputTag
     from millstream.datastream.stream import DataStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from millstream.datastream.window import Trigger, WindowAssigner
 
-__all__ = ["AllWindowedStream", "WindowedStream"]
+__all__ = ["AllWindowedStream", "WindowedStream", "counted"]
 
 
 class _Windowed:
-    """The calls the two kinds share; each refuses in the name of its own class."""
+    """What the two kinds share: the settings, and how the operator is added."""
 
-    def _not_yet(self, method: str = "") -> NotYetError:
-        return NotYetError.of(f"{type(self).__name__}.{method}" if method else type(self).__name__, "windows")
+    _window_function: type[Any]
+    _process_function: type[Any]
+
+    def __init__(self, stream: KeyedStream, window_assigner: WindowAssigner[Any, Any], method: str) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
+            hint = ". Pass an instance, as from its of()" if isinstance(window_assigner, type) else ""
+            raise refuse(
+                f"{method}: found {window_assigner!r}, expected a window assigner such as "
+                f"TumblingEventTimeWindows.of(Duration.of_seconds(10)){hint}"
+            )
+        self._stream = stream
+        self._windowing = Windowing(window_assigner)
+        self._check_can_merge(method, window_assigner.get_default_trigger(stream.get_execution_environment()))
+
+    def _check_can_merge(self, method: str, trigger: Trigger[Any, Any]) -> None:
+        assigner = self._windowing.assigner
+        if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise refuse(
+                f"{method}: windows of {type(assigner).__name__} merge, and {type(trigger).__name__} cannot: its "
+                "can_merge() is False. Use another trigger, or give it can_merge() and on_merge()"
+            )
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
-        raise self._not_yet("get_execution_environment")
+        """The environment of the stream."""
+        return self._stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
-        raise self._not_yet("get_input_type")
+        """The type of the records that come into the windows."""
+        return self._stream.get_type()
+
+    # --- settings -------------------------------------------------------------------------------------------------
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        raise self._not_yet("trigger")
+        """When windows fire, instead of the assigner's own trigger."""
+        if not isinstance(trigger, Trigger):
+            raise refuse(f"trigger: found {trigger!r}, expected a Trigger such as CountTrigger.of(100)")
+        self._check_can_merge("trigger", trigger)
+        self._windowing = replace(self._windowing, trigger=trigger)
+        return self
+
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """What is left out of windows when they fire (beyond PyFlink). Every record of a window is then kept."""
+        if not isinstance(evictor, Evictor):
+            raise refuse(f"evictor: found {evictor!r}, expected an Evictor such as CountEvictor.of(100)")
+        self._windowing = replace(self._windowing, evictor=evictor)
+        return self
 
     def allowed_lateness(self, time_ms: int) -> Self:
-        raise self._not_yet("allowed_lateness")
+        """How long after its end a window still takes late records, in ms of event time; it fires again for them."""
+        checked_count("allowed_lateness", time_ms, least=0)
+        self._windowing = replace(self._windowing, allowed_lateness_ms=time_ms)
+        return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        raise self._not_yet("side_output_late_data")
+        """Send records that come too late to this side output of the result, instead of dropping them."""
+        if not isinstance(output_tag, OutputTag):
+            raise refuse(f"side_output_late_data: found {output_tag!r}, expected an OutputTag")
+        self._windowing = replace(self._windowing, late_tag=output_tag)
+        return self
+
+    # --- operations -----------------------------------------------------------------------------------------------
 
     def reduce(
         self,
@@ -58,7 +110,12 @@ class _Windowed:
         window_function: Any = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        raise self._not_yet("reduce")
+        """Combine the records of a window to one, as they come; `window_function` gets that one when it fires."""
+        found = checked_function("reduce", reduce_function, ReduceFunction)
+        contents = Contents(reduce=found, type_info=self._stream._stream_type())
+        if window_function is None:
+            return self._add(contents, None, self._stream._stream_type())
+        return self._add(contents, self._checked("reduce", window_function), checked_output_type("reduce", output_type))
 
     def aggregate(
         self,
@@ -67,42 +124,120 @@ class _Windowed:
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        raise self._not_yet("aggregate")
+        """Fold the records of a window into an accumulator, as they come; `window_function` gets the result.
+
+        Ready aggregates (`millstream.datastream.aggregates`) run in columns where they can.
+        """
+        found = checked_function("aggregate", aggregate_function, AggregateFunction, callables=False)
+        declared = checked_output_type("aggregate", output_type)
+        kept = checked_output_type("aggregate", accumulator_type)
+        on_top = None if window_function is None else self._checked("aggregate", window_function)
+        if isinstance(found, Aggregates):
+            return self._ready(found, on_top, kept, declared)
+        return self._add(Contents(aggregate=found, type_info=kept), on_top, declared)
+
+    def _ready(
+        self, aggregates: Aggregates, on_top: Any, kept: TypeInformation | None, declared: TypeInformation | None
+    ) -> DataStream:
+        from millstream.datastream.columnar_windows import columnar_window_nodes, per_record
+
+        if on_top is None:
+            columnar = columnar_window_nodes(self._stream, self._windowing, aggregates)
+            if columnar is not None:
+                return self._placed(columnar)
+        plan = per_record(self._stream, aggregates)
+        contents = Contents(aggregate=plan.function, type_info=kept)
+        if on_top is None:
+            return self._add(contents, plan.window_function, declared or plan.output_type)
+        return self._add(contents, on_top, declared)
+
+    def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Hand all records of a window to a function when it fires."""
+        found = checked_function("apply", window_function, self._window_function, callables=False)
+        return self._of_records(found, checked_output_type("apply", output_type))
+
+    def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Hand all records of a window to a function when it fires, with the window's times and state."""
+        found = checked_function("process", process_window_function, self._process_function, callables=False)
+        return self._of_records(found, checked_output_type("process", output_type))
+
+    def _of_records(self, function: Any, output_type: TypeInformation | None) -> DataStream:
+        return self._add(Contents(type_info=self._stream._stream_type()), function, output_type)
+
+    def _checked(self, method: str, function: Any) -> Any:
+        """A function on top of an aggregation: either of the two kinds."""
+        if isinstance(function, self._process_function):
+            return function
+        return checked_function(f"{method}, window_function", function, self._window_function, callables=False)
+
+    def _add(self, contents: Contents, function: Any, output_type: TypeInformation | None) -> DataStream:
+        operation, name = window_operation(self._windowing, contents, function, self.get_execution_environment())
+        return self._placed(self._stream._then(operation, name, output_type))
+
+    def _placed(self, result: DataStream) -> DataStream:
+        """The operator, where it may run."""
+        return result
+
+
+Counted = TypeVar("Counted", bound=_Windowed)
+
+
+def counted(windows: Counted, method: str, size: int, slide: int) -> Counted:
+    """One window per key for ever, fired by count: every `size` records all of them, which are then forgotten; or every
+    `slide` records the last `size`."""
+    checked_count(f"{method}, size", size)
+    checked_count(f"{method}, slide", slide, least=0)
+    if slide == 0:
+        return windows.trigger(PurgingTrigger.of(CountTrigger.of(size)))
+    return windows.evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
 
 
 class WindowedStream(_Windowed):
-    """A keyed stream by window."""
+    """A keyed stream by window: what `KeyedStream.window` returns."""
+
+    _window_function = WindowFunction
+    _process_function = ProcessWindowFunction
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
-        raise self._not_yet()
+        super().__init__(keyed_stream, window_assigner, "window")
 
     def apply(
         self, window_function: WindowFunction[Any, Any, Any, Any], output_type: TypeInformation | None = None
     ) -> DataStream:
-        raise self._not_yet("apply")
+        """Hand all records of a key's window to a `WindowFunction` when it fires."""
+        return super().apply(window_function, output_type)
 
     def process(
         self,
         process_window_function: ProcessWindowFunction[Any, Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        raise self._not_yet("process")
+        """Hand all records of a key's window to a `ProcessWindowFunction` when it fires."""
+        return super().process(process_window_function, output_type)
 
 
 class AllWindowedStream(_Windowed):
-    """A whole stream by window."""
+    """A whole stream by window: what `DataStream.window_all` returns. It is worked on in one subtask."""
+
+    _window_function = AllWindowFunction
+    _process_function = ProcessAllWindowFunction
 
     def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
-        raise self._not_yet()
+        super().__init__(data_stream.key_by(NullByteKeySelector(), Types.BYTE()), window_assigner, "window_all")
+
+    def _placed(self, result: DataStream) -> DataStream:
+        return result.force_non_parallel()
 
     def apply(
         self, window_function: AllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None
     ) -> DataStream:
-        raise self._not_yet("apply")
+        """Hand all records of a window to an `AllWindowFunction` when it fires."""
+        return super().apply(window_function, output_type)
 
     def process(
         self,
         process_window_function: ProcessAllWindowFunction[Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        raise self._not_yet("process")
+        """Hand all records of a window to a `ProcessAllWindowFunction` when it fires."""
+        return super().process(process_window_function, output_type)

@@ -18,6 +18,8 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contracts import Sink, Source
+from millstream.graph.measures import Measure
+from millstream.graph.pane_windows import PaneWindows
 from millstream.graph.site import UNKNOWN_SITE, Site
 
 __all__ = [
@@ -36,12 +38,15 @@ __all__ = [
     "MapBatches",
     "Node",
     "Operation",
+    "PaneAggregate",
+    "PartialAggregate",
     "Partitioning",
     "Process",
     "Project",
     "Read",
     "Reduce",
     "Rolling",
+    "Window",
     "Write",
 ]
 
@@ -107,6 +112,27 @@ class KeyedProcess(Process):
 
 
 @dataclass(frozen=True)
+class Window(Process):
+    """Records of a key by window. `function` gets a window's contents when it fires; what they are follows from
+    `reduce` or `aggregate` (one value, kept up to date) or neither (all records, as with an evictor)."""
+
+    assigner: Any = None
+    trigger: Any = None
+    evictor: Any = None
+    reduce: Any = None  # a function of two records
+    aggregate: Any = None  # an AggregateFunction
+    contents_type: TypeInformation | None = None  # of a record, or of the accumulator
+    allowed_lateness_ms: int = 0
+    late_tag: Any = None  # records that come too late go to this side output; None: they are dropped and counted
+    merges: bool = False  # whether windows of the assigner can become one
+    waits: bool = False  # whether an open window never fires for a record alone: its contents need not be at hand
+    waits_only: bool = False  # and the trigger does the same for every further record of an epoch: set one timer
+    panes: PaneWindows | None = None  # what the windows are, if records can be folded into them together
+    window_type: Any = None  # and what a window is to functions: made of its start and end
+    passes_through: bool = False  # whether `function` gives the one value out as it is
+
+
+@dataclass(frozen=True)
 class KeyedMap(Map):
     """A `MapFunction` that may hold state of its key; so are the next two."""
 
@@ -145,6 +171,25 @@ class KeyedBatches:
 
 
 @dataclass(frozen=True)
+class PartialAggregate:
+    """Ready aggregates by key and pane, before the exchange: each task sums up what it reads."""
+
+    measures: tuple[Measure, ...]
+    windows: PaneWindows
+
+
+@dataclass(frozen=True)
+class PaneAggregate:
+    """Ready aggregates by window, from partials, in columns. `has_key` and `has_bounds`: what stands before them in a
+    result."""
+
+    measures: tuple[Measure, ...]
+    windows: PaneWindows
+    has_key: bool = True
+    has_bounds: bool = True
+
+
+@dataclass(frozen=True)
 class Project:
     indexes: tuple[int, ...]
 
@@ -173,6 +218,8 @@ Operation = (
     | Reduce
     | Rolling
     | KeyedBatches
+    | PartialAggregate
+    | PaneAggregate
     | Project
     | MapBatches
     | AssignTimestamps

@@ -125,9 +125,7 @@ class KeyedBackend:
             return MapHandle(table, self.scope, renews, key, value)
         if kind is ListHandle:
             value = StateCodec(declared.element_type, what)
-            table = StateTable(
-                name, self._key_type, self._max_parallelism, value, sub_type=pa.int64(), **options
-            )
+            table = StateTable(name, self._key_type, self._max_parallelism, value, sub_type=pa.int64(), **options)
             return ListHandle(table, self.scope, renews, value)
         value = StateCodec(declared, what)
         table = StateTable(name, self._key_type, self._max_parallelism, value, **options)

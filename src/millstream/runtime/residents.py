@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from millstream.compiler.stages import Plan
@@ -25,9 +26,12 @@ from millstream.graph.nodes import (
     KeyedMap,
     KeyedProcess,
     Node,
+    PaneAggregate,
+    PartialAggregate,
     Read,
     Reduce,
     Rolling,
+    Window,
     Write,
 )
 from millstream.metrics.registry import MetricRegistry
@@ -44,11 +48,24 @@ from millstream.runtime.operator_state import keeps_state
 from millstream.runtime.operators import OPERATORS, Operator, OperatorSetting
 from millstream.runtime.rolling import ReduceOperator, RollingOperator
 from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.windows.folding import FoldingWindowOperator
+from millstream.runtime.windows.operator import WindowOperator
+from millstream.runtime.windows.pane_operator import PaneOperator
+from millstream.runtime.windows.partial_aggregates import PartialAggregateOperator
 
 __all__ = ["Job", "Residents"]
 
 _LOG = logging.getLogger(__name__)
-_KINDS: dict[type, type[Operator]] = {
+
+
+def _window_operator(setting: OperatorSetting) -> Operator:
+    """The quick operator where it will do."""
+    operation = setting.node.operation
+    assert isinstance(operation, Window)
+    return WindowOperator(setting) if operation.panes is None else FoldingWindowOperator(setting)
+
+
+_KINDS: dict[type, Callable[[OperatorSetting], Operator]] = {
     **OPERATORS,
     Read: ReadOperator,
     AssignTimestamps: TimestampOperator,
@@ -60,6 +77,9 @@ _KINDS: dict[type, type[Operator]] = {
     Reduce: ReduceOperator,
     Rolling: RollingOperator,
     KeyedBatches: KeyedBatchesOperator,
+    Window: _window_operator,
+    PartialAggregate: PartialAggregateOperator,
+    PaneAggregate: PaneOperator,
 }
 
 

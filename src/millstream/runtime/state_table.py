@@ -202,9 +202,7 @@ class StateTable:
         if step is None:
             return refs
         name = self._file("c")
-        return compact(
-            place.segments, self.layout, refs, step, place.now_ms, name=name, epoch=place.epoch
-        )
+        return compact(place.segments, self.layout, refs, step, place.now_ms, name=name, epoch=place.epoch)
 
     def _file(self, kind: str) -> str:
         place = self._place

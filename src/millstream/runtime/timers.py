@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from itertools import count
+from itertools import compress, count
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from millstream.runtime.state_table import EpochPlace, StateTable
 from millstream.runtime.states import Scope
 from millstream.state.version import SegmentRef
 
-__all__ = ["KeyedTimerService", "Timers"]
+__all__ = ["KeyedTimerService", "Timers", "timer_time"]
 
 
 class Timers:
@@ -35,15 +35,20 @@ class Timers:
         """An epoch begins: nothing is set or deleted yet."""
         self.table.begin(place, refs)
         self._set: dict[tuple[int, Any], bool] = {}  # (time, key) -> set (True) or deleted (False) in this epoch
+        self._fresh: set[tuple[int, Any]] = set()  # first set in this epoch: perhaps never stored
         self._heap: list[tuple[int, int, Any]] = []
         self._order = count()
         self._through: int | None = None  # while firing: up to which time
 
     def register(self, time: int, key: Any) -> None:
         """Set a timer."""
-        if self._set.get((time, key)) is True:
+        place = (time, key)
+        before = self._set.get(place)
+        if before is True:
             return
-        self._set[time, key] = True
+        if before is None:
+            self._fresh.add(place)
+        self._set[place] = True
         if self._through is not None and time <= self._through:
             heapq.heappush(self._heap, (time, next(self._order), key))
 
@@ -87,13 +92,24 @@ class Timers:
     def end(self) -> tuple[SegmentRef, ...]:
         """Write what was set and deleted."""
         kept = [place for place, is_set in self._set.items() if is_set]
-        gone = [place for place, is_set in self._set.items() if not is_set]
         if kept:
             times = np.array([time for time, _ in kept], dtype=np.int64)
             self.table.put([key for _, key in kept], None, pa.array(times), times)
-        if gone and self.table.view.refs:
+        gone = self._gone() if self.table.view.refs else []
+        if gone:
             self.table.delete([key for _, key in gone], pa.array([time for time, _ in gone], pa.int64()))
         return self.table.end()
+
+    def _gone(self) -> list[tuple[int, Any]]:
+        """The timers to take out of the store. Those that came and went in this epoch (a session that grows has one per
+        record) are looked up first: few of them were ever stored."""
+        gone = [place for place, is_set in self._set.items() if not is_set and place not in self._fresh]
+        passed = [place for place in self._fresh if not self._set[place]]
+        if passed:
+            times = pa.array([time for time, _ in passed], pa.int64())
+            stored = self.table.view.get_pairs(self.table.column([key for _, key in passed]), times).mask
+            gone += compress(passed, stored.tolist())
+        return gone
 
 
 class KeyedTimerService(TaskTimerService):
@@ -106,19 +122,20 @@ class KeyedTimerService(TaskTimerService):
         self._processing = processing
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        self._event.register(_time(timestamp), self._scope.key)
+        self._event.register(timer_time(timestamp), self._scope.key)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self._processing.register(_time(timestamp), self._scope.key)
+        self._processing.register(timer_time(timestamp), self._scope.key)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._event.delete(_time(timestamp), self._scope.key)
+        self._event.delete(timer_time(timestamp), self._scope.key)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._processing.delete(_time(timestamp), self._scope.key)
+        self._processing.delete(timer_time(timestamp), self._scope.key)
 
 
-def _time(timestamp: Any) -> int:
+def timer_time(timestamp: Any) -> int:
+    """The time of a timer, when it is one."""
     if type(timestamp) is not int:
         raise ProgramError(
             f"a timer was set for {timestamp!r} ({type(timestamp).__name__}); "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.compiler.passes.assign_uids import assign_uids
+from millstream.compiler.passes.check_event_time import check_event_time
 from millstream.compiler.passes.check_functions import check_functions
 from millstream.compiler.passes.check_program import check_program
 from millstream.compiler.passes.cut_stages import cut_stages
@@ -20,6 +21,7 @@ __all__ = ["PASSES", "compile_graph"]
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     check_program,
+    check_event_time,
     check_functions,
     resolve_parallelism,
     resolve_partitioning,

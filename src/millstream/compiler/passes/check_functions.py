@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 
 from millstream.errors import ProgramError
-from millstream.graph.nodes import Graph, Node, Read, Write
+from millstream.graph.nodes import Graph, Node, Read, Window, Write
 
 __all__ = ["check_functions"]
 
@@ -41,6 +41,8 @@ def _parts(node: Node) -> Iterator[Any]:
         yield operation.sink
     else:
         yield getattr(operation, "function", operation)
+    if isinstance(operation, Window):
+        yield from (operation.assigner, operation.trigger, operation.evictor, operation.reduce, operation.aggregate)
     for edge in node.inputs:
         yield edge.key_selector
         yield edge.partitioner

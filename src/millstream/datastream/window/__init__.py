@@ -1,6 +1,6 @@
-"""Windows, assigners and triggers under the module path PyFlink programs import them from.
+"""Windows, assigners, triggers and evictors under the module path PyFlink programs import them from.
 
-All of it is pure logic that can be used and tested today; running windows on a stream comes with windows.
+All of it is pure logic: what a window operator does with it is in `millstream.runtime.windows`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from millstream.datastream.window.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from millstream.datastream.window.counting_triggers import CountTrigger, NeverTrigger, PurgingTrigger
+from millstream.datastream.window.counting_triggers import CountTrigger, DeltaTrigger, NeverTrigger, PurgingTrigger
+from millstream.datastream.window.cumulative_assigners import (
+    CumulativeEventTimeWindows,
+    CumulativeProcessingTimeWindows,
+)
+from millstream.datastream.window.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
 from millstream.datastream.window.operation import WindowOperationDescriptor
 from millstream.datastream.window.session_assigners import (
     DynamicEventTimeSessionWindows,
@@ -51,15 +56,21 @@ __all__ = [
     "MAX_LONG_VALUE",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
+    "CountEvictor",
     "CountSlidingWindowAssigner",
     "CountTrigger",
     "CountTumblingWindowAssigner",
     "CountWindow",
     "CountWindowSerializer",
+    "CumulativeEventTimeWindows",
+    "CumulativeProcessingTimeWindows",
+    "DeltaEvictor",
+    "DeltaTrigger",
     "DynamicEventTimeSessionWindows",
     "DynamicProcessingTimeSessionWindows",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
+    "Evictor",
     "GlobalWindow",
     "GlobalWindowSerializer",
     "GlobalWindows",
@@ -72,8 +83,10 @@ __all__ = [
     "SessionWindowTimeGapExtractor",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
+    "TimeEvictor",
     "TimeWindow",
     "TimeWindowSerializer",
+    "TimestampedValue",
     "Trigger",
     "TriggerResult",
     "TumblingEventTimeWindows",

@@ -47,6 +47,8 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Window)
 W2 = TypeVar("W2")
 
+_MADE_MAX = 1_024
+
 # What Flink gives a record that has no timestamp.
 _NO_TIMESTAMP = -(2**63)
 
@@ -125,13 +127,19 @@ class _TimeWindows(WindowAssigner[T, TimeWindow]):
         self._size = checked_count(f"{name}, size", size)
         self._slide = checked_count(f"{name}, slide", slide)
         self._offset = _shift(name, offset, slide)
+        self._made: dict[range, list[TimeWindow]] = {}  # most records are in windows of the record before
 
     def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
         return TimeWindowSerializer()
 
     def _windows(self, time: int) -> list[TimeWindow]:
         starts = _starts(time, self._size, self._slide, self._offset)
-        return [TimeWindow(start, start + self._size) for start in starts]
+        windows = self._made.get(starts)
+        if windows is None:
+            if len(self._made) >= _MADE_MAX:
+                self._made.clear()
+            windows = self._made[starts] = [TimeWindow(start, start + self._size) for start in starts]
+        return list(windows)
 
 
 class TumblingProcessingTimeWindows(_TimeWindows[T]):
@@ -196,6 +204,7 @@ class SlidingProcessingTimeWindows(_TimeWindows[T]):
         size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
     ) -> SlidingProcessingTimeWindows[Any]:
         """From durations."""
+        _check_no_gaps("SlidingProcessingTimeWindows", _ms(size), _ms(slide))
         return SlidingProcessingTimeWindows(_ms(size), _ms(slide), _ms(offset))
 
     def assign_windows(
@@ -223,6 +232,7 @@ class SlidingEventTimeWindows(_TimeWindows[T]):
     @staticmethod
     def of(size: DurationLike, slide: DurationLike, offset: DurationLike | None = None) -> SlidingEventTimeWindows[Any]:
         """From durations."""
+        _check_no_gaps("SlidingEventTimeWindows", _ms(size), _ms(slide))
         return SlidingEventTimeWindows(_ms(size), _ms(slide), _ms(offset))
 
     def assign_windows(
@@ -235,6 +245,14 @@ class SlidingEventTimeWindows(_TimeWindows[T]):
 
     def is_event_time(self) -> bool:
         return True
+
+
+def _check_no_gaps(name: str, size_ms: int, slide_ms: int) -> None:
+    if slide_ms > size_ms > 0:
+        raise refuse(
+            f"{name}: the slide of {slide_ms} ms is larger than the size of {size_ms} ms: records between two windows "
+            "would be lost. Slide by at most the size, or filter those records out and use tumbling windows"
+        )
 
 
 def _ms(length: DurationLike | None) -> int:

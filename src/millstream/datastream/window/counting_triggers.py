@@ -1,17 +1,20 @@
-"""Triggers that do not follow a clock of their own: by count, never, and one that purges whatever another fires."""
+"""Triggers that do not follow a clock of their own: by count, by how far records have moved, never, and one that purges
+whatever another fires."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
-from millstream.common.typeinfo import Types
+from millstream.common.typeinfo import TypeInformation, Types
 from millstream.datastream.argument_checks import checked_count
 from millstream.datastream.functions.function import ReduceFunction
-from millstream.datastream.state import ReducingState, ReducingStateDescriptor
+from millstream.datastream.state import ReducingState, ReducingStateDescriptor, ValueState, ValueStateDescriptor
+from millstream.datastream.window.evictors import checked_delta
 from millstream.datastream.window.triggers import Trigger, TriggerResult
 from millstream.datastream.window.windows import CountWindow, GlobalWindow, Window
 
-__all__ = ["CountTrigger", "NeverTrigger", "PurgingTrigger"]
+__all__ = ["CountTrigger", "DeltaTrigger", "NeverTrigger", "PurgingTrigger"]
 
 T = TypeVar("T")
 
@@ -68,8 +71,7 @@ class CountTrigger(Trigger[T, CountWindow]):
         return CountTrigger(window_size)
 
     def on_element(self, element: T, timestamp: int, window: CountWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        count = ctx.get_partitioned_state(self._count_state_descriptor)
-        assert isinstance(count, ReducingState)
+        count = cast("ReducingState[int]", ctx.get_partitioned_state(self._count_state_descriptor))
         count.add(1)
         if (count.get() or 0) < self._window_size:
             return TriggerResult.CONTINUE
@@ -90,6 +92,48 @@ class CountTrigger(Trigger[T, CountWindow]):
 
     def clear(self, window: CountWindow, ctx: Trigger.TriggerContext) -> None:
         ctx.get_partitioned_state(self._count_state_descriptor).clear()
+
+
+class DeltaTrigger(Trigger[T, Window]):
+    """Fires when a record is further than a threshold from the one it fired for last (beyond PyFlink).
+
+    The distance is `delta_function(last, record)`. The first record of a window is only remembered. What is remembered
+    cannot be merged, so windows that merge refuse this trigger.
+    """
+
+    def __init__(
+        self, threshold: float, delta_function: Callable[[T, T], float], type_info: TypeInformation | None = None
+    ) -> None:
+        self._threshold = threshold
+        self._delta = checked_delta("DeltaTrigger", delta_function)
+        self._last_descriptor = ValueStateDescriptor("last-element", type_info or Types.PICKLED_BYTE_ARRAY())
+
+    @staticmethod
+    def of(
+        threshold: float, delta_function: Callable[[Any, Any], float], type_info: TypeInformation | None = None
+    ) -> DeltaTrigger[Any]:
+        """From a threshold and a distance; `type_info` is the records' type, if they have one."""
+        return DeltaTrigger(threshold, delta_function, type_info)
+
+    def on_element(self, element: T, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        last = cast("ValueState[T]", ctx.get_partitioned_state(self._last_descriptor))
+        before = last.value()
+        if before is not None and self._delta(before, element) <= self._threshold:
+            return TriggerResult.CONTINUE
+        last.update(element)
+        return TriggerResult.CONTINUE if before is None else TriggerResult.FIRE
+
+    def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
+        """It cannot merge, and says so."""
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
+        ctx.get_partitioned_state(self._last_descriptor).clear()
 
 
 class NeverTrigger(Trigger[T, GlobalWindow]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from millstream.common.time import DurationLike, as_duration
 from millstream.common.typeinfo import Types
@@ -194,9 +194,7 @@ class Min(ReduceFunction):
 
 
 def _reducing(ctx: Trigger.TriggerContext, descriptor: ReducingStateDescriptor) -> ReducingState[int]:
-    state = ctx.get_partitioned_state(descriptor)
-    assert isinstance(state, ReducingState)
-    return state
+    return cast("ReducingState[int]", ctx.get_partitioned_state(descriptor))
 
 
 class _Continuous(Trigger[T, TimeWindow]):

@@ -1,0 +1,195 @@
+"""`make bench-windows`: windows in columns, in one run on one machine.
+
+    tumbling     count and sum in windows of 10 s, few keys and very many; and against Spark's `groupBy(window, key)` in
+                 a Structured Streaming query with its state in RocksDB, on the same files
+    sliding      windows of 60 s every second, against windows of 60 s side by side
+    skew         most records in one key, against keys that are all alike
+
+Ours is always a whole epoch of a real job, to its manifest. Every epoch is a stretch of event time and closes the
+windows of the one before. Choose parts with --only; --quick for a smoke test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
+
+from gated import Batches, GatedJob  # noqa: E402
+from measure import Report, at_least, at_most, median_ratio, take_turns  # noqa: E402
+from pyspark.sql import SparkSession  # noqa: E402
+from window_records import (  # noqa: E402
+    DISORDER_MS,
+    TIMED_TYPE,
+    StoredEpoch,
+    TimedRecords,
+    sliding,
+    tumbling,
+    write_epoch,
+)
+
+from millstream.compiler.session import make_session  # noqa: E402
+from millstream.datastream import DataStream  # noqa: E402
+
+TASKS = 2
+WARM_UP_ROUNDS = 1
+TUMBLING_MS = 10_000
+SLIDING_MS, SLIDE_MS = 60_000, 1_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured. `records` are those of one epoch."""
+
+    records: int = 10_000_000
+    few_keys: int = 100
+    most_keys: int = 1_000_000
+    rounds: int = 3
+    sliding_records: int = 5_000_000
+    sliding_keys: int = 1_000
+    skew_records: int = 5_000_000
+    skew_keys: int = 10_000
+    hot: float = 0.9
+
+
+QUICK = Sizes(
+    records=300_000, most_keys=50_000, rounds=2, sliding_records=300_000, sliding_keys=100, skew_records=300_000,
+    skew_keys=1_000,
+)  # fmt: skip
+
+Program = Callable[[DataStream], DataStream]
+
+
+def _job(session: SparkSession, epochs: Sequence[Batches], program: Program) -> GatedJob:
+    return GatedJob(session, TASKS, epochs[-1], TIMED_TYPE, program, TASKS, epochs)
+
+
+def _epochs(rounds: int, records: int, keys: int, span_ms: int, hot: float = 0.0) -> list[TimedRecords]:
+    return [TimedRecords(epoch, records, keys, span_ms, hot) for epoch in range(WARM_UP_ROUNDS + rounds)]
+
+
+def _rate(records: int, took_s: Sequence[float]) -> str:
+    return f"{records / statistics.median(took_s) / 1e6:.2f} M/s"
+
+
+@contextmanager
+def _spark_child() -> Iterator[Callable[[str, str], float]]:
+    """Spark's own windows in a process of their own: a function from a query's name and a folder to seconds."""
+    command = [sys.executable, str(FOLDER / "window_child.py"), str(TUMBLING_MS), str(DISORDER_MS)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        requests, answers = child.stdin, child.stdout
+
+        def ask(query: str, folder: str) -> float:
+            print(query, folder, file=requests, flush=True)
+            answer = answers.readline()
+            if not answer:
+                raise RuntimeError(f"Spark's own query ended with exit code {child.wait()}; run {command} to see why")
+            return float(answer) / 1000
+
+        try:
+            yield ask
+        finally:
+            requests.close()
+            child.wait(60)
+
+
+def measure_tumbling(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Very many keys against few, and each against Spark's own."""
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-bench-")))
+        ask = stack.enter_context(_spark_child())
+        contestants: dict[str, Callable[[], float]] = {}
+        for keys in (sizes.few_keys, sizes.most_keys):
+            folders = [place / str(keys) / str(epoch) for epoch in range(WARM_UP_ROUNDS + sizes.rounds)]
+            epochs = _epochs(sizes.rounds, sizes.records, keys, TUMBLING_MS)
+            for folder, records in zip(folders, epochs, strict=True):
+                write_epoch(records, folder, TASKS)
+            stored = [StoredEpoch(str(folder)) for folder in folders]
+            job = stack.enter_context(_job(session, stored, partial(tumbling, size_ms=TUMBLING_MS)))
+            contestants[f"ours {keys}"] = job.epoch_s
+            contestants[f"spark {keys}"] = partial(_next_epoch_s, ask, str(keys), iter(folders))
+        took = take_turns(contestants, sizes.rounds, WARM_UP_ROUNDS)
+    few, most = sizes.few_keys, sizes.most_keys
+    ratio = median_ratio(took[f"ours {few}"], took[f"ours {most}"])
+    report.add(at_least(f"tumbling: {most:,} keys to {few} keys", ratio, 0.7))
+    for keys, bound in ((most, 4), (few, 0.6)):
+        ours, sparks = took[f"ours {keys}"], took[f"spark {keys}"]
+        report.add(at_least(f"tumbling, {keys:,} keys, to Spark's own", median_ratio(sparks, ours), bound))
+        report.note(f"{_rate(sizes.records, ours)}, Spark's own {_rate(sizes.records, sparks)}")
+
+
+def _next_epoch_s(ask: Callable[[str, str], float], query: str, folders: Iterator[Path]) -> float:
+    return ask(query, str(next(folders)))
+
+
+def measure_sliding(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Windows of a minute every second, against windows of a minute."""
+    records, span_ms = sizes.sliding_records, SLIDING_MS
+    epochs = _epochs(sizes.rounds, records, sizes.sliding_keys, span_ms)
+    overlapping = partial(sliding, size_ms=SLIDING_MS, slide_ms=SLIDE_MS)
+    with (
+        _job(session, epochs, overlapping) as many,
+        _job(session, epochs, partial(tumbling, size_ms=SLIDING_MS)) as one,
+    ):
+        took = take_turns({"sliding": many.epoch_s, "tumbling": one.epoch_s}, sizes.rounds, WARM_UP_ROUNDS)
+    name = f"sliding 60 s by 1 s, {sizes.sliding_keys:,} keys, to tumbling 60 s"
+    report.add(at_most(name, median_ratio(took["sliding"], took["tumbling"]), 3))
+    report.note(f"{_rate(records, took['sliding'])}, tumbling {_rate(records, took['tumbling'])}")
+
+
+def measure_skew(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Most records in one key, against keys that are all alike."""
+    records, keys, program = sizes.skew_records, sizes.skew_keys, partial(tumbling, size_ms=TUMBLING_MS)
+    hot = _epochs(sizes.rounds, records, keys, TUMBLING_MS, sizes.hot)
+    uniform = _epochs(sizes.rounds, records, keys, TUMBLING_MS)
+    with _job(session, hot, program) as one, _job(session, uniform, program) as all_alike:
+        took = take_turns({"hot": one.epoch_s, "uniform": all_alike.epoch_s}, sizes.rounds, WARM_UP_ROUNDS)
+    name = f"skew: {sizes.hot:.0%} of records in one of {keys:,} keys, to uniform"
+    report.add(at_least(name, median_ratio(took["uniform"], took["hot"]), 0.7))
+    report.note(f"{_rate(records, took['hot'])}, uniform {_rate(records, took['uniform'])}")
+
+
+PARTS: dict[str, Callable[[Report, SparkSession, Sizes], None]] = {
+    "tumbling": measure_tumbling,
+    "sliding": measure_sliding,
+    "skew": measure_skew,
+}
+
+
+def main() -> int:
+    """Measure what was asked for; the exit code says whether every requirement holds."""
+    parser = argparse.ArgumentParser(description="windows in columns")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of lines")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes: a smoke test")
+    parser.add_argument("--only", choices=tuple(PARTS), action="append", help="measure this part (repeatable)")
+    asked = parser.parse_args()
+    sizes = QUICK if asked.quick else Sizes()
+    report = Report("windows", as_json=asked.json, quick=asked.quick)
+    logs = Path(tempfile.mkdtemp(prefix="millstream-bench-logs-"))
+    session = make_session(f"local[{TASKS}]", {}, logs / "spark.log")
+    try:
+        for part in asked.only or PARTS:
+            PARTS[part](report, session, sizes)
+    finally:
+        session.stop()
+    return report.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

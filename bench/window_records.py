@@ -1,0 +1,93 @@
+"""Timed records and the windowed programs that `bench_windows` runs over them.
+
+A module of its own, so that workers import it: what is here travels to tasks by name. An epoch of records is a stretch
+of event time; its records come in order, half in each split, so that every epoch closes what the one before began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from records import BATCH_RECORDS
+
+from millstream.common import Duration, WatermarkStrategy
+from millstream.common.typeinfo import Types
+from millstream.datastream import DataStream
+from millstream.datastream import aggregates as agg
+from millstream.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+
+__all__ = ["DISORDER_MS", "TIMED_TYPE", "StoredEpoch", "TimedRecords", "sliding", "tumbling", "write_epoch"]
+
+TIMED_TYPE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
+DISORDER_MS = 1_000
+_FIRST_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class TimedRecords:
+    """One epoch: `total` records of (key, time in ms, amount); a share of `hot` of them have the key 0."""
+
+    epoch: int
+    total: int
+    keys: int
+    span_ms: int
+    hot: float = 0.0
+
+    def __call__(self, split: int, splits: int) -> Iterator[pa.RecordBatch]:
+        random = np.random.default_rng((self.epoch, split))
+        share = self.total * (split + 1) // splits - self.total * split // splits
+        begin_ms = _FIRST_MS + self.epoch * self.span_ms
+        for first in range(0, share, BATCH_RECORDS):
+            count = min(BATCH_RECORDS, share - first)
+            keys = random.integers(0, self.keys, count)
+            if self.hot:
+                keys[random.random(count) < self.hot] = 0
+            times = begin_ms + np.arange(first, first + count) * self.span_ms // share
+            columns = [pa.array(keys), pa.array(times), pa.array(random.integers(0, 1000, count))]
+            yield pa.RecordBatch.from_arrays(columns, names=["f0", "f1", "f2"])
+
+
+def write_epoch(records: TimedRecords, folder: Path, splits: int) -> None:
+    """The records as one Parquet file for each split, as Spark's own file source reads them."""
+    folder.mkdir(parents=True)
+    for split in range(splits):
+        table = pa.Table.from_batches(list(records(split, splits))).rename_columns(["key", "time", "amount"])
+        times = table.column("time").cast(pa.timestamp("ms")).cast(pa.timestamp("us", tz="UTC"))
+        pq.write_table(table.set_column(1, "time", times), folder / f"{split:02d}.parquet", row_group_size=1 << 20)
+
+
+@dataclass(frozen=True)
+class StoredEpoch:
+    """The same files, read by our tasks."""
+
+    folder: str
+
+    def __call__(self, split: int, splits: int) -> Iterator[pa.RecordBatch]:
+        file = pq.ParquetFile(Path(self.folder) / f"{split:02d}.parquet")
+        for batch in file.iter_batches(BATCH_RECORDS):
+            times = batch.column(1).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+            yield pa.RecordBatch.from_arrays([batch.column(0), times, batch.column(2)], names=["f0", "f1", "f2"])
+
+
+def _timed(stream: DataStream) -> DataStream:
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
+    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda record, _: record[1]))
+
+
+def _totals() -> agg.Aggregates:
+    return agg.Aggregates(count=agg.count(), total=agg.sum(2))
+
+
+def tumbling(stream: DataStream, size_ms: int) -> DataStream:
+    """Count and sum by key in windows side by side, in columns."""
+    return _timed(stream).key_by(0).window(TumblingEventTimeWindows(size_ms, 0)).aggregate(_totals())
+
+
+def sliding(stream: DataStream, size_ms: int, slide_ms: int) -> DataStream:
+    """Count and sum by key in windows that overlap, in columns."""
+    return _timed(stream).key_by(0).window(SlidingEventTimeWindows(size_ms, slide_ms, 0)).aggregate(_totals())

@@ -1,0 +1,155 @@
+"""What is left out of a window when it fires: by count, by time, by distance, or as the program says.
+
+PyFlink has no evictors; these have the shape of Flink's Java ones. An evictor is shown all records of the window in
+the order they came, and removes some from the list before the window function sees them, or after. What is removed is
+gone for good: a window that fires again does not have it any more. Evictors are pure and hold nothing themselves.
+
+A window with an evictor keeps every record: results cannot be aggregated as records come.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from millstream.common.time import DurationLike, as_duration
+from millstream.datastream.argument_checks import checked_count, refuse
+from millstream.datastream.window.windows import Window
+from millstream.records.timestamped_value import TimestampedValue
+
+if TYPE_CHECKING:
+    from millstream.metrics import MetricGroup
+
+__all__ = ["CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor", "TimestampedValue"]
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Window)
+
+
+class Evictor(ABC, Generic[T, W]):
+    """Removes records from a window, before or after its function runs. `elements` is changed in place."""
+
+    class EvictorContext(ABC):
+        """What an evictor may use."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """The epoch's processing time, in ms."""
+
+        @abstractmethod
+        def get_metric_group(self) -> MetricGroup:
+            """Where the evictor's metrics are made."""
+
+        @abstractmethod
+        def get_current_watermark(self) -> int:
+            """The operator's watermark, in ms."""
+
+    @abstractmethod
+    def evict_before(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext) -> None:
+        """Remove what the window function must not see. `size` is how many there are."""
+
+    @abstractmethod
+    def evict_after(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext) -> None:
+        """Remove what the window function has seen and the next firing must not see."""
+
+
+class _Evicting(Evictor[T, W]):
+    """An evictor that does its work either before or after the function."""
+
+    def __init__(self, do_evict_after: bool) -> None:
+        self._do_evict_after = do_evict_after
+
+    def _evict(self, elements: list[TimestampedValue]) -> None:
+        raise NotImplementedError
+
+    def evict_before(self, elements: list[TimestampedValue], size: int, window: W, ctx: Evictor.EvictorContext) -> None:
+        if not self._do_evict_after:
+            self._evict(elements)
+
+    def evict_after(self, elements: list[TimestampedValue], size: int, window: W, ctx: Evictor.EvictorContext) -> None:
+        if self._do_evict_after:
+            self._evict(elements)
+
+
+class CountEvictor(_Evicting[T, W]):
+    """Keeps the last so many records.
+
+    >>> elements = [TimestampedValue(n) for n in range(5)]
+    >>> CountEvictor.of(2).evict_before(elements, 5, None, None)
+    >>> [element.value for element in elements]
+    [3, 4]
+    """
+
+    def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        self._max_count = checked_count("CountEvictor", max_count)
+
+    @staticmethod
+    def of(max_count: int, do_evict_after: bool = False) -> CountEvictor[Any, Any]:
+        """Of so many records."""
+        return CountEvictor(max_count, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue]) -> None:
+        del elements[: -self._max_count]
+
+
+class TimeEvictor(_Evicting[T, W]):
+    """Keeps the records of the last `window_size` ms before the newest one. Records without timestamps all stay.
+
+    >>> elements = [TimestampedValue("a", 0), TimestampedValue("c", 20), TimestampedValue("b", 11)]
+    >>> TimeEvictor(10).evict_before(elements, 3, None, None)
+    >>> [element.value for element in elements]
+    ['c', 'b']
+    """
+
+    def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        self._window_size_ms = checked_count("TimeEvictor", window_size)
+
+    @staticmethod
+    def of(window_size: DurationLike, do_evict_after: bool = False) -> TimeEvictor[Any, Any]:
+        """Of a duration."""
+        return TimeEvictor(as_duration(window_size).to_millis(), do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue]) -> None:
+        if elements and elements[0].has_timestamp():
+            oldest = max(element.get_timestamp() for element in elements) - self._window_size_ms
+            elements[:] = [element for element in elements if element.get_timestamp() > oldest]
+
+
+class DeltaEvictor(_Evicting[T, W]):
+    """Keeps the records less than `threshold` away from the newest one, by a distance of the program's own.
+
+    >>> elements = [TimestampedValue(n) for n in (1, 8, 5, 10)]
+    >>> DeltaEvictor.of(5, lambda old, new: new - old).evict_before(elements, 4, None, None)
+    >>> [element.value for element in elements]
+    [8, 10]
+    """
+
+    def __init__(
+        self, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False
+    ) -> None:
+        super().__init__(do_evict_after)
+        self._threshold = threshold
+        self._delta = checked_delta("DeltaEvictor", delta_function)
+
+    @staticmethod
+    def of(
+        threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False
+    ) -> DeltaEvictor[Any, Any]:
+        """From a threshold and `delta_function(record, newest)`."""
+        return DeltaEvictor(threshold, delta_function, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue]) -> None:
+        if elements:
+            newest = elements[-1].value
+            elements[:] = [element for element in elements if self._delta(element.value, newest) < self._threshold]
+
+
+def checked_delta(method: str, delta_function: Any) -> Callable[[Any, Any], float]:
+    """A distance: a callable of two records, or an object with Flink's `get_delta`."""
+    found = getattr(delta_function, "get_delta", delta_function)
+    if not callable(found):
+        raise refuse(f"{method}: found {delta_function!r}, expected a function of two records that gives a number")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,100 @@
+"""What a ready aggregate is in a plan: its kind, the columns it looks at, and the types of what it keeps and gives.
+
+A **measure** is one named aggregate of one program, bound to the type of the stream it reads. Its accumulator is one
+or more columns (`parts`), so that panes are rows of the store like any other state, can be queried, and merge
+without a Python value. Measures are frozen data; how they are computed is told in `runtime.windows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation, Types
+from millstream.records.shapes import plain_type
+
+__all__ = ["KINDS", "Look", "Measure", "basic_type"]
+
+KINDS = ("count", "sum", "min", "max", "avg", "first", "last", "approx_distinct", "top_n", "collect")
+
+_FLOATS = (BasicType.FLOAT, BasicType.DOUBLE)
+
+
+def basic_type(type_info: TypeInformation | None) -> BasicType | None:
+    """The basic type behind a type, if it is one."""
+    plain = None if type_info is None else plain_type(type_info)
+    return plain.basic_type if isinstance(plain, BasicTypeInfo) else None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What an aggregate looks at in a record: a field, or an expression over the columns of a batch.
+
+    `field` is a position in a typed stream (None where the record is a single value), and what the user wrote in an
+    untyped one; there `type_info` is None.
+    """
+
+    type_info: TypeInformation | None
+    field: int | str | None = None
+    expression: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One aggregate. `looks` is empty for `count()`, (value,) for most, (by, value) for `top_n`."""
+
+    name: str
+    kind: str
+    looks: tuple[Look, ...] = ()
+    n: int = 0
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether all it looks at has a declared type."""
+        return all(look.type_info is not None for look in self.looks)
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether what it looks at is FLOAT or DOUBLE."""
+        return bool(self.looks) and basic_type(self.looks[0].type_info) in _FLOATS
+
+    @property
+    def result_type(self) -> TypeInformation:
+        """The type of its result; it must be typed."""
+        if self.kind in ("count", "approx_distinct"):
+            return Types.LONG()
+        if self.kind == "avg":
+            return Types.DOUBLE()
+        value = self._type_of(-1)
+        return Types.LIST(value) if self.kind in ("top_n", "collect") else value
+
+    @property
+    def parts(self) -> tuple[tuple[str, TypeInformation], ...]:
+        """Names and types of the columns its accumulator consists of; it must be typed."""
+        return tuple((f"{self.name}.{part}", type_info) for part, type_info in self._own_parts())
+
+    def _own_parts(self) -> tuple[tuple[str, TypeInformation], ...]:
+        long, double = Types.LONG(), Types.DOUBLE()
+        if self.kind == "count":
+            return (("count", long),)
+        if self.kind == "sum":
+            return (("sum", double if self.is_floating else long),)
+        if self.kind == "avg":
+            total = (("sum", double),) if self.is_floating else (("high", long), ("low", long))
+            return (*total, ("count", long))
+        if self.kind == "approx_distinct":
+            return (("registers", Types.PRIMITIVE_ARRAY(Types.BYTE())),)
+        value = self._type_of(-1)
+        if self.kind in ("min", "max"):
+            return (("value", value),)
+        if self.kind in ("first", "last"):
+            return (("at", long), ("value", value))
+        if self.kind == "top_n":
+            return (("best", Types.LIST(Types.ROW_NAMED(["by", "at", "value"], [self._type_of(0), long, value]))),)
+        return (("values", Types.LIST(Types.ROW_NAMED(["at", "value"], [long, value]))),)
+
+    def _type_of(self, number: int) -> TypeInformation:
+        type_info = self.looks[number].type_info
+        assert type_info is not None, "an untyped measure runs a record at a time"
+        return type_info

@@ -1,0 +1,128 @@
+"""Windows that are made of panes: tumbling, sliding and cumulative ones, as plain arithmetic.
+
+A **pane** is the longest stretch of time that no window cuts: the window itself where windows stand side by side, the
+greatest common divisor of size and slide where they overlap, the step where they grow. A record is in one pane
+whatever the number of its windows, and every window is a run of panes, so a record is written once.
+
+Windows are numbered in the order of their ends, and of their starts where ends are one cycle's. The windows of a pane
+are a range of numbers, and so are the windows that end within a stretch of time:
+
+    fired_through(t)                            the last window whose last millisecond is at or before t
+    first_window(pane) … last_window(pane)      the windows that hold a pane (first > last: it lies in a gap)
+
+Both bounds never fall as time goes on; that is all that firing in bulk needs to know.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["PaneWindows"]
+
+Int64s = npt.NDArray[np.int64]
+
+_FAR = 1 << 62
+
+
+@dataclass(frozen=True)
+class PaneWindows:
+    """Windows of `size_ms` that start every `slide_ms`. With `step_ms` they grow: each start has one window for every
+    multiple of the step up to the size.
+
+    >>> sliding = PaneWindows(size_ms=60, slide_ms=20)
+    >>> sliding.pane_ms, [sliding.bounds(n) for n in range(sliding.first_window(40), sliding.last_window(40) + 1)]
+    (20, [(0, 60), (20, 80), (40, 100)])
+    >>> growing = PaneWindows(size_ms=30, slide_ms=30, step_ms=10)
+    >>> [growing.bounds(n) for n in range(growing.first_window(10), growing.last_window(10) + 1)]
+    [(0, 20), (0, 30)]
+    """
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+    step_ms: int | None = None
+    is_event_time: bool = True
+    lateness_ms: int = 0
+
+    @property
+    def pane_ms(self) -> int:
+        """How long a pane is."""
+        return self.step_ms or math.gcd(self.size_ms, self.slide_ms)
+
+    @property
+    def windows_per_start(self) -> int:
+        """How many windows have the same start."""
+        return 1 if self.step_ms is None else self.size_ms // self.step_ms
+
+    @property
+    def is_tumbling(self) -> bool:
+        """Whether every pane is a window."""
+        return self.pane_ms == self.size_ms == self.slide_ms
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there is time between windows."""
+        return self.slide_ms > self.size_ms
+
+    def pane_of(self, times: Any) -> Any:
+        """The start of the pane that holds each time."""
+        return times - (times - self.offset_ms) % self.pane_ms
+
+    def first_window(self, panes: Any) -> Any:
+        """The first window that holds each pane."""
+        if self.step_ms is None:
+            return -((self.offset_ms + self.size_ms - self.pane_ms - panes) // self.slide_ms)
+        since = panes - self.offset_ms
+        return since // self.size_ms * self.windows_per_start + since % self.size_ms // self.step_ms
+
+    def last_window(self, panes: Any) -> Any:
+        """The last window that holds each pane."""
+        cycles = (panes - self.offset_ms) // self.slide_ms
+        return (cycles + 1) * self.windows_per_start - 1
+
+    def starts(self, windows: Any) -> Any:
+        """The start of each window."""
+        return self.offset_ms + windows // self.windows_per_start * self.slide_ms
+
+    def ends(self, windows: Any) -> Any:
+        """The end of each window, which is not in it."""
+        if self.step_ms is None:
+            return self.starts(windows) + self.size_ms
+        return self.starts(windows) + (windows % self.windows_per_start + 1) * self.step_ms
+
+    def bounds(self, window: int) -> tuple[int, int]:
+        """Start and end of one window."""
+        return self.starts(window), self.ends(window)
+
+    def fired_through(self, time_ms: int) -> int:
+        """The last window that is over when this millisecond is. No number goes further than ± 2⁶²."""
+        passed = time_ms + 1 - self.offset_ms
+        if self.step_ms is None:
+            number = (passed - self.size_ms) // self.slide_ms
+        else:
+            cycle, within = divmod(passed, self.size_ms)
+            number = cycle * self.windows_per_start + within // self.step_ms - 1
+        return max(-_FAR, min(_FAR, number))
+
+    def dead_through(self, time_ms: int) -> int:
+        """The last window that even late records no longer change."""
+        return self.fired_through(time_ms - self.lateness_ms) if self.is_event_time else self.fired_through(time_ms)
+
+    def expiry_ms(self, panes: Int64s) -> Int64s:
+        """The time at which each pane is of no more use: its last window is over, and lateness with it."""
+        lateness_ms = self.lateness_ms if self.is_event_time else 0
+        expiry: Int64s = self.ends(self.last_window(panes)) - 1 + lateness_ms
+        return expiry
+
+    def describe(self) -> str:
+        """For plans: `60000 ms every 1000 ms`."""
+        if self.step_ms is not None:
+            return f"windows growing by {self.step_ms} ms up to {self.size_ms} ms"
+        if self.size_ms == self.slide_ms:
+            return f"windows of {self.size_ms} ms"
+        return f"windows of {self.size_ms} ms every {self.slide_ms} ms, in panes of {self.pane_ms} ms"

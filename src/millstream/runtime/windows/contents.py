@@ -1,0 +1,224 @@
+"""What a window holds until it fires: one value kept up to date, or all its records.
+
+    Folded    reduced or aggregated as records come: one row per window
+    Listed    all records: a row each, appended and never rewritten
+    Evicted   all records with their times, thinned out by the evictor whenever the window fires
+
+`fire` hands the contents to the window function; a window without contents does not fire. What was handed out never
+changes afterwards, even where a user's function changes its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Window
+from millstream.records.batch import is_typed
+from millstream.records.timestamped_value import TimestampedValue
+from millstream.runtime.rolling_records import fresh
+from millstream.runtime.windows.place_collections import ListState
+from millstream.runtime.windows.place_states import ValueState
+from millstream.runtime.windows.places import Place
+from millstream.runtime.windows.window_store import OwnState, WindowStore
+
+__all__ = ["Contents", "Fold", "contents_of"]
+
+_NAME = "window contents"
+Fire = Callable[[Any], None]
+
+
+class Contents:
+    """The contents of the window at hand: the place that the store is at."""
+
+    def add(self, value: Any, timestamp: int | None) -> None:
+        """A record comes into the window."""
+        raise NotImplementedError
+
+    def fire(self, window: Any, call: Fire, stays: bool) -> None:
+        """Call the window function with the contents, if there are any; `stays`: the window keeps them."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Forget the contents."""
+        raise NotImplementedError
+
+    def merge(self, target: Place, sources: list[Place]) -> None:
+        """The contents of several windows become those of one; the store is then at `target`."""
+        raise NotImplementedError
+
+    def prepare(self, places: list[Place]) -> None:
+        """These windows are about to fire: read what they hold at once."""
+
+
+class Fold:
+    """How records become one value: by a reduce or an aggregate function."""
+
+    def __init__(self, operation: Window) -> None:
+        self._aggregate = operation.aggregate
+        # Ready aggregates tell the first record from the last by event time.
+        self._add_at: Callable[[Any, int | None, Any], Any] | None = getattr(operation.aggregate, "add_at", None)
+        function = operation.reduce
+        # Not every callable with a `reduce` is a reduce function (numpy's ufuncs have one): those have `open` too.
+        self._reduce: Callable[[Any, Any], Any] = function.reduce if hasattr(function, "open") else function
+
+    def add(self, before: Any, value: Any, timestamp: int | None) -> Any:
+        """The value after one more record; `before` None: it is the first."""
+        if self._aggregate is not None:
+            before = self._aggregate.create_accumulator() if before is None else before
+            if self._add_at is not None:
+                return self._add_at(value, timestamp, before)
+            return self._some(self._aggregate.add(value, before), "add() of the aggregate function")
+        if value is None:
+            raise ProgramError("the record is None, which cannot be reduced. Filter such records out first")
+        if before is None:
+            return fresh(value)  # a record may be in several windows, and the function may change its argument
+        return self._some(self._reduce(before, value), "the reduce function")
+
+    def add_all(self, before: Any, values: Iterator[Any], timestamps: list[int] | None) -> Any:
+        """The value after all these records, as if they were added one by one."""
+        if self._aggregate is None or self._add_at is not None:
+            for value, timestamp in zip(values, timestamps or repeat(None), strict=False):
+                before = self.add(before, value, timestamp)
+            return before
+        add = self._aggregate.add
+        folded = self._aggregate.create_accumulator() if before is None else before
+        for value in values:
+            folded = add(value, folded)
+            if folded is None:
+                self._some(folded, "add() of the aggregate function")
+        return folded
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """One value of two."""
+        if self._aggregate is None:
+            return self._some(self._reduce(a, b), "the reduce function")
+        return self._some(self._aggregate.merge(a, b), "merge() of the aggregate function")
+
+    def result(self, value: Any) -> Any:
+        """What the window function gets."""
+        return value if self._aggregate is None else self._aggregate.get_result(value)
+
+    def of(self, elements: list[TimestampedValue]) -> tuple[Any, ...]:
+        """The result of all these records as a 1-tuple; nothing, when a reduction has no records."""
+        folded = None
+        for element in elements:
+            folded = self.add(folded, element.value, element.timestamp)
+        if folded is None:
+            if self._aggregate is None:
+                return ()
+            folded = self._aggregate.create_accumulator()
+        return (self.result(folded),)
+
+    @staticmethod
+    def _some(value: Any, whose: str) -> Any:
+        if value is None:
+            raise ProgramError(f"{whose} returned None, expected a value to go on with")
+        return value
+
+
+class _FoldedState(ValueState):
+    """A value per window that merges as its function says."""
+
+    fold: Fold
+
+    def _merged(self, a: Any, b: Any) -> Any:
+        return self.fold.merge(a, b)
+
+
+class Folded(Contents):
+    """One value per window."""
+
+    def __init__(self, store: WindowStore, operation: Window) -> None:
+        self._fold = Fold(operation)
+        type_info = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
+        self._state: _FoldedState = store.state(_NAME, _FoldedState, OwnState(_NAME, type_info), True)
+        self._state.fold = self._fold
+
+    def add(self, value: Any, timestamp: int | None) -> None:
+        self._state.update(self._fold.add(self._state.value(), value, timestamp))
+
+    def fire(self, window: Any, call: Fire, stays: bool) -> None:
+        value = self._state.value()
+        if value is not None:
+            result = self._fold.result(value)
+            call(fresh(result) if stays else result)
+
+    def clear(self) -> None:
+        self._state.clear()
+
+    def merge(self, target: Place, sources: list[Place]) -> None:
+        self._state.merge(target, sources)
+
+
+class Listed(Contents):
+    """All records of a window."""
+
+    def __init__(self, store: WindowStore, operation: Window) -> None:
+        element = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
+        self._state: ListState = store.state(_NAME, ListState, OwnState(_NAME, Types.LIST(element)), True)
+
+    def add(self, value: Any, timestamp: int | None) -> None:
+        self._state.add(value)
+
+    def fire(self, window: Any, call: Fire, stays: bool) -> None:
+        values = self._state.get()
+        if values:
+            call(values)
+
+    def clear(self) -> None:
+        self._state.clear()
+
+    def merge(self, target: Place, sources: list[Place]) -> None:
+        self._state.merge(target, sources)
+
+    def prepare(self, places: list[Place]) -> None:
+        self._state.load(places)
+
+
+class Evicted(Listed):
+    """All records of a window with their times, shown to an evictor before and after the function."""
+
+    def __init__(self, store: WindowStore, operation: Window, context: Any) -> None:
+        element = Types.LIST(_pair(operation.contents_type))
+        self._state = store.state(_NAME, ListState, OwnState(_NAME, element), True)
+        self._evictor = operation.evictor
+        self._context = context
+        self._fold = Fold(operation) if (operation.reduce or operation.aggregate) is not None else None
+
+    def add(self, value: Any, timestamp: int | None) -> None:
+        self._state.add((value, timestamp))
+
+    def fire(self, window: Any, call: Fire, stays: bool) -> None:
+        elements = [TimestampedValue(value, timestamp) for value, timestamp in self._state.get()]
+        held = len(elements)
+        if not held:
+            return
+        self._evictor.evict_before(elements, held, window, self._context)
+        if self._fold is None:
+            call([element.value for element in elements])
+        else:
+            for result in self._fold.of(elements):
+                call(result)
+        self._evictor.evict_after(elements, len(elements), window, self._context)
+        if len(elements) < held:
+            self._state.update([(element.value, element.timestamp) for element in elements])
+
+
+def _pair(type_info: TypeInformation | None) -> TypeInformation:
+    """The type of a record with its time."""
+    if type_info is None or not is_typed(type_info):
+        return Types.PICKLED_BYTE_ARRAY()
+    return Types.TUPLE([type_info, Types.LONG()])
+
+
+def contents_of(store: WindowStore, operation: Window, context: Any) -> Contents:
+    """The contents that an operation asks for. `context` is what evictors may use."""
+    if operation.evictor is not None:
+        return Evicted(store, operation, context)
+    if operation.reduce is not None or operation.aggregate is not None:
+        return Folded(store, operation)
+    return Listed(store, operation)

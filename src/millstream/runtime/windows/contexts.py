@@ -1,0 +1,104 @@
+"""What assigners, triggers, evictors and window functions may ask of the operator that calls them.
+
+Each is one object per operator, and speaks for wherever the operator is at that moment: the key, the window, the time.
+They have the methods of PyFlink's context classes (Flink's, for evictors).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.errors import ProgramError
+from millstream.metrics import MetricGroup
+from millstream.runtime.context import TaskContext, TaskTimerService
+from millstream.runtime.timers import timer_time
+from millstream.runtime.windows.places import Place
+from millstream.runtime.windows.window_store import StatesBy, WindowStore
+
+__all__ = ["AssignerContext", "EvictorContext", "FunctionContext", "TriggerContext"]
+
+
+class AssignerContext:
+    """For `WindowAssigner.assign_windows`."""
+
+    def __init__(self, time: TaskTimerService, context: TaskContext) -> None:
+        self._time = time
+        self._context = context
+
+    def get_current_processing_time(self) -> int:
+        return self._time.now_ms
+
+    def get_runtime_context(self) -> TaskContext:
+        return self._context
+
+
+class EvictorContext:
+    """For `Evictor.evict_before` and `evict_after`."""
+
+    def __init__(self, time: TaskTimerService, metrics: MetricGroup) -> None:
+        self._time = time
+        self._metrics = metrics
+
+    def get_current_processing_time(self) -> int:
+        return self._time.now_ms
+
+    def get_current_watermark(self) -> int:
+        return self._time.watermark
+
+    def get_metric_group(self) -> MetricGroup:
+        return self._metrics
+
+
+class TriggerContext(EvictorContext):
+    """For all methods of a `Trigger`: timers and state of the place that the store is at."""
+
+    def __init__(self, time: TaskTimerService, metrics: MetricGroup, store: WindowStore) -> None:
+        super().__init__(time, metrics)
+        self._store = store
+        self._states = StatesBy(store, "trigger ", True)
+        self.merged: list[Place] = []  # in on_merge: the places that became the one at hand
+
+    def register_processing_time_timer(self, time: int) -> None:
+        self._store.processing_timers.register(timer_time(time), self._store.places.at)
+
+    def register_event_time_timer(self, time: int) -> None:
+        self._store.event_timers.register(timer_time(time), self._store.places.at)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        self._store.processing_timers.delete(timer_time(time), self._store.places.at)
+
+    def delete_event_time_timer(self, time: int) -> None:
+        self._store.event_timers.delete(timer_time(time), self._store.places.at)
+
+    def get_partitioned_state(self, state_descriptor: Any) -> Any:
+        return self._states.get(state_descriptor)
+
+    def merge_partitioned_state(self, state_descriptor: Any) -> None:
+        if self.merged:
+            self._states.get(state_descriptor).merge(self._store.places.at, self.merged)
+
+
+class FunctionContext:
+    """For window functions: PyFlink's `InternalWindowContext`, which their own contexts ask."""
+
+    def __init__(self, time: TaskTimerService, store: WindowStore, of_key: StatesBy, merges: bool) -> None:
+        self._time = time
+        self._of_key = of_key
+        self._of_window = None if merges else StatesBy(store, "window ", True)
+
+    def current_processing_time(self) -> int:
+        return self._time.now_ms
+
+    def current_watermark(self) -> int:
+        return self._time.watermark
+
+    def window_state(self) -> StatesBy:
+        if self._of_window is None:
+            raise ProgramError(
+                "window_state: windows that merge, as sessions do, have no state of their own: it could not be merged. "
+                "Use global_state()"
+            )
+        return self._of_window
+
+    def global_state(self) -> StatesBy:
+        return self._of_key

@@ -1,0 +1,336 @@
+"""Windows that stand fixed in time and keep one value each: the records of a window are folded into it together.
+
+A tumbling, sliding or cumulative window whose trigger waits for the window's end does the same for every record: add
+it to the window's value. So nothing needs to be asked per record. The windows of all records are computed at once, the
+records are brought together by key and window, and each window's value is taken up once, led through its records by the
+user's function, and put back. Only that function runs per record.
+
+In the store a window is a row (key, number of the window) → value, due when it fires; a window that has fired and may
+still be changed by late records is due when it is forgotten. Windows are read when records come for them and when they
+are due, never because they are open.
+
+The answers are those of the general operator (`operator`, Flink's rules one window at a time): a late record that
+is allowed fires its window at once, one that is not is dropped and counted or goes to the side output.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.graph.nodes import Window
+from millstream.records.batch import Batch
+from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.keyed_operators import Part
+from millstream.runtime.operators import OperatorSetting
+from millstream.runtime.rolling_records import fresh
+from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_table import StateTable
+from millstream.runtime.states import StateHandle
+from millstream.runtime.visits import Visit
+from millstream.runtime.windows.contents import Fold
+from millstream.runtime.windows.contexts import FunctionContext
+from millstream.runtime.windows.window_functions import WindowFunctions
+from millstream.state.keys import KeyColumn
+from millstream.state.layout import NEVER_MS
+from millstream.state.xxh64 import Int64s
+
+__all__ = ["FoldingWindowOperator"]
+
+_STATE = "window values"
+# So many records, or records times windows, are worked on at once.
+_PIECE_RECORDS = 16_384
+_PIECE_PAIRS = 262_144
+# Numbers of windows are told apart by their distance, unless times are so far apart that this would overflow.
+_SPAN_MAX = 1 << 32
+
+_Place = tuple[int, int]
+"""The number of a key in the visit, and the number of a window."""
+
+
+class FoldingWindowOperator(WindowFunctions):
+    """A window node whose windows are `operation.panes`."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation = setting.node.operation
+        assert isinstance(operation, Window) and operation.panes is not None
+        self._panes = operation.panes
+        self._fold = Fold(operation)
+        self._codec = StateCodec(operation.contents_type, f"the windows of '{self.node.name}'")
+        self._table = StateTable(
+            _STATE,
+            self.node.inputs[0].key_type,
+            setting.context.max_parallelism,
+            self._codec,
+            sub_type=pa.int64(),
+            has_due=True,
+        )
+        self.backend.keep(_STATE, StateHandle(self._table, self.backend.scope, False))
+        self._function_context = FunctionContext(self.time, self.store, self.of_key, False)
+        self._is_batch = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._values: dict[_Place, Any] = {}
+        self._out: list[Any] = []
+        self._stamps: list[int] = []
+        self._made: dict[int, Any] = {}
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        self._is_batch = facts.batch
+        super().prepare(spec, facts, nonce)
+        self._begin()
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def _late_through(self) -> int:
+        """What came before this time is late. By the clock and in BATCH nothing is."""
+        is_late_possible = self._panes.is_event_time and not self._is_batch
+        return self.time.watermark if is_late_possible else MIN_WATERMARK
+
+    def _passed(self) -> int:
+        """How far windows are due now, by their own time."""
+        if self._is_batch:
+            return MAX_WATERMARK if self.time.watermark == MAX_WATERMARK else MIN_WATERMARK
+        return self.time.watermark if self._panes.is_event_time else self.time.now_ms - 1
+
+    def _last_moments(self, ends: Int64s) -> Int64s:
+        """When windows are forgotten."""
+        lateness_ms = 0 if self._is_batch else self._panes.lateness_ms
+        return ends - 1 + lateness_ms
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    def work(self, visit: Visit) -> Iterator[Part]:
+        times = self._times(visit.records)
+        start = 0
+        while start < len(visit):
+            rows, numbers = self._windows_of(times[start : start + _PIECE_RECORDS])
+            stop = start + _PIECE_RECORDS
+            if len(rows) > _PIECE_PAIRS:  # many windows a record: fewer records
+                stop = start + max(int(rows[_PIECE_PAIRS]), 1)
+                rows, numbers = self._windows_of(times[start:stop])
+            piece = visit.records.slice(start, min(stop, len(visit)) - start)
+            self._take_piece(piece, times[start:stop], visit, visit.codes[start:stop], rows, numbers)
+            yield from self._results()
+            start = stop
+        with self.call.running("state"):
+            self._put_back(visit)
+
+    def _times(self, records: Batch) -> Int64s:
+        if not self._panes.is_event_time:
+            return np.full(len(records), self.time.now_ms, dtype=np.int64)
+        self.check_timestamps(records)
+        assert records.timestamps is not None
+        return records.timestamps
+
+    def _windows_of(self, times: Int64s) -> tuple[Int64s, Int64s]:
+        """Every record with each of its windows: the record's row, and the window's number."""
+        panes = self._panes.pane_of(times)
+        first = self._panes.first_window(panes)
+        if self._panes.is_tumbling:
+            return np.arange(len(times)), first
+        counts = np.maximum(self._panes.last_window(panes) - first + 1, 0)
+        rows = np.repeat(np.arange(len(times)), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, first[rows] + within
+
+    def _take_piece(
+        self, piece: Batch, times: Int64s, visit: Visit, codes: Int64s, rows: Int64s, numbers: Int64s
+    ) -> None:
+        now = self._late_through()
+        kept = numbers > self._panes.dead_through(now)
+        if not kept.all():
+            rows, numbers = rows[kept], numbers[kept]
+        if len(rows) < len(piece):
+            self._refuse(piece, times, rows, now)
+        if not len(rows):
+            return
+        order, bounds = _by_place(codes[rows], numbers)
+        firsts = order[bounds[:-1]]
+        places = list(zip(codes[rows[firsts]].tolist(), numbers[firsts].tolist(), strict=True))
+        with self.call.running("state"):
+            self._read(visit.keys, places)
+        self._fold_in(piece, rows[order], bounds, places, self._panes.fired_through(now))
+
+    def _refuse(self, piece: Batch, times: Int64s, taken: Int64s, now: int) -> None:
+        """Records that found no window because they came too late. `taken` are the rows that found one."""
+        late = times + self._panes.lateness_ms <= now
+        late[taken] = False
+        for row in np.flatnonzero(late).tolist():
+            self.refuse_late(piece.slice(row, 1).values()[0], int(times[row]), self._out, self._stamps)
+
+    def _read(self, keys: KeyColumn, places: list[_Place]) -> None:
+        """The values of windows that this visit has not met yet."""
+        new = [place for place in places if place not in self._values]
+        if not new or self._table.view.is_empty:
+            return
+        codes, numbers = (np.array(column, dtype=np.int64) for column in zip(*new, strict=True))
+        found = self._table.view.get_pairs(keys.take(codes), pa.array(numbers))
+        if found.values is not None and len(found.values):
+            there = np.flatnonzero(found.mask).tolist()
+            self._values.update(zip([new[i] for i in there], self._codec.decode(found.values), strict=True))
+
+    def _fold_in(self, piece: Batch, rows: Int64s, bounds: list[int], places: list[_Place], fired: int) -> None:
+        """Lead the value of every window through its records, which are `rows` of the piece, window by window."""
+        values, at = piece.values(), rows.tolist()
+        own = [values[row] for row in at]
+        stamps = None if piece.timestamps is None else piece.timestamps[rows].tolist()
+        known, settle, add_all = self._values, self._codec.settle, self._fold.add_all
+        part, remaining = own, iter(own)
+        try:
+            for place, start, stop in zip(places, bounds, bounds[1:], strict=False):
+                part = own[start:stop]
+                remaining = iter(part)
+                times = None if stamps is None else stamps[start:stop]
+                if place[1] > fired:
+                    known[place] = settle(add_all(known.get(place), remaining, times))
+                else:
+                    self._fold_late(place, remaining, times)
+        except Exception as error:
+            raise self.call.failed(error, self.role, self.call.current(part, remaining)) from error
+
+    def _fold_late(self, place: _Place, remaining: Iterator[Any], times: list[int] | None) -> None:
+        """A window that has fired fires again for every record."""
+        for i, value in enumerate(remaining):
+            folded = self._fold.add(self._values.get(place), value, None if times is None else times[i])
+            self._values[place] = self._codec.settle(folded)
+            self._fire(self.backend.scope.keys[place[0]], place[1], fresh(self._fold.result(self._values[place])))
+
+    def _put_back(self, visit: Visit) -> None:
+        """The visit ends: its windows go to the table."""
+        if not self._values:
+            return
+        codes, numbers = (np.array(column, dtype=np.int64) for column in zip(*self._values, strict=True))
+        ends = self._panes.ends(numbers)
+        has_fired = numbers <= self._panes.fired_through(self._late_through())
+        due_ms = np.where(has_fired, self._last_moments(ends), ends - 1)
+        self._table.put_values(visit.keys.take(codes), list(self._values.values()), pa.array(numbers), due_ms)
+        self._values = {}
+
+    # --- windows that are due ---------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Before any element: windows by the clock whose time has come."""
+        if not self._panes.is_event_time and not self._is_batch:
+            self._close_due(None)
+
+    def advance(self, watermark: int) -> int:
+        before = self._passed() if self._panes.is_event_time else None
+        reached = super().advance(watermark)
+        self._close_due(before)
+        return reached
+
+    def _close_due(self, before: int | None) -> None:
+        """Fire the windows whose time has come, and forget those that nothing can change any more."""
+        started = time.perf_counter_ns()
+        with self.call.running("state"):
+            self._table.settle()
+            through = min(self._passed(), NEVER_MS - 1)
+            due = None if self._table.view.is_empty else self._table.view.scan_due(through, after_ms=before)
+        for start in range(0, 0 if due is None else due.num_rows, _PIECE_RECORDS):
+            assert due is not None
+            self._close(due.slice(start, _PIECE_RECORDS))
+            self.busy_ns += time.perf_counter_ns() - started
+            for tag, batch, _ in self._results():
+                self._hand_on(tag, batch)
+            started = time.perf_counter_ns()
+        self.store.leave()
+        self.busy_ns += time.perf_counter_ns() - started
+
+    def _close(self, rows: pa.RecordBatch) -> None:
+        keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
+        numbers, due_ms = rows.column("sub").to_numpy(), rows.column("due_ms").to_numpy()
+        ends = self._panes.ends(numbers)
+        last_ms = self._last_moments(ends)
+        fires, stays = due_ms == ends - 1, last_ms > self._passed()
+        with self.call.running("state"):
+            values, own = self._codec.decode(rows.column("value")), self._table.keys_of(rows.column("key"))
+            self.announce(own, [self.window(number) for number in numbers.tolist()])
+        self._fire_all(own, numbers.tolist(), values, fires.tolist(), stays.tolist())
+        with self.call.running("state"):
+            gone, kept = np.flatnonzero(~stays), np.flatnonzero(stays)
+            if len(gone):
+                self._table.changes.delete(keys.take(gone), subs=pa.array(numbers[gone]))
+            if len(kept):
+                column = rows.column("value").take(pa.array(kept))
+                self._table.changes.put(keys.take(kept), column, subs=pa.array(numbers[kept]), due_ms=last_ms[kept])
+
+    def _fire_all(
+        self, keys: list[Any], numbers: list[int], values: list[Any], fires: list[bool], stays: list[bool]
+    ) -> None:
+        result, passes = self._fold.result, self._operation.passes_through
+        for key, number, value, fire, stay in zip(keys, numbers, values, fires, stays, strict=True):
+            try:
+                if fire:
+                    self._fire(key, number, result(value))
+                if not stay and not passes:
+                    self._enter(key, number)
+                    self._operation.function.clear(self.window(number), self._function_context)
+            except Exception as error:
+                raise self.call.failed(error, self.role, (f"window {self.window(number)} of key {key!r}",)) from error
+
+    def _enter(self, key: Any, number: int) -> None:
+        self.enter_place(key, self.window(number))
+
+    def _fire(self, key: Any, number: int, value: Any) -> None:
+        """Give out what a window comes to."""
+        if self._operation.passes_through:
+            self._out.append(value)
+        else:
+            self._enter(key, number)
+            results = self._function(key, self.window(number), self._function_context, value)
+            if results is not None:
+                self._out.extend(results)
+        stamp = int(self._panes.ends(number)) - 1
+        self._stamps.extend([stamp] * (len(self._out) - len(self._stamps)))
+
+    def window(self, number: int) -> Any:
+        """The window of this number, as functions see it."""
+        window = self._made.get(number)
+        if window is None:
+            start, end = self._panes.bounds(number)
+            window = self._made[number] = self._operation.window_type(int(start), int(end))
+        return window
+
+    def _results(self) -> Iterator[Part]:
+        if self._out:
+            out, stamps = self._out, np.array(self._stamps, dtype=np.int64)
+            self._out, self._stamps = [], []
+            yield from self._parts(out, stamps, None)
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        super().acknowledge(acknowledgement)
+        if self._panes.is_event_time or self._is_batch:
+            return
+        self._table.settle()
+        due_ms = None if self._table.view.is_empty else self._table.view.min_due(after_ms=self.time.now_ms - 1)
+        if due_ms is not None:  # a window is over when its last millisecond is
+            account = acknowledgement.states[self.uid]
+            account["wake_ms"] = min(due_ms + 1, account.get("wake_ms", due_ms + 1))
+
+
+def _by_place(codes: Int64s, numbers: Int64s) -> tuple[Int64s, list[int]]:
+    """The rows by key and window, arrival order kept, and where each place begins; the last bound is the end.
+
+    >>> order, bounds = _by_place(np.array([1, 0, 1, 1]), np.array([7, 7, 8, 7]))
+    >>> order.tolist(), bounds
+    ([1, 0, 3, 2], [0, 1, 3, 4])
+    """
+    first = int(numbers.min())
+    span = int(numbers.max()) - first + 1
+    if span > _SPAN_MAX:
+        distinct, numbers = np.unique(numbers, return_inverse=True)
+        first, span = 0, len(distinct)
+    places = codes * span + (numbers - first)
+    # numpy sorts 16-bit numbers by radix, several times faster than wider ones.
+    narrow = places.astype(np.uint16) if int(places.max()) < 1 << 16 else places
+    order = np.argsort(narrow, kind="stable")
+    begins = np.flatnonzero(np.diff(places[order])) + 1
+    return order, [0, *begins.tolist(), len(order)]

@@ -1,0 +1,122 @@
+"""Windows of a key that become one, as sessions do: which there are, and where each keeps its contents.
+
+Contents are not moved when a window grows: the merged window keeps them where one of its parts had them, its *state
+window*. So a session that is extended by every record rewrites nothing; only when two sessions with contents become
+one are those of the second moved to the first. The mapping from window to state window is state of the key.
+
+Invariant: no two windows of the mapping have one state window, and none that the assigner would merge stand beside
+each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.common.typeinfo import MapTypeInfo, Types
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_table import StateTable
+from millstream.runtime.windows.place_collections import MapState
+from millstream.runtime.windows.place_states import Scope
+from millstream.runtime.windows.places import WindowTokens
+from millstream.runtime.windows.window_store import OwnState, WindowStore
+
+__all__ = ["MergedWindows", "Merger"]
+
+_NAME = "merging windows"
+
+
+@dataclass(frozen=True)
+class Merger:
+    """Windows with contents that became one: `result` was made of `parts`, and its contents, now those of
+    `state_window`, have yet to take in those of `state_parts`. All are tokens."""
+
+    result: bytes
+    parts: tuple[bytes, ...]
+    state_window: bytes
+    state_parts: tuple[bytes, ...]
+
+
+class _Mapping(MapState):
+    """Tokens by tokens: bytes, which come back from the store as they are."""
+
+    def __init__(
+        self, table: StateTable, scope: Scope, renews_on_read: bool, key: StateCodec, value: StateCodec
+    ) -> None:
+        super().__init__(table, scope, renews_on_read, key, value)
+        self._settle_key = self._settle = _as_it_is
+
+
+def _as_it_is(token: bytes) -> bytes:
+    return token
+
+
+class _Groups:
+    """What an assigner tells of windows that become one."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[list[Any], Any]] = []
+
+    def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+        self.found.append((list(to_be_merged), merge_result))
+
+
+class MergedWindows:
+    """The windows of the key at hand."""
+
+    def __init__(self, store: WindowStore, assigner: Any, tokens: WindowTokens) -> None:
+        self._assigner = assigner
+        self._tokens = tokens
+        token_type = Types.PRIMITIVE_ARRAY(Types.BYTE())
+        self._mapping: _Mapping = store.state(
+            _NAME, _Mapping, OwnState(_NAME, MapTypeInfo(token_type, token_type)), False
+        )
+
+    def load(self, keys: Iterable[Any]) -> None:
+        """Read the windows of these keys at once."""
+        self._mapping.load(keys)
+
+    def state_window(self, token: bytes) -> bytes | None:
+        """Where a window keeps its contents; None: there is no such window."""
+        found: bytes | None = self._mapping.get(token)
+        return found
+
+    def all(self) -> list[tuple[bytes, bytes]]:
+        """All windows of the key with their state windows."""
+        return list(self._mapping.items())
+
+    def add(self, token: bytes) -> tuple[bytes, list[Merger]]:
+        """A record brings this window: the window it ends up in, and what merged to make that."""
+        if self._mapping.contains(token):
+            return token, []
+        window, groups = self._tokens.window(token), _Groups()
+        known = [self._tokens.window(other) for other in self._mapping.keys()]  # noqa: SIM118 - it is no dict
+        self._assigner.merge_windows([*known, window], groups)
+        result, merged_new, mergers = token, False, []
+        for parts, merge_result in groups.found:
+            names = list(dict.fromkeys(map(self._tokens.token, parts)))
+            covering = self._tokens.token(merge_result)
+            if token in names:
+                names.remove(token)
+                result, merged_new = covering, True
+            if names:
+                mergers += self._merge(covering, names)
+            elif covering != token:
+                self._mapping.put(covering, covering)
+        if not merged_new:
+            self._mapping.put(token, token)
+        return result, mergers
+
+    def _merge(self, result: bytes, parts: list[bytes]) -> list[Merger]:
+        state_windows = [found for found in map(self.state_window, parts) if found is not None]
+        for part in parts:
+            self._mapping.remove(part)
+        self._mapping.put(result, state_windows[0])
+        if parts == [result]:
+            return []  # the new window lies within one that was there
+        return [Merger(result, tuple(parts), state_windows[0], tuple(state_windows[1:]))]
+
+    def retire(self, token: bytes) -> None:
+        """The window is gone."""
+        self._mapping.remove(token)

@@ -1,0 +1,223 @@
+"""The general window operator: any assigner, trigger and evictor, windows that merge, late records, early results.
+
+For every record, in arrival order per key:
+1. the assigner says which windows it belongs to;
+2. each of them that is not over takes it (`lifecycle`), and may fire;
+3. a record that found no window and is late goes to the side output for late records, or is counted as dropped.
+
+When event time (or the clock) reaches timers of windows, these are asked, in the order of time. Within an epoch the
+watermark is the one it started with, so a record that is late is late in every repetition. Records that a window gives
+out carry the last moment before its end as their timestamp. What records or timers need of the store is read for many
+at once.
+
+A window of processing time is over when its last millisecond is: timers of the clock come when it has passed them, so
+that records of an epoch never find the window they belong to just closed.
+
+In BATCH nothing is late: event time stands still until the input has ended, and then comes to its end at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from millstream.records.batch import Batch
+from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.operators import OperatorSetting
+from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.timers import Timers
+from millstream.runtime.windows.contexts import AssignerContext
+from millstream.runtime.windows.lifecycle import NO_TIMESTAMP, WindowLife
+from millstream.runtime.windows.merging import MergedWindows
+from millstream.runtime.windows.places import Place
+from millstream.runtime.windows.window_functions import WindowFunctions
+
+__all__ = ["WindowOperator"]
+
+Assigned: TypeAlias = list[tuple[Any, Place]]
+"""The windows of one record, each with its place."""
+
+# Windows fire in batches of about this many results, so that downstream operators see batches too.
+_FIRED_RECORDS_MAX = 16_384
+_ANNOUNCED_PLACES_MAX = 16_384
+
+
+class WindowOperator(WindowFunctions):
+    """One window node in one subtask."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        context = self.setting.context
+        self._assigner_context = AssignerContext(self.time, context)
+        self._windows = WindowLife(
+            self._operation, self.store, self.of_key, self.tokens, context, self.time, self._function
+        )
+
+    # --- an epoch -------------------------------------------------------------------------------------------------
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        super().prepare(spec, facts, nonce)
+        self._windows.begin()
+        if facts.batch:
+            self._windows.want_final_only()
+            self.time.watermark = MIN_WATERMARK
+
+    def wake(self) -> None:
+        """Before any element: windows and triggers of processing time whose time has come."""
+        if not self._windows.is_final_only:
+            self._reach(self.store.processing_timers, self.time.now_ms - 1, None)
+
+    def advance(self, watermark: int) -> int:
+        if not self._windows.is_final_only:
+            self._reach(self.store.processing_timers, self.time.now_ms - 1, None)
+        before = self.time.watermark
+        reached = super().advance(watermark)
+        if not self._windows.is_final_only:
+            self._reach(self.store.event_timers, reached, before)
+        elif reached == MAX_WATERMARK:
+            self._reach(self.store.processing_timers, MAX_WATERMARK, None)
+            self._reach(self.store.event_timers, MAX_WATERMARK, None)
+        return reached
+
+    # --- records --------------------------------------------------------------------------------------------------
+
+    def take(self, batch: Batch) -> None:
+        """Work on a batch at once: what it touches is not known by its keys alone, so visits to keys do not help."""
+        started = time.perf_counter_ns()
+        self.records_in += len(batch)
+        values, keys, stamps = batch.values(), self.keying.values(batch), self._timestamps(batch)
+        with self.call.running("state"):
+            self.store.prefetch(keys, ())
+        assigned = self._assigned(keys, stamps, values)
+        with self.call.running("state"):
+            self._announce_records(keys, assigned)
+        self._take_records(keys, stamps, assigned, values)
+        self.store.leave()
+        self.busy_ns += time.perf_counter_ns() - started
+        self._hand_on_results()
+
+    def _timestamps(self, batch: Batch) -> list[int | None]:
+        self.check_timestamps(batch)
+        if batch.timestamps is not None:
+            return batch.timestamps.tolist()  # type: ignore[no-any-return]
+        return [None] * len(batch)
+
+    def _assigned(self, keys: list[Any], stamps: list[int | None], values: list[Any]) -> list[Assigned]:
+        """The windows of every record, without those that are over; of windows that may merge, all."""
+        assign, context, scope = self._operation.assigner.assign_windows, self._assigner_context, self.store.keys
+        token, is_over = self.tokens.token, self._windows.is_over
+        remaining = iter(values)
+        assigned: list[Assigned] = []
+        try:
+            for key, stamp, value in zip(keys, stamps, remaining, strict=True):
+                scope.at = key
+                windows = assign(value, NO_TIMESTAMP if stamp is None else stamp, context)
+                assigned.append([(window, (key, token(window))) for window in windows])
+        except Exception as error:
+            raise self.call.failed(error, "window assigner", self.call.current(values, remaining)) from error
+        if self._operation.merges or not self._windows.is_event_time or self.time.watermark == MIN_WATERMARK:
+            return assigned
+        over = {window for windows in assigned for window, _ in windows}
+        over = {window for window in over if is_over(window)}
+        return [[pair for pair in pairs if pair[0] not in over] for pairs in assigned] if over else assigned
+
+    def _announce_records(self, keys: list[Any], assigned: list[Assigned]) -> None:
+        """Read what the records' windows hold at once."""
+        if self._windows.merged is not None:
+            own = [place for pairs in assigned for _, place in pairs]
+            self.store.prefetch((), [*self._near(self._windows.merged, keys), *own])
+            return
+        places = {place: window for pairs in assigned for window, place in pairs}
+        self.store.prefetch((), places)
+        if self._operation.waits:
+            # Open windows wait for their time; only those that are late fire for a record.
+            now = self.time.watermark
+            self._windows.contents.prepare([place for place, window in places.items() if window.max_timestamp() <= now])
+        else:
+            self._windows.contents.prepare(list(places))
+
+    def _near(self, merged: MergedWindows, keys: list[Any]) -> Iterator[Place]:
+        """All windows that there are of these keys, and where they keep their contents."""
+        merged.load(keys)
+        for key in dict.fromkeys(keys):
+            self.store.keys.at = key
+            for window, state_window in merged.all():
+                yield key, window
+                yield key, state_window
+
+    def _take_records(
+        self, keys: list[Any], stamps: list[int | None], assigned: list[Assigned], values: list[Any]
+    ) -> None:
+        take, scope, remaining = self._windows.take, self.store.keys, iter(values)
+        try:
+            for scope.at, stamp, windows, value in zip(keys, stamps, assigned, remaining, strict=True):
+                taken = False
+                for window, place in windows:
+                    taken |= take(window, place, value, stamp)
+                if not taken and stamp is not None and self._is_late(stamp):
+                    self.refuse_late(value, stamp, self._windows.results, self._windows.stamps)
+        except Exception as error:
+            raise self.call.failed(error, self.role, self.call.current(values, remaining)) from error
+
+    def _is_late(self, stamp: int) -> bool:
+        return self._windows.is_event_time and stamp + self._windows.lateness_ms <= self.time.watermark
+
+    # --- timers ---------------------------------------------------------------------------------------------------
+
+    def _reach(self, timers: Timers, through: int, after: int | None) -> None:
+        """Time has come to `through`: go to the window of every timer up to it."""
+        started = time.perf_counter_ns()
+        with self.call.running("timers"):
+            come = timers.come(through, after)
+        come.sort(key=lambda timer: timer[0])
+        announced: set[Place] = set()
+        for moment, place in timers.due(come, through):
+            if place not in announced:
+                with self.call.running("state"):
+                    self._announce_timers(come, announced, place)
+            self.store.keys.at = place[0]
+            try:
+                self._windows.on_timer(moment, place, timers is self.store.event_timers)
+            except Exception as error:
+                raise self.call.failed(error, self.role, (f"timer {moment} of key {place[0]!r}",)) from error
+            if len(self._windows.results) >= _FIRED_RECORDS_MAX:
+                self.busy_ns += time.perf_counter_ns() - started
+                self._hand_on_results()
+                started = time.perf_counter_ns()
+        self.store.leave()
+        self.busy_ns += time.perf_counter_ns() - started
+        self._hand_on_results()
+
+    def _announce_timers(self, come: list[tuple[int, Place]], announced: set[Place], place: Place) -> None:
+        """Read what the next windows hold at once: that of `place`, and of those whose time comes soon after."""
+        start = len(announced)
+        places = list(dict.fromkeys([place, *(other for _, other in come[start : start + _ANNOUNCED_PLACES_MAX])]))
+        announced.update(places)
+        keys = [key for key, _ in places]
+        self.store.prefetch(keys, places)
+        homes = places
+        if self._windows.merged is not None:
+            self._windows.merged.load(keys)
+            homes = list(self._homes(self._windows.merged, places))
+            self.store.prefetch((), homes)
+        self._windows.contents.prepare(homes)
+
+    def _homes(self, merged: MergedWindows, places: list[Place]) -> Iterator[Place]:
+        """Where windows that are still there keep their contents."""
+        for key, token in places:
+            self.store.keys.at = key
+            state_window = merged.state_window(token)
+            if state_window is not None:
+                yield key, state_window
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def _hand_on_results(self) -> None:
+        results, stamps = self._windows.results, self._windows.stamps
+        if results:
+            self._windows.results, self._windows.stamps = [], []
+            for tag, batch, _ in self._parts(results, np.array(stamps, dtype=np.int64), None):
+                self._hand_on(tag, batch)

@@ -1,0 +1,260 @@
+"""The half of a columnar aggregate that runs behind the exchange: partials become panes, panes become windows.
+
+In an epoch:
+1. partials are gathered; those that are too late for every window are dropped and counted;
+2. when the input is in and time has moved from `before` to `now`, the stored panes that end in between are read, with
+   those of the keys that have late records, and merged with the gathered ones;
+3. windows that were over already, but may still be changed, fire again where they got a record: once per epoch;
+4. windows that are over since then fire for the first time;
+5. the panes that changed and that a later window needs are written.
+
+A pane is written once per epoch in which it got records, whatever the number of windows that hold it. Panes that are
+born and die within an epoch are never written, and dying costs nothing (`pane_table`).
+
+Time is event time, or the clock. By the clock a window is over when the clock has passed its last millisecond, and
+nothing is ever late. In BATCH there is one time, the end: every window fires once, and no record is late.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import ProgramError
+from millstream.graph.nodes import PaneAggregate
+from millstream.records.batch import Batch
+from millstream.records.columns import stream_schema
+from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.keyed_operators import KeyedOperator
+from millstream.runtime.operators import OperatorSetting
+from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.windows.groups import grouped
+from millstream.runtime.windows.pane_firing import FiredWindows, WindowRange, fired_windows
+from millstream.runtime.windows.pane_rows import Accumulators, PaneRows, accumulator_type
+from millstream.runtime.windows.pane_table import PaneHandle, PaneTable
+from millstream.state.equality import Bools
+
+__all__ = ["PaneOperator"]
+
+_STATE = "panes"
+_FIRED_MS = "fired_ms"
+_PANE_MS = "pane_ms"
+_LATE_RECORDS = "numLateRecordsDropped"
+# Partials are merged when they have grown to this, and again when they have doubled.
+_GATHERED_BYTES = 128 << 20
+
+
+class PaneOperator(KeyedOperator):
+    """Windows of ready aggregates, in columns."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, key_type = self.node.operation, self.node.inputs[0].key_type
+        assert isinstance(operation, PaneAggregate) and key_type is not None and self.node.output_type is not None
+        self._operation, self._windows, self._type = operation, operation.windows, self.node.output_type
+        schema = stream_schema(self._type)
+        assert schema is not None
+        self._schema = schema
+        self._accumulators = Accumulators(operation.measures)
+        codec = StateCodec(accumulator_type(operation.measures), f"state '{_STATE}' of '{self.node.name}'")
+        table = PaneTable(_STATE, key_type, setting.context.max_parallelism, codec, self._windows)
+        self._panes = PaneHandle(table, self.backend.scope, self._windows, self._accumulators)
+        self.backend.keep(_STATE, self._panes)
+        self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
+        self._batch = False
+        self._before_ms = MIN_WATERMARK
+
+    # --- an epoch -----------------------------------------------------------------------------------------------
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        self._batch = facts.batch
+        kept = spec.states.get(self.uid, {})
+        self._check_panes(kept)
+        self._before_ms = self._time_before(kept)
+        self._panes.table.time_ms = self._before_ms
+        self._partials: list[PaneRows] = []
+        self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
+        self._next_end: int | None = None
+        self._started_ns = 0
+        super().prepare(spec, facts, nonce)
+
+    def _check_panes(self, kept: Mapping[str, Any]) -> None:
+        """Refuse to go on with panes that the windows of the program would cut."""
+        for account in kept.values():
+            stored = account.get(_PANE_MS, self._own_panes)
+            if stored != self._own_panes:
+                was, now = (f"panes of {length} ms from {begin} ms on" for length, begin in (stored, self._own_panes))
+                error = ProgramError(
+                    f"the windows of '{self.node.name}' were kept in {was}, and the program now has {now}. Use the "
+                    "windows it had, or give them another uid to begin anew"
+                )
+                raise self.call.failed(error, "state")
+
+    @property
+    def _own_panes(self) -> list[int]:
+        """How long panes are, and where they begin."""
+        return [self._windows.pane_ms, self._windows.offset_ms % self._windows.pane_ms]
+
+    def _time_before(self, kept: Mapping[str, Any]) -> int:
+        """How far windows had fired when the last epoch ended."""
+        if self._batch:
+            return MAX_WATERMARK if self.time.watermark == MAX_WATERMARK else MIN_WATERMARK
+        if self._windows.is_event_time:
+            return self.time.watermark
+        return max((account.get(_FIRED_MS, MIN_WATERMARK) for account in kept.values()), default=MIN_WATERMARK)
+
+    def _time_now(self) -> int:
+        if self._batch:
+            return MAX_WATERMARK if self.time.watermark == MAX_WATERMARK else MIN_WATERMARK
+        if self._windows.is_event_time:
+            return self.time.watermark
+        return max(self._before_ms, self.time.now_ms - 1)
+
+    def take(self, batch: Batch) -> None:
+        """Keep partials until the epoch's input is in."""
+        started = time.perf_counter_ns()
+        columns = batch.columns()
+        self.records_in += len(batch)
+        rows = PaneRows(self.keying.column(batch), columns.column(1).to_numpy(), columns.columns[3:])
+        too_late = self._windows.last_window(rows.panes) <= self._dead_through
+        if too_late.any():
+            self._late_records.inc(int(columns.column(2).to_numpy()[too_late].sum()))
+            rows = rows.take(np.flatnonzero(~too_late))
+        if len(rows):
+            self._partials.append(rows)
+            self._partial_bytes += rows.nbytes
+        if self._partial_bytes > self._partial_bytes_max:
+            merged = self._gathered_rows()
+            self._partials, self._partial_bytes = [merged], merged.nbytes
+            self._partial_bytes_max = max(2 * merged.nbytes, _GATHERED_BYTES)
+        self.busy_ns += time.perf_counter_ns() - started
+
+    @property
+    def _dead_through(self) -> int:
+        """The last window that can no longer change. By the clock and in BATCH nothing is late."""
+        is_late_possible = self._windows.is_event_time and not self._batch
+        return self._windows.dead_through(self._before_ms if is_late_possible else MIN_WATERMARK)
+
+    def advance(self, watermark: int) -> int:
+        reached = super().advance(watermark)
+        self._started_ns = time.perf_counter_ns()
+        now_ms = self._time_now()
+        closing = WindowRange(self._windows.fired_through(self._before_ms), self._windows.fired_through(now_ms))
+        with self.call.running("state"):
+            fresh = self._gathered_rows() if self._partials else None
+            rows, changed, late = self._merged(fresh, closing)
+        if rows is not None:
+            if late is not None:
+                own = np.flatnonzero(_of_keys_with(rows, late))
+                self._fire(rows.take(own), WindowRange(self._dead_through, closing.after), late[own])
+            self._fire(rows, closing, None)
+            with self.call.running("state"):
+                self._keep(rows, changed, now_ms)
+        self.busy_ns += time.perf_counter_ns() - self._started_ns
+        return reached
+
+    def _gathered_rows(self) -> PaneRows:
+        return self._accumulators.combined(PaneRows.concat(self._partials))[0]
+
+    def _keep(self, rows: PaneRows, changed: Bools, now_ms: int) -> None:
+        """Write what changed and is still needed."""
+        kept = np.flatnonzero(changed & (self._windows.expiry_ms(rows.panes) > now_ms))
+        if len(kept):
+            self._panes.put(rows.take(kept))
+            self._next_end = int(rows.panes[kept].min()) + self._windows.pane_ms
+
+    def _merged(self, fresh: PaneRows | None, closing: WindowRange) -> tuple[PaneRows | None, Bools, Bools | None]:
+        """All panes this epoch needs, one row each; which got records, and which got late ones (None: none did)."""
+        windows = self._windows
+        several: list[PaneRows] = []
+        # What ends in between is read as one piece; the other panes of this epoch's records are looked up.
+        after_ms, through_ms = windows.starts(closing.after + 1), windows.ends(closing.through)
+        if not closing:
+            after_ms = through_ms = MAX_WATERMARK
+        if closing and not self._panes.is_empty:
+            several.append(self._panes.ending(after_ms, through_ms))
+        if fresh is None:
+            found = several[0] if several and len(several[0]) else None
+            return found, np.zeros(0 if found is None else len(found), dtype=np.bool_), None
+        # A window that is over can change only while it is kept for late records.
+        changes_last = closing.after if closing.after > self._dead_through else -MAX_WATERMARK
+        late = windows.first_window(fresh.panes) <= changes_last
+        ends = fresh.panes + windows.pane_ms
+        outside = (ends <= after_ms) | (ends > through_ms)
+        if not self._panes.is_empty:
+            several += self._looked_up(fresh, outside, late, (after_ms, through_ms))
+        stored = sum(map(len, several))
+        rows, groups = self._accumulators.combined(PaneRows.concat([*several, fresh]))
+        changed, got_late = np.zeros((2, groups.count), dtype=np.bool_)
+        changed[groups.codes[stored:]] = True
+        got_late[groups.codes[stored:][late]] = True
+        return rows, changed, got_late if late.any() else None
+
+    def _looked_up(self, fresh: PaneRows, outside: Bools, late: Bools, read_ms: tuple[int, int]) -> list[PaneRows]:
+        """Stored panes besides those read already: all of keys with late records, the very ones of others."""
+        several = []
+        if late.any():
+            of_late_keys = _of_keys_with(fresh, late)
+            distinct = grouped(fresh.keys.array.filter(pa.array(of_late_keys))).firsts()
+            rows = self._panes.of_keys(fresh.keys.take(np.flatnonzero(of_late_keys)[distinct]))
+            ends = rows.panes + self._windows.pane_ms
+            several.append(rows.take(np.flatnonzero((ends <= read_ms[0]) | (ends > read_ms[1]))))
+            outside = outside & ~of_late_keys
+        asked = np.flatnonzero(outside)
+        if len(asked):
+            several.append(self._panes.of_pairs(fresh.keys.take(asked), fresh.panes[asked]))
+        return several
+
+    def _fire(self, rows: PaneRows, range_: WindowRange, seeds: Bools | None) -> None:
+        for fired in fired_windows(rows, self._windows, range_, self._accumulators, seeds):
+            results = self._results(fired)
+            self.busy_ns += time.perf_counter_ns() - self._started_ns
+            self.emit(results)
+            self._started_ns = time.perf_counter_ns()
+
+    def _results(self, fired: FiredWindows) -> Batch:
+        starts, ends = self._windows.starts(fired.windows), self._windows.ends(fired.windows)
+        columns = self._accumulators.results(fired.parts)
+        if self._operation.has_bounds:
+            columns = [pa.array(starts), pa.array(ends), *columns]
+        if self._operation.has_key:
+            columns = [fired.keys, *columns]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return Batch.of_columns(batch, self._type, ends - 1)
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        super().acknowledge(acknowledgement)
+        account = acknowledgement.states[self.uid]
+        account[_PANE_MS] = self._own_panes
+        if self._windows.is_event_time or self._batch:
+            return
+        now_ms = self._time_now()
+        account[_FIRED_MS] = now_ms
+        wake_ms = self._next_firing(now_ms)
+        if wake_ms is not None:
+            account["wake_ms"] = min(wake_ms, account.get("wake_ms", wake_ms))
+
+    def _next_firing(self, now_ms: int) -> int | None:
+        """When the next window by the clock that holds a pane is over."""
+        over = self._windows.fired_through(now_ms)
+        # A pane that ends before the next window begins is of no more use.
+        stored = self._panes.earliest_end(self._windows.starts(over + 1))
+        ends = [end for end in (stored, self._next_end) if end is not None]
+        if not ends:
+            return None
+        first = self._windows.first_window(min(ends) - self._windows.pane_ms)
+        return int(self._windows.ends(max(first, over + 1)))
+
+
+def _of_keys_with(rows: PaneRows, marked: Bools) -> Bools:
+    """Which rows are of a key that has a marked row."""
+    keys = grouped(rows.keys.array)
+    has = np.zeros(keys.count, dtype=np.bool_)
+    has[keys.codes[marked]] = True
+    answer: Bools = has[keys.codes]
+    return answer

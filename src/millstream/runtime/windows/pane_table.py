@@ -1,0 +1,125 @@
+"""Panes in the store: rows (key, start of the pane) → accumulators, which are due at their end and expire with the
+last window that needs them.
+
+Time here is the time of the windows: event time, or the clock for windows that go by it. A pane that no window needs
+any more is never read again: compaction drops it, and a segment that holds only such panes is named no more. Nothing is
+written to remove them, so closing a million windows writes nothing.
+
+Invariant: within an epoch the table is read as it was before it; changes are handed over once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.graph.pane_windows import PaneWindows
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.states import Scope, StateHandle
+from millstream.runtime.windows.pane_rows import Accumulators, PaneRows
+from millstream.state.keys import KeyColumn
+from millstream.state.layout import NEVER_MS
+from millstream.state.version import SegmentRef
+from millstream.state.xxh64 import Int64s
+
+__all__ = ["PaneHandle", "PaneTable"]
+
+
+class PaneTable(StateTable):
+    """The table, read at `time_ms` of the windows' own time."""
+
+    def __init__(
+        self, name: str, key_type: TypeInformation, max_parallelism: int, value: StateCodec, windows: PaneWindows
+    ) -> None:
+        super().__init__(name, key_type, max_parallelism, value, sub_type=pa.int64(), has_due=True, ttl_ms=0)
+        self.time_ms = -NEVER_MS
+        self._windows = windows
+
+    def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
+        place = replace(place, now_ms=self.time_ms)
+        super().begin(place, refs)
+        needed = [ref for ref, (_, latest) in zip(self.view.refs, self.ends(), strict=True) if self._is_needed(latest)]
+        if len(needed) < len(self.view.refs):
+            super().begin(place, needed)
+
+    def ends(self) -> list[tuple[int, int]]:
+        """For every segment, when the earliest and the latest of its panes end."""
+        entries = [layer.segment.entries for layer in self.view.layers]
+        return [(min(e.due_min_ms for e in own), max(e.due_max_ms for e in own)) for own in entries]
+
+    def _is_needed(self, latest_end_ms: int) -> bool:
+        """Whether a pane that ends then is still of use; those that end before are of use no longer than it."""
+        return int(self._windows.expiry_ms(np.array([latest_end_ms - self._windows.pane_ms]))[0]) > self.time_ms
+
+
+class PaneHandle(StateHandle):
+    """The panes of one operator in one subtask, as rows."""
+
+    table: PaneTable
+
+    def __init__(self, table: PaneTable, scope: Scope, windows: PaneWindows, accumulators: Accumulators) -> None:
+        super().__init__(table, scope, renews_on_read=False)
+        self._windows = windows
+        self._accumulators = accumulators
+
+    def begin(self) -> None:
+        """Nothing is kept here: changes go to the table at once."""
+
+    def flush(self) -> None:
+        """Changes are in the table already."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is stored."""
+        return self.table.view.is_empty
+
+    def ending(self, after_ms: int, through_ms: int) -> PaneRows:
+        """The panes that end after the one and not after the other."""
+        rows = self.table.view.scan_due(_within(through_ms), after_ms=_within(after_ms))
+        return self._rows(KeyColumn(rows.column("hash").to_numpy(), rows.column("key")), rows)
+
+    def of_keys(self, keys: KeyColumn) -> PaneRows:
+        """All panes of these keys."""
+        rows = self.table.view.scan_keys(keys)
+        return self._rows(KeyColumn(rows.column("hash").to_numpy(), rows.column("key")), rows)
+
+    def of_pairs(self, keys: KeyColumn, panes: Int64s) -> PaneRows:
+        """These panes, as far as they are stored."""
+        # What begins in this epoch lies beyond all that is stored; it is not worth a search.
+        stored = self.table.ends()
+        earliest = min((first for first, _ in stored), default=NEVER_MS) - self._windows.pane_ms
+        latest = max((last for _, last in stored), default=-NEVER_MS) - self._windows.pane_ms
+        near = np.flatnonzero((panes >= earliest) & (panes <= latest))
+        if len(near) < len(panes):
+            keys, panes = keys.take(near), panes[near]
+        found = self.table.view.get_pairs(keys, pa.array(panes))
+        assert found.values is not None
+        at = np.flatnonzero(found.mask)
+        return PaneRows(keys.take(at), panes[at], self._accumulators.read(found.values))
+
+    def _rows(self, keys: KeyColumn, rows: pa.RecordBatch) -> PaneRows:
+        return PaneRows(keys, rows.column("sub").to_numpy(), self._accumulators.read(rows.column("value")))
+
+    def put(self, rows: PaneRows) -> None:
+        """Set these panes."""
+        self.table.changes.put(
+            rows.keys,
+            self._accumulators.stored(rows.parts),
+            subs=pa.array(rows.panes),
+            due_ms=rows.panes + self._windows.pane_ms,
+            expires_ms=self._windows.expiry_ms(rows.panes),
+        )
+
+    def earliest_end(self, after_ms: int) -> int | None:
+        """The end of the earliest stored pane that ends after this time."""
+        return None if self.is_empty else self.table.view.min_due(after_ms=_within(after_ms))
+
+
+def _within(time_ms: int) -> int:
+    """A time that the store can hold; what never is due stays out."""
+    return max(-NEVER_MS, min(NEVER_MS - 1, time_ms))

@@ -1,0 +1,166 @@
+"""The half of a columnar aggregate that runs before the exchange: records become partials by key and pane.
+
+A hot key is then a few rows per task and epoch, however many records it has, and does not pile up on the task that
+owns it. Partials are kept until the epoch's input is in, or until there are many. Where grouping a batch hardly makes
+it smaller, because almost every record has a key of its own, its records are sent as they are, as partials of one: to
+group them twice would only cost.
+
+The operator keeps nothing between epochs. Which partials are late is not for it to say.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import ProgramError
+from millstream.graph.field_key import FieldKey
+from millstream.graph.nodes import PartialAggregate
+from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.runtime.keying import Keying
+from millstream.runtime.operators import Operator, OperatorSetting
+from millstream.runtime.spec import EpochSpec
+from millstream.runtime.windows.aggregate_columns import Parts
+from millstream.runtime.windows.groups import Groups, grouped, paired
+from millstream.runtime.windows.kernels import looked_at
+from millstream.runtime.windows.pane_rows import Accumulators
+from millstream.state.xxh64 import Int64s
+
+__all__ = ["PartialAggregateOperator"]
+
+_GATHERED_ROWS_MAX = 1 << 17
+# Grouping pays when it leaves at most this part of the rows.
+_WORTHWHILE = 0.5
+# After a batch that was not worth grouping, so many are sent as they are before another is tried.
+_UNTRIED_BATCHES = 7
+
+
+class PartialAggregateOperator(Operator):
+    """Aggregates what its task reads, by key and pane."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
+        assert isinstance(operation, PartialAggregate) and output_type is not None
+        self._operation = operation
+        self._windows = operation.windows
+        self._accumulators = Accumulators(operation.measures)
+        self._type = output_type
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._schema = schema
+        selector = edge.key_selector
+        self._keying = None if selector is None else Keying(selector, edge.key_type, self.call)
+        self._key_column = selector.column if isinstance(selector, FieldKey) else None
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_rows = 0
+        self._untried = 0
+
+    def begin(self, spec: EpochSpec) -> None:
+        super().begin(spec)
+        self._gathered, self._gathered_rows, self._untried = [], 0, 0
+
+    def apply(self, batch: Batch) -> Batch | None:
+        columns = self._checked(batch)
+        times = self._times(batch)
+        keys = self._keys(batch, columns)
+        panes = self._windows.pane_of(times)
+        with self.call.running("aggregate"):
+            looked = [[looked_at(look, columns) for look in m.looks] for m in self._operation.measures]
+        # What goes by event time does so by the clock's windows too; without timestamps, the order of arrival is left.
+        at = np.zeros(len(batch), dtype=np.int64) if batch.timestamps is None else batch.timestamps
+        parts = self._accumulators.lift(looked, at)
+        if not self._windows.has_gaps:
+            return self._partial(keys, panes, parts)
+        # Between windows that do not touch there is time that belongs to none.
+        held = np.flatnonzero(self._windows.first_window(panes) <= self._windows.last_window(panes))
+        at = pa.array(held)
+        return self._partial(keys.take(at), panes[held], [part.take(at) for part in parts])
+
+    def _partial(self, keys: pa.Array, panes: Int64s, parts: Parts) -> Batch | None:
+        rows = self._rows(keys, panes, np.ones(len(panes), dtype=np.int64), parts)
+        if self._untried:
+            self._untried -= 1
+            return self._batch(rows)
+        groups = _groups(rows)
+        if groups.count > _WORTHWHILE * rows.num_rows:
+            self._untried = _UNTRIED_BATCHES
+            return self._batch(rows)
+        self._gathered.append(self._combined(rows, groups))
+        self._gathered_rows += groups.count
+        if self._gathered_rows < _GATHERED_ROWS_MAX:
+            return None
+        merged = self._merged()
+        if merged.num_rows > _WORTHWHILE * _GATHERED_ROWS_MAX:
+            return self._batch(merged)
+        self._gathered, self._gathered_rows = [merged], merged.num_rows
+        return None
+
+    def advance(self, watermark: int) -> int:
+        """The epoch's input is in: send what was gathered."""
+        if self._gathered:
+            started = time.perf_counter_ns()
+            partials = self._batch(self._merged())
+            self.busy_ns += time.perf_counter_ns() - started
+            self.emit(partials)
+        return super().advance(watermark)
+
+    def _merged(self) -> pa.RecordBatch:
+        """All gathered partials as one; they are gathered no more."""
+        rows = pa.concat_batches(self._gathered)
+        several = len(self._gathered) > 1
+        self._gathered, self._gathered_rows = [], 0
+        return self._combined(rows, _groups(rows)) if several else rows
+
+    def _combined(self, rows: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
+        first = pa.array(groups.firsts())
+        counts = np.zeros(groups.count, dtype=np.int64)
+        np.add.at(counts, groups.codes, rows.column(2).to_numpy())
+        parts = self._accumulators.combine(rows.columns[3:], groups)
+        return self._rows(rows.column(0).take(first), rows.column(1).take(first), counts, parts)
+
+    def _rows(self, keys: pa.Array, panes: Int64s | pa.Array, records: Int64s, parts: Parts) -> pa.RecordBatch:
+        columns = [keys, pa.array(panes), pa.array(records), *parts]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _batch(self, rows: pa.RecordBatch) -> Batch:
+        return Batch.of_columns(rows, self._type)
+
+    # --- what is looked at ------------------------------------------------------------------------------------
+
+    def _keys(self, batch: Batch, columns: pa.RecordBatch) -> pa.Array:
+        if self._key_column is not None:
+            return columns.column(self._key_column)
+        if self._keying is None:  # all records have one key
+            return pa.array(np.zeros(len(batch), dtype=np.int8))
+        return self._keying.column(batch).array
+
+    def _times(self, batch: Batch) -> Int64s:
+        if not self._windows.is_event_time:
+            return np.full(len(batch), self.time.now_ms, dtype=np.int64)
+        if batch.timestamps is None:
+            error = ProgramError(
+                "event-time windows: the records have no timestamps. Call assign_timestamps_and_watermarks() with a "
+                "timestamp assigner before key_by()"
+            )
+            raise self.call.failed(error, "window", tuple(batch.slice(0, 1).values()))
+        return batch.timestamps
+
+    def _checked(self, batch: Batch) -> pa.RecordBatch:
+        """The columns of records that can be aggregated: none is None or a change other than INSERT."""
+        columns = batch.columns()
+        kinds = columns.schema.get_field_index(KIND_COLUMN)
+        if kinds < 0:
+            return columns
+        unfit = np.flatnonzero(np.asarray(columns.column(kinds).fill_null(1)) != 0)
+        if len(unfit):
+            error = ProgramError("the record is None or no INSERT, which has no aggregate. Filter such records out")
+            raise self.call.failed(error, "aggregate", tuple(batch.slice(int(unfit[0]), 1).values()))
+        return columns.remove_column(kinds)
+
+
+def _groups(rows: pa.RecordBatch) -> Groups:
+    return paired(grouped(rows.column(0)), grouped(rows.column(1)))

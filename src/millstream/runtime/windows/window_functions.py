@@ -1,0 +1,107 @@
+"""What all operators of window nodes share: the user's functions and the states these may hold, and late records.
+
+A window node has up to three functions: one that folds records into a window's value, one that is called when the
+window fires, and the assigner. The second may keep state of the window and of its key (`window_store`), which is opened
+and written with the operator's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Window
+from millstream.records.batch import Batch
+from millstream.runtime.barrier import Acknowledgement
+from millstream.runtime.keyed_operators import KeyedOperator
+from millstream.runtime.operators import OperatorSetting, ProcessOperator
+from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.state_table import EpochPlace
+from millstream.runtime.windows.places import WindowTokens
+from millstream.runtime.windows.window_store import StatesBy, WindowStore
+from millstream.state.open_segments import OpenSegments
+
+__all__ = ["WindowFunctions"]
+
+
+class WindowFunctions(KeyedOperator, ProcessOperator):
+    """A window node in one subtask; what it does with records is for others to say."""
+
+    method = "process"
+    role = "window"
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation = setting.node.operation
+        assert isinstance(operation, Window)
+        self._operation = operation
+        self.store = WindowStore(setting.node.name, setting.node.inputs[0].key_type, setting.context.max_parallelism)
+        self.of_key = StatesBy(self.store, "", False)
+        self.setting = self.setting.with_states(self.of_key)
+        self.tokens = WindowTokens(operation.assigner.get_window_serializer())
+        self._dropped = setting.context.metrics.counter("numLateRecordsDropped")
+        self._window_segments: OpenSegments | None = None
+
+    def stateful(self) -> Any:
+        return getattr(self._operation.function, "_wrapped_function", None)
+
+    def open(self) -> None:
+        """Open the window function and the one that folds records."""
+        super().open()
+        for function in (self._operation.reduce, self._operation.aggregate):
+            opener = getattr(function, "open", None)
+            if callable(opener):
+                with self.call.running("open"):
+                    opener(self.setting.context)
+
+    def close(self) -> None:
+        """Close them again."""
+        super().close()
+        for function in (self._operation.reduce, self._operation.aggregate):
+            closer = getattr(function, "close", None)
+            if callable(closer):
+                with self.call.running("close"):
+                    closer()
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        super().prepare(spec, facts, nonce)
+        if self._window_segments is None:
+            self._window_segments = OpenSegments(facts.store, facts.cache_folder)
+        subtask, groups = self.setting.context.subtask, self.backend.groups
+        place = EpochPlace(self.uid, spec.epoch, subtask, nonce, groups, spec.now_ms, self._window_segments)
+        self.store.begin(place, spec.states.get(self.uid, {}))
+        self.tokens.forget()
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        super().acknowledge(acknowledgement)
+        with self.call.running("state"):
+            self.store.end(self.time.now_ms, acknowledgement.states[self.uid])
+
+    def check_timestamps(self, batch: Batch) -> None:
+        """Refuse records without timestamps where windows go by event time."""
+        if batch.timestamps is None and len(batch) and self._operation.assigner.is_event_time():
+            error = ProgramError(
+                f"'{self.node.name}' has windows of event time, and its records have no timestamps. Call "
+                "assign_timestamps_and_watermarks() before the windows, or give the source a WatermarkStrategy with a "
+                "timestamp assigner"
+            )
+            raise self.call.failed(error, "window assigner", (batch.slice(0, 1).values()[0],)) from error
+
+    def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
+        """A record came too late: to the side output for such, or dropped and counted."""
+        if self._operation.late_tag is None:
+            self._dropped.inc()
+        else:
+            out.append((self._operation.late_tag, value))
+            stamps.append(stamp)
+
+    def enter_place(self, key: Any, window: Any) -> None:
+        """The window function is about to be called for this key and window."""
+        self.store.keys.at = key
+        self.store.places.at = (key, self.tokens.token(window))
+
+    def announce(self, keys: list[Any], windows: list[Any]) -> None:
+        """The window function is about to be called for these: read what it keeps of them at once."""
+        if not self._operation.passes_through:
+            token = self.tokens.token
+            self.store.prefetch(keys, [(key, token(window)) for key, window in zip(keys, windows, strict=True)])

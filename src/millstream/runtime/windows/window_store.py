@@ -1,0 +1,236 @@
+"""All state of one window operator in one subtask: of its keys, of its windows, and the timers of its windows.
+
+States are asked for by descriptor, whenever it is convenient: a trigger asks while an epoch runs. The store has two
+scopes. At a *key* are what functions keep whatever the window, counts of assigners, and which windows of the key have
+merged. At a *place* (a key and a window) are contents, what triggers remember, and per-window state of functions.
+Those that different parties ask for have names of their own, so that a trigger's `count` is not a function's.
+
+At the start of an epoch everything is opened at the last manifest's version; at its end each table that changed has
+written one segment, and the new versions go into the operator's account beside those of its backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.timers import Timers
+from millstream.runtime.windows.place_collections import ListState, MapState
+from millstream.runtime.windows.place_states import AggregatingState, PlaceState, ReducingState, Scope, ValueState
+from millstream.runtime.windows.places import PlaceTable
+from millstream.state.version import SegmentRef, merge_versions, refs_from_json, refs_to_json
+
+__all__ = ["OwnState", "StatesBy", "WindowStore"]
+
+_EVENT_TIMERS = "window event timers"
+_PROCESSING_TIMERS = "window processing timers"
+
+
+@dataclass(frozen=True)
+class OwnState:
+    """The descriptor of a state that the operator itself keeps."""
+
+    name: str
+    type_info: Any
+
+    def get_name(self) -> str:
+        """Its name."""
+        return self.name
+
+
+class WindowStore:
+    """The states and timers. `operator` is its name, for errors."""
+
+    def __init__(self, operator: str, key_type: TypeInformation | None, max_parallelism: int) -> None:
+        self._operator = operator
+        self._key_type = key_type
+        self._max_parallelism = max_parallelism
+        self.keys = Scope()
+        self.places = Scope()
+        self._of_keys: dict[str, PlaceState] = {}
+        self._of_places: dict[str, PlaceState] = {}
+        self._descriptors: dict[str, Any] = {}
+        self.event_timers = Timers(self._timer_table(_EVENT_TIMERS))
+        self.processing_timers = Timers(self._timer_table(_PROCESSING_TIMERS))
+        self._place: EpochPlace | None = None
+        self._versions: dict[str, tuple[SegmentRef, ...]] = {}
+
+    def _timer_table(self, name: str) -> StateTable:
+        return PlaceTable(
+            StateTable(name, self._key_type, self._max_parallelism, None, sub_type=pa.int64(), has_due=True)
+        )
+
+    # --- states ---------------------------------------------------------------------------------------------------
+
+    def state(self, name: str, kind: type[PlaceState], descriptor: Any, of_places: bool) -> Any:
+        """The state of this descriptor, kept under `name`."""
+        found = (self._of_places if of_places else self._of_keys).get(name)
+        if found is None:
+            return self._made(name, kind, descriptor, of_places)
+        if type(found) is not kind or self._descriptors[name] != descriptor:
+            raise ProgramError(
+                f"state '{descriptor.get_name()}' of '{self._operator}' was declared as {self._descriptors[name]!r} "
+                f"and is now asked for as {descriptor!r}. Give the second one another name"
+            )
+        return found
+
+    def _made(self, name: str, kind: type[PlaceState], descriptor: Any, of_places: bool) -> PlaceState:
+        ttl: Any = getattr(descriptor, "_ttl_config", None)
+        lives = ttl is not None and ttl.is_enabled()
+        options: dict[str, Any] = {}
+        if lives:
+            options["ttl_ms"] = ttl.get_ttl().to_millis()
+            options["sees_expired"] = ttl.get_state_visibility().name == "ReturnExpiredIfNotCleanedUp"
+        renews = lives and ttl.get_update_type().name == "OnReadAndWrite"
+        state = self._of_kind(name, kind, descriptor, of_places, options, renews)
+        (self._of_places if of_places else self._of_keys)[name] = state
+        self._descriptors[name] = descriptor
+        if self._place is not None:  # asked for while an epoch runs
+            self._begin(name, state, self._place)
+        return state
+
+    def _of_kind(
+        self,
+        name: str,
+        kind: type[PlaceState],
+        descriptor: Any,
+        of_places: bool,
+        options: dict[str, Any],
+        renews: bool,
+    ) -> PlaceState:
+        declared, what = descriptor.type_info, f"state '{descriptor.get_name()}' of '{self._operator}'"
+        scope = self.places if of_places else self.keys
+
+        def table(value: StateCodec, sub: StateCodec | None = None, **more: Any) -> StateTable:
+            plain = StateTable(name, self._key_type, self._max_parallelism, value, sub, **more, **options)
+            return PlaceTable(plain) if of_places else plain
+
+        if issubclass(kind, MapState):
+            key = StateCodec(declared.key_type, f"the map keys of {what}")
+            value = StateCodec(declared.value_type, what)
+            return kind(table(value, key), scope, renews, key, value)
+        if kind is ListState:
+            value = StateCodec(declared.element_type, what)
+            return ListState(table(value, sub_type=pa.int64()), scope, renews, value)
+        value = StateCodec(declared, what)
+        if kind is ReducingState:
+            reduce = descriptor.get_reduce_function().reduce
+            return ReducingState(table(value), scope, renews, value, reduce=reduce)
+        if kind is AggregatingState:
+            return AggregatingState(table(value), scope, renews, value, function=descriptor.get_agg_function())
+        assert issubclass(kind, ValueState)
+        return kind(table(value), scope, renews, value)
+
+    # --- an epoch -------------------------------------------------------------------------------------------------
+
+    def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
+        """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
+        versions: dict[str, tuple[SegmentRef, ...]] = {}
+        self._place, self._versions = place, versions
+        for subtask in sorted(kept, key=int):
+            for name, refs in kept[subtask].get("tables", {}).items():
+                read = refs_from_json(refs, f"state '{name}' of '{self._operator}'")
+                versions[name] = merge_versions([versions.get(name, ()), read])
+        for name, state in self._states().items():
+            self._begin(name, state, place)
+        self.event_timers.begin(place, versions.get(_EVENT_TIMERS, ()))
+        self.processing_timers.begin(place, versions.get(_PROCESSING_TIMERS, ()))
+
+    def _begin(self, name: str, state: PlaceState, place: EpochPlace) -> None:
+        state.table.begin(place, self._versions.get(name, ()))
+        state.begin()
+        place.segments.keep_only(state.table.view.refs, state.table.layout)
+
+    def _states(self) -> dict[str, PlaceState]:
+        return {**self._of_keys, **self._of_places}
+
+    def prefetch(self, keys: Iterable[Any], places: Iterable[Any]) -> None:
+        """The operator is about to go to these keys and places: read single values of all of them at once."""
+        keys, places = list(keys), list(places)
+        for state in self._of_keys.values():
+            state.prefetch(keys)
+        for state in self._of_places.values():
+            state.prefetch(places)
+
+    def leave(self) -> None:
+        """No user code runs."""
+        self.keys.leave()
+        self.places.leave()
+
+    def end(self, now_ms: int, account: dict[str, Any]) -> None:
+        """Write what changed, and tell it in the account, which may hold old versions of these tables."""
+        self.leave()
+        tables: dict[str, Any] = account.setdefault("tables", {})
+        for name, state in self._states().items():
+            state.flush()
+            tables[name] = refs_to_json(state.table.end())
+        for name, timers in ((_EVENT_TIMERS, self.event_timers), (_PROCESSING_TIMERS, self.processing_timers)):
+            tables[name] = refs_to_json(timers.end())
+        account["tables"] = {name: refs for name, refs in tables.items() if refs}
+        # A timer comes when its millisecond has passed; those of this one are left.
+        earliest_ms = self.processing_timers.earliest(after=now_ms - 1)
+        if earliest_ms is not None:
+            account["wake_ms"] = earliest_ms + 1
+
+
+_KINDS: dict[str, type[PlaceState]] = {
+    "ValueStateDescriptor": ValueState,
+    "ListStateDescriptor": ListState,
+    "MapStateDescriptor": MapState,
+    "ReducingStateDescriptor": ReducingState,
+    "AggregatingStateDescriptor": AggregatingState,
+}
+
+
+class StatesBy:
+    """States as one party sees them: PyFlink's `KeyedStateStore`. `owner` goes before the names it uses."""
+
+    def __init__(self, store: WindowStore, owner: str, of_places: bool) -> None:
+        self._store = store
+        self._owner = owner
+        self._of_places = of_places
+        # By identity: comparing descriptors takes longer than all else a trigger does for a record.
+        self._found: dict[int, tuple[Any, Any]] = {}
+
+    def get(self, descriptor: Any, kind: type[PlaceState] | None = None) -> Any:
+        """The state of a descriptor of any kind."""
+        known = self._found.get(id(descriptor))
+        if known is None:
+            kind = kind or _kind_of(descriptor)
+            state = self._store.state(f"{self._owner}{descriptor.get_name()}", kind, descriptor, self._of_places)
+            known = self._found[id(descriptor)] = (descriptor, state)
+        return known[1]
+
+    def get_state(self, state_descriptor: Any) -> Any:
+        """A `ValueState`."""
+        return self.get(state_descriptor, ValueState)
+
+    def get_list_state(self, state_descriptor: Any) -> Any:
+        """A `ListState`."""
+        return self.get(state_descriptor, ListState)
+
+    def get_map_state(self, state_descriptor: Any) -> Any:
+        """A `MapState`."""
+        return self.get(state_descriptor, MapState)
+
+    def get_reducing_state(self, state_descriptor: Any) -> Any:
+        """A `ReducingState`."""
+        return self.get(state_descriptor, ReducingState)
+
+    def get_aggregating_state(self, state_descriptor: Any) -> Any:
+        """An `AggregatingState`."""
+        return self.get(state_descriptor, AggregatingState)
+
+
+def _kind_of(descriptor: Any) -> type[PlaceState]:
+    for ancestor in type(descriptor).__mro__:
+        if ancestor.__name__ in _KINDS:
+            return _KINDS[ancestor.__name__]
+    raise ProgramError(f"get_partitioned_state: found {descriptor!r}, expected a state descriptor")
