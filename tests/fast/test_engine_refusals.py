@@ -6,6 +6,7 @@ Every message is checked for its subject, what was found, and the user's own lin
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -284,11 +285,14 @@ def doubled_barrier(envelopes: list[Any]) -> list[Any]:
     return [*envelopes, envelopes[-1]]
 
 
+STORES = itertools.count()
+
+
 def start(runner: Runner, out: Collect, restarts: int) -> Any:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
     env.add_source(numbers()).rebalance().map(lambda n: n, Types.LONG()).sink_to(out)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(restarts, 0))
-    launch = Launch(ManualClock(), runner, MemoryStore(f"broken-{id(runner)}"))
+    launch = Launch(ManualClock(), runner, MemoryStore(f"broken-{next(STORES)}"))
     return launch.start(env._graph(None), env._job_settings())
 
 

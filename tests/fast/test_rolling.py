@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -36,6 +37,9 @@ KINDS = ("sum", "min", "max", "min_by", "max_by")
 UID = "total"
 
 
+STORES = itertools.count()
+
+
 class OneOperator:
     """One aggregation in one subtask, through epochs; every epoch opens a new operator, as after a restart."""
 
@@ -51,7 +55,7 @@ class OneOperator:
             parallelism=1,
             max_parallelism=128,
         )
-        self.store = MemoryStore(f"rolling-{id(self)}")
+        self.store = MemoryStore(f"rolling-{next(STORES)}")
         self.kept: dict[str, Any] = {}
         self.epoch = 0
 
