@@ -76,7 +76,7 @@ class StoredEpoch:
 
 def _timed(stream: DataStream) -> DataStream:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
-    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda record, _: record[1]))
+    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(1))
 
 
 def _totals() -> agg.Aggregates:

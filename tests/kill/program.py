@@ -1,5 +1,6 @@
 """The job that the kill tests kill: a generator at a rate → map → filter → rebalance → files, text and Parquet, and
-beside it a count and a sum per user in keyed state, told by a timer at the end.
+beside it, per user, a count and a sum in keyed state, told by a timer at the end, and windows of three kinds
+(`killed_windows`), which hold records of several epochs.
 
     python program.py STORE OUTPUT
 
@@ -16,6 +17,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import killed_windows as windows
 
 from millstream.common import Configuration, Encoder, Row, Types
 from millstream.compiler.session import make_session
@@ -43,6 +46,10 @@ def parse(line: str) -> Row:
     return Row(int(number), user, int(cents))
 
 
+def line_ms(line: str) -> int:
+    return windows.happened_ms(int(line.split(",")[0]))
+
+
 def is_kept(row: Row) -> bool:
     return bool(row[2] % 5)
 
@@ -50,6 +57,11 @@ def is_kept(row: Row) -> bool:
 def expected() -> list[Row]:
     """The answer, computed apart."""
     return [row for row in map(parse, map(event, range(RECORDS))) if is_kept(row)]
+
+
+def window_results() -> list[str]:
+    """Every window's result, computed apart."""
+    return windows.expected([(row[1], windows.happened_ms(row[0]), row[2]) for row in expected()])
 
 
 def totals() -> list[str]:
@@ -83,7 +95,8 @@ def phase(text: str) -> None:
 def build(env: StreamExecutionEnvironment, output: Path) -> None:
     here = BucketAssigner.base_path_bucket_assigner()
     source = DataGeneratorSource(event, RECORDS, RECORDS_PER_SECOND, Types.STRING())
-    parsed = env.add_source(source, "events").uid("events").map(parse, EVENT).filter(is_kept).rebalance()
+    events = env.from_source(source, windows.in_time(line_ms), "events").uid("events")
+    parsed = events.map(parse, EVENT).filter(is_kept).rebalance()
     lines = parsed.map(lambda row: f"{row[0]} {row[1]} {row[2]}", Types.STRING())
 
     # One file per epoch and subtask, and files that gather several epochs: their open parts live in the manifest.
@@ -97,6 +110,10 @@ def build(env: StreamExecutionEnvironment, output: Path) -> None:
     kept = FileSink.for_row_format(str(output / "totals"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
     counted = parsed.key_by(lambda row: row[1], Types.STRING()).process(Totals(), Types.STRING()).uid("totals")
     counted.sink_to(kept.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("totals-out")
+
+    shut = FileSink.for_row_format(str(output / "windows"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
+    results = windows.add_windows(parsed)
+    results.sink_to(shut.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("windows-out")
 
 
 def main(store: str, output: str) -> None:

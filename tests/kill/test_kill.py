@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FIRST = int(os.environ.get("MILLSTREAM_KILL_FIRST_SEED", "0"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("MILLSTREAM_KILL_SEEDS", "8")))
 
+SINKS = ("each", "many", "parquet", "totals", "windows")
+
 # A phase comes within seconds; on a machine that does much else besides, within a minute or two.
 PHASE_TIMEOUT_S = 180.0
 
@@ -104,7 +106,7 @@ def run_until(strike: Strike, folder: Path) -> str:
 def output_of(folder: Path) -> dict[str, bytes]:
     """What the job has published, sorted: the visible files of each sink, and nothing but finished parts."""
     found = {}
-    for sink in ("each", "many", "parquet", "totals"):
+    for sink in SINKS:
         parts = sorted(path for path in (folder / "output" / sink).iterdir() if not path.name.startswith("."))
         assert parts and all(path.name.startswith("part-") for path in parts), parts
         records = [line for path in parts for line in (_rows(path) if sink == "parquet" else _lines(path))]
@@ -136,8 +138,10 @@ def test_a_run_without_kills_gives_the_answer_computed_apart(clean: dict[str, by
     lines = sorted(f"{row[0]} {row[1]} {row[2]}".encode() for row in program.expected())
     rows = sorted(repr((row[0], row[1], row[2])).encode() for row in program.expected())
     totals = sorted(line.encode() for line in program.totals())
-    text = b"\n".join(lines)
-    assert clean == {"each": text, "many": text, "parquet": b"\n".join(rows), "totals": b"\n".join(totals)}
+    windows = sorted(line.encode() for line in program.window_results())
+    answer = {"each": lines, "many": lines, "parquet": rows, "totals": totals, "windows": windows}
+    for sink in SINKS:
+        assert clean[sink].split(b"\n") == answer[sink], sink
 
 
 @pytest.mark.slow

@@ -18,11 +18,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from millstream.checkpoint.plain import plain
-from millstream.common.watermark_strategy import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
+from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
+from millstream.common.watermark_strategy import FieldTimestamps, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch, Timestamps
+from millstream.records.columns import KIND_COLUMN
+from millstream.records.shapes import plain_type
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.failure import UserCall
 
@@ -123,6 +127,9 @@ class Timekeeper:
         return KeptTime(self._watermark, active_ms)
 
     def _timestamps(self, batch: Batch) -> Timestamps:
+        column = _column_of_times(batch, self._strategy.timestamp_assigner)
+        if column is not None:
+            return column
         values = batch.values()
         previous = batch.timestamps.tolist() if batch.timestamps is not None else [MIN_WATERMARK] * len(values)
         remaining = iter(values)
@@ -143,6 +150,27 @@ class Timekeeper:
             # A bool is an int to Python, but no time to anybody. numpy's integers are.
             if isinstance(stamp, bool) or not isinstance(stamp, (int, np.integer)):
                 raise self._call.failed(_not_a_timestamp(stamp), "timestamp assigner", (values[i],))
+
+
+def _column_of_times(batch: Batch, assigner: Any) -> Timestamps | None:
+    """The times of a batch, where they are a column of it and every record has one."""
+    if not isinstance(assigner, FieldTimestamps) or not batch.typed or batch.type_info is None:
+        return None
+    columns = batch.columns()
+    kinds = columns.schema.get_field_index(KIND_COLUMN)
+    fields = columns.num_columns - (kinds >= 0)
+    field = assigner.field if isinstance(assigner.field, int) else columns.schema.get_field_index(assigner.field)
+    # What is not there, not whole or not a time is left to the slow way, which names the record.
+    if not 0 <= field < fields or not isinstance(plain_type(batch.type_info), RowTypeInfo | TupleTypeInfo):
+        return None
+    column = columns.column(field)
+    if column.null_count or (kinds >= 0 and columns.column(kinds).null_count):
+        return None
+    if pa.types.is_signed_integer(column.type):
+        return column.to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
+    if pa.types.is_timestamp(column.type) and column.type.unit == "us":
+        return column.cast(pa.int64()).to_numpy() // 1_000  # type: ignore[no-any-return]
+    return None
 
 
 def _not_a_timestamp(stamp: Any) -> ProgramError:

@@ -1,0 +1,72 @@
+"""Timestamps from a field: as a column or a record at a time, they are the same; what is no time is refused."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common import Row, WatermarkStrategy
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.errors import ProgramError
+from millstream.records.batch import Batch
+from millstream.runtime.event_time import KeptTime, Timekeeper
+from millstream.runtime.failure import UserCall, UserFailureError
+
+TIMES = st.integers(-(2**40), 2**40)
+MOMENTS = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1))
+LONGS = Types.TUPLE([Types.STRING(), Types.LONG()])
+INTS = Types.TUPLE([Types.STRING(), Types.INT()])
+DATES = Types.ROW_NAMED(["what", "at"], [Types.STRING(), Types.SQL_TIMESTAMP()])
+
+
+def stamped(values: list[Any], type_info: TypeInformation | None, field: int | str) -> list[int]:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(field)
+    keeper = Timekeeper(strategy, KeptTime(), UserCall("source", "uid", "job.py:1"))
+    stamps = keeper.stamp(Batch.of_values(values, type_info)).timestamps
+    assert stamps is not None
+    return stamps.tolist()
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.just("a"), TIMES)))
+def test_a_field_of_milliseconds_is_the_time_typed_or_not(values: list[Any]) -> None:
+    expected = [time for _, time in values]
+    assert stamped(values, LONGS, 1) == stamped(values, None, 1) == stamped(values, LONGS, "f1") == expected
+
+
+@settings(deadline=None)
+@given(st.lists(MOMENTS))
+def test_a_field_of_datetimes_is_the_time_in_utc_rounded_down(moments: list[datetime.datetime]) -> None:
+    rows = [Row(what="a", at=moment.replace(fold=0)) for moment in moments]
+    assert stamped(rows, DATES, "at") == stamped(rows, DATES, 1) == stamped(rows, None, "at")
+
+
+def test_narrow_integers_are_times_too() -> None:
+    assert stamped([("a", 7), ("b", -1)], INTS, 1) == [7, -1]
+
+
+@pytest.mark.parametrize(
+    ("values", "type_info", "field", "said"),
+    [
+        ([("a", None)], LONGS, 1, "returned None"),
+        ([("a", 1)], LONGS, 0, "returned 'a'"),
+        ([("a", 1)], LONGS, 2, "no such field"),
+        ([("a", 1)], LONGS, "at", "no such field"),
+        ([5], Types.LONG(), 0, "no such field"),
+        ([None, ("a", 1)], LONGS, 1, "no such field"),
+        ([("a", 1.5)], None, 1, "returned 1.5"),
+    ],
+)
+def test_what_is_no_time_is_refused_with_the_record(values: Any, type_info: Any, field: Any, said: str) -> None:
+    with pytest.raises(UserFailureError) as caught:
+        stamped(values, type_info, field)
+    assert said in caught.value.report.message and caught.value.report.record is not None
+
+
+def test_a_bool_is_no_field() -> None:
+    with pytest.raises(ProgramError, match="name of a field"):
+        WatermarkStrategy.no_watermarks().with_timestamp_assigner(True)

@@ -1,0 +1,34 @@
+"""The windowed golden programs do what they are there for: they run in columns, and some of their records are late."""
+
+from __future__ import annotations
+
+import pytest
+from programs import PROGRAMS, numbers
+from window_programs import LATE, NUMBERS, late_windows
+
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.testing import Collect, run
+
+
+@pytest.mark.parametrize(
+    "name", ["every ready aggregate", "sliding windows in columns", "cumulative windows in columns"]
+)
+def test_ready_aggregates_are_planned_in_columns(name: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    PROGRAMS[name].add(env, Collect())
+    plan = env.explain()
+    assert "keeps per key and pane: count, sum" in plan and "in columns, for windows" in plan
+
+
+def test_in_short_epochs_some_records_fire_again_and_some_come_too_late() -> None:
+    results, missed = Collect("results"), Collect("missed")
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        told = late_windows(env.add_source(numbers()))
+        told.sink_to(results)
+        told.get_side_output(LATE).sink_to(missed)
+
+    result = run(build, parallelism=2, epoch_records=4)
+    fired = [told[:3] for told in result[results]]
+    assert len(fired) > len(set(fired)), "no window fired again"
+    assert 0 < len(result[missed]) < len(NUMBERS), "no record came too late"
