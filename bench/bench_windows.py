@@ -1,9 +1,12 @@
-"""`make bench-windows`: windows in columns, in one run on one machine.
+"""`make bench-windows`: windows in columns and by a function per record, in one run on one machine.
 
     tumbling     count and sum in windows of 10 s, few keys and very many; and against Spark's `groupBy(window, key)` in
                  a Structured Streaming query with its state in RocksDB, on the same files
     sliding      windows of 60 s every second, against windows of 60 s side by side
     skew         most records in one key, against keys that are all alike
+    custom       sum and count in windows of 10 s by a user's AggregateFunction, few keys and many, against a
+                 KeyedProcessFunction with a ValueState on the same records
+    sessions     epochs that close a few of very many open sessions, against the same epochs with no others open
 
 Ours is always a whole epoch of a real job, to its manifest. Every epoch is a stretch of event time and closes the
 windows of the one before. Choose parts with --only; --quick for a smoke test.
@@ -33,19 +36,27 @@ from measure import Report, at_least, at_most, median_ratio, take_turns  # noqa:
 from pyspark.sql import SparkSession  # noqa: E402
 from window_records import (  # noqa: E402
     DISORDER_MS,
+    SESSIONS_UID,
     TIMED_TYPE,
+    SessionRecords,
     StoredEpoch,
     TimedRecords,
+    custom,
+    running,
+    sessions,
     sliding,
     tumbling,
     write_epoch,
 )
 
+from millstream.checkpoint.manifest import ManifestLog  # noqa: E402
 from millstream.compiler.session import make_session  # noqa: E402
 from millstream.datastream import DataStream  # noqa: E402
+from millstream.storage import open_store  # noqa: E402
 
 TASKS = 2
 WARM_UP_ROUNDS = 1
+SESSION_WARM_UP_ROUNDS = 3
 TUMBLING_MS = 10_000
 SLIDING_MS, SLIDE_MS = 60_000, 1_000
 
@@ -63,11 +74,17 @@ class Sizes:
     skew_records: int = 5_000_000
     skew_keys: int = 10_000
     hot: float = 0.9
+    custom_records: int = 5_000_000
+    custom_keys: int = 100_000
+    sessions_closed: int = 10_000
+    session_stretches: int = 100
+    session_rounds: int = 9
 
 
 QUICK = Sizes(
     records=300_000, most_keys=50_000, rounds=2, sliding_records=300_000, sliding_keys=100, skew_records=300_000,
-    skew_keys=1_000,
+    skew_keys=1_000, custom_records=300_000, custom_keys=10_000, sessions_closed=2_000, session_stretches=20,
+    session_rounds=5,
 )  # fmt: skip
 
 Program = Callable[[DataStream], DataStream]
@@ -165,10 +182,58 @@ def measure_skew(report: Report, session: SparkSession, sizes: Sizes) -> None:
     report.note(f"{_rate(records, took['hot'])}, uniform {_rate(records, took['uniform'])}")
 
 
+def measure_custom(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """A user's aggregate function in windows, against a user's process function with state."""
+    records = sizes.custom_records
+    for keys in (sizes.few_keys, sizes.custom_keys):
+        epochs = _epochs(sizes.rounds, records, keys, TUMBLING_MS)
+        with (
+            _job(session, epochs, partial(custom, size_ms=TUMBLING_MS)) as windows,
+            _job(session, epochs, running) as state,
+        ):
+            took = take_turns({"windows": windows.epoch_s, "state": state.epoch_s}, sizes.rounds, WARM_UP_ROUNDS)
+        name = f"custom aggregate, {keys:,} keys, to a process function"
+        report.add(at_least(name, median_ratio(took["state"], took["windows"]), 0.6))
+        report.note(f"{_rate(records, took['windows'])}, process function {_rate(records, took['state'])}")
+
+
+def measure_sessions(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Epochs that close as many sessions, while very many others are open and while none is."""
+    closed, stretches = sizes.sessions_closed, sizes.session_stretches
+    stop = stretches + SESSION_WARM_UP_ROUNDS + sizes.session_rounds
+    measured = [SessionRecords(stretch, stretch + 1, closed) for stretch in range(stretches, stop)]
+    # Ten stretches at a time, without waiting: none of these sessions is due before the first epoch that counts.
+    loading = [SessionRecords(first, min(first + 10, stretches), closed) for first in range(0, stretches, 10)]
+    with (
+        _job(session, [*loading, *measured], partial(sessions, open_stretches=stretches)) as many,
+        _job(session, measured, partial(sessions, open_stretches=1)) as few,
+    ):
+        load_s = sum(many.epoch_s() for _ in loading)
+        took = take_turns({"many": many.epoch_s, "few": few.epoch_s}, sizes.session_rounds, SESSION_WARM_UP_ROUNDS)
+        # Of those of the small job, the last are still open.
+        _check_closed(many, closed * len(measured))
+        _check_closed(few, closed * (len(measured) - 1))
+    name = f"epoch closing {closed:,} of {closed * stretches:,} sessions, to of {closed:,}"
+    report.add(at_most(name, median_ratio(took["many"], took["few"]), 1.5))
+    medians = {which: f"{1000 * statistics.median(times_s):.0f} ms" for which, times_s in took.items()}
+    loaded = f"loaded at {closed * stretches / load_s / 1e3:.0f} k sessions/s"
+    report.note(f"{medians['many']}, with few {medians['few']}; {loaded}")
+
+
+def _check_closed(job: GatedJob, expected: int) -> None:
+    """A figure means nothing unless the job has closed so many sessions."""
+    newest = ManifestLog(open_store(job.store)).newest()
+    closed = newest.counters["operators"][SESSIONS_UID]["out"] if newest else 0
+    if closed != expected:
+        raise RuntimeError(f"{closed:,} sessions were closed, expected {expected:,}: not what was to be measured")
+
+
 PARTS: dict[str, Callable[[Report, SparkSession, Sizes], None]] = {
     "tumbling": measure_tumbling,
     "sliding": measure_sliding,
     "skew": measure_skew,
+    "custom": measure_custom,
+    "sessions": measure_sessions,
 }
 
 

@@ -9,22 +9,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from keyed_programs import TOTAL_TYPE, Totals
 from records import BATCH_RECORDS
 
 from millstream.common import Duration, WatermarkStrategy
 from millstream.common.typeinfo import Types
 from millstream.datastream import DataStream
 from millstream.datastream import aggregates as agg
-from millstream.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from millstream.datastream.functions import AggregateFunction
+from millstream.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 
-__all__ = ["DISORDER_MS", "TIMED_TYPE", "StoredEpoch", "TimedRecords", "sliding", "tumbling", "write_epoch"]
+__all__ = [
+    "DISORDER_MS",
+    "SESSIONS_UID",
+    "TIMED_TYPE",
+    "SessionRecords",
+    "StoredEpoch",
+    "TimedRecords",
+    "custom",
+    "running",
+    "sessions",
+    "sliding",
+    "tumbling",
+    "write_epoch",
+]
 
 TIMED_TYPE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 DISORDER_MS = 1_000
+SESSION_SPAN_MS = 10_000
+SESSIONS_UID = "sessions"
+_PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 _FIRST_MS = 1_700_000_000_000
 
 
@@ -50,6 +69,30 @@ class TimedRecords:
             times = begin_ms + np.arange(first, first + count) * self.span_ms // share
             columns = [pa.array(keys), pa.array(times), pa.array(random.integers(0, 1000, count))]
             yield pa.RecordBatch.from_arrays(columns, names=["f0", "f1", "f2"])
+
+
+@dataclass(frozen=True)
+class SessionRecords:
+    """Sessions that begin in the stretches of time from `first` up to `stop`: `begun` in each, each of another key.
+
+    A session is two records half a stretch apart, (key, time in ms, amount). With n stretches between its end and the
+    moment it is closed (`sessions`), n times `begun` are open after every stretch, and `begun` are closed in it.
+    """
+
+    first: int
+    stop: int
+    begun: int
+
+    def __call__(self, split: int, splits: int) -> Iterator[pa.RecordBatch]:
+        own = np.arange(split, self.begun, splits)
+        for stretch in range(self.first, self.stop):
+            keys, half_ms = stretch * self.begun + own, SESSION_SPAN_MS // 2
+            begins = _FIRST_MS + stretch * SESSION_SPAN_MS + own * half_ms // self.begun
+            for times in (begins, begins + half_ms):
+                for start in range(0, len(own), BATCH_RECORDS):
+                    piece = slice(start, start + BATCH_RECORDS)
+                    columns = [pa.array(column) for column in (keys[piece], times[piece], keys[piece] % 1000)]
+                    yield pa.RecordBatch.from_arrays(columns, names=["f0", "f1", "f2"])
 
 
 def write_epoch(records: TimedRecords, folder: Path, splits: int) -> None:
@@ -91,3 +134,47 @@ def tumbling(stream: DataStream, size_ms: int) -> DataStream:
 def sliding(stream: DataStream, size_ms: int, slide_ms: int) -> DataStream:
     """Count and sum by key in windows that overlap, in columns."""
     return _timed(stream).key_by(0).window(SlidingEventTimeWindows(size_ms, slide_ms, 0)).aggregate(_totals())
+
+
+class CustomTotals(AggregateFunction):
+    """Sum and count, as a user writes them."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: Any, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value[2], accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator
+
+    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+class RunningTotals(Totals):
+    """Sum and count per key in one `ValueState`, given out for every record (key, time, amount)."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        known = self.total.value()
+        total = (value[2], 1) if known is None else (known[0] + value[2], known[1] + 1)
+        self.total.update(total)
+        yield value[0], total[0], total[1]
+
+
+def custom(stream: DataStream, size_ms: int) -> DataStream:
+    """Count and sum by key in windows side by side, by a function per record."""
+    windows = _timed(stream).key_by(0).window(TumblingEventTimeWindows(size_ms, 0))
+    return windows.aggregate(CustomTotals(), accumulator_type=_PAIR, output_type=_PAIR)
+
+
+def running(stream: DataStream) -> DataStream:
+    """Count and sum by key without windows, by a function per record."""
+    return _timed(stream).key_by(0).process(RunningTotals(), TOTAL_TYPE)
+
+
+def sessions(stream: DataStream, open_stretches: int) -> DataStream:
+    """Count and sum by session. A session is closed in the stretch of time that is so many behind its own."""
+    gap_ms = open_stretches * SESSION_SPAN_MS - 2 * DISORDER_MS
+    windows = _timed(stream).key_by(0).window(EventTimeSessionWindows(gap_ms))
+    return windows.aggregate(_totals()).uid(SESSIONS_UID)

@@ -2,10 +2,9 @@
 
 The job is `job.py`, beside this file, run as anybody would run it. This program watches its manifests from outside,
 kills its whole process group (driver, JVM and all) when half of the records are committed, starts it again on the same
-store, and then reads the files: every line must be there once, and the lines of each ad must be numbered 1, 2, 3, …
-without a gap, because the count lies in keyed state and is recovered with everything else. What must be there is
-computed apart, by a plain loop over the same functions, without Millstream. Exit code 0 only if nothing is lost,
-nothing doubled and nothing miscounted.
+store, and then lets `judge.py` read the files: every impression must be there once, those of each ad numbered without a
+gap, and every ten seconds of every ad must have their right result, because the counts and the open windows lie in
+keyed state and are recovered with everything else. Exit code 0 only if nothing is lost, doubled, miscounted or wrong.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from job import PER_SECOND, RECORDS, AdServer, described, is_human, parse
+from job import PER_SECOND, RECORDS, SPEED, USUAL_DELAY_MS, WINDOW, AdServer, window_text
+from judge import CountVerdict, WindowVerdict, human_impressions, judge_count, judge_windows
 from rich.console import Console
 from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
@@ -39,25 +38,8 @@ HERE = Path(__file__).resolve().parent
 STORE = Path(".millstream", "impressions")
 OUTPUT = Path(".millstream", "impressions-output")
 PATIENCE_S = 180
+WINDOWS_SHOWN = 6
 SHOW_CURSOR = "\x1b[?25h"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the files hold, against what they must hold. `miscounted`: ads whose numbers are not exactly 1 … n."""
-
-    records: int
-    lines: int
-    files: int
-    ads: int
-    lost: int
-    doubled: int
-    foreign: int
-    miscounted: int
-
-    @property
-    def exact(self) -> bool:
-        return not (self.lost or self.doubled or self.foreign or self.miscounted)
 
 
 def main(records: int, rate: float) -> int:
@@ -65,19 +47,25 @@ def main(records: int, rate: float) -> int:
     for folder in (STORE, OUTPUT):
         shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
-    server = AdServer(first_ms=int(time.time() * 1000), per_second=rate)
+    server = server_until(int(time.time() * 1000), records, rate)
     screen.print(
         Panel(
-            "Ad impressions stream in, are parsed, cleaned of bots, counted per ad in keyed state and written to "
-            "files with their number, each exactly once, although the job is killed with kill -9 half-way. "
-            "One in fifty comes seconds late. The program is examples/impressions/job.py.",
+            "Ad impressions stream in, are parsed, cleaned of bots, numbered per ad in keyed state, summed up per ad "
+            "in windows of ten seconds of event time, and written to files, each exactly once, although the job is "
+            "killed with kill -9 half-way. One in fifty comes seconds late: some windows that have closed are "
+            "corrected, and what comes later still is dropped. The program is examples/impressions/job.py.",
             title="[bold]Millstream demo",
             title_align="left",
             border_style="cyan",
         )
     )
-    say(screen, 1, f"Start the job: {records:,} impressions at {rate:,.0f} a second. (Spark takes seconds to start.)")
-    with running_job(records, server) as job:
+    say(
+        screen,
+        1,
+        f"Start the job: {records:,} impressions at {rate:,.0f} a second, {SPEED} times as fast as they were seen. "
+        "(Spark takes seconds to start.)",
+    )
+    with running_job(records, rate, server) as job:
         committed = wait_for_records(job, records // 2)
         if committed is None:
             screen.print("[bold red]The job ended before it could be killed: nothing is proved. Try more --records.")
@@ -94,15 +82,25 @@ def main(records: int, rate: float) -> int:
         f"{committed.epoch}: {records_in(committed):,} of {records:,} records, {kept_in(committed)}. "
         "What came after it never happened.",
     )
-    say(screen, 3, "Run the same command again. It opens that manifest and counts on; there is nothing to repair.")
-    with running_job(records, server) as job:
+    say(screen, 3, "Run the same command again. It opens that manifest and goes on; there is nothing to repair.")
+    with running_job(records, rate, server) as job:
         if job.wait(timeout=PATIENCE_S) != 0:
             screen.print(f"[bold red]The job failed with exit code {job.returncode}; its log is in {STORE / 'logs'}.")
             return 1
     say(screen, 4, f"Read the files in {OUTPUT} and compare them, line by line, with the answer computed apart.")
-    verdict = judge(server, records, OUTPUT)
-    show(screen, verdict, late=late_in(newest_manifest()), took_s=time.monotonic() - began)
-    return 0 if verdict.exact else 1
+    humans, dropped = human_impressions(server, records), dropped_in(newest_manifest())
+    count = judge_count(humans, OUTPUT / "numbered")
+    windows = judge_windows(humans, server, OUTPUT / "windows", dropped)
+    screen.print(window_table(windows))
+    show(screen, records, count, windows, took_s=time.monotonic() - began)
+    return 0 if count.exact and windows.exact else 1
+
+
+def server_until(now_ms: int, records: int, rate: float) -> AdServer:
+    """A server whose last impression was seen about now, and all but the late ones since the start of a window."""
+    length_ms, window_ms = int(records * 1_000 * SPEED / rate), WINDOW.to_millis()
+    start_ms = (now_ms - length_ms) // window_ms * window_ms
+    return AdServer(first_ms=start_ms + USUAL_DELAY_MS, per_second=rate / SPEED)
 
 
 def say(screen: Console, number: int, text: str) -> None:
@@ -114,13 +112,13 @@ def say(screen: Console, number: int, text: str) -> None:
 
 
 @contextmanager
-def running_job(records: int, server: AdServer) -> Iterator[subprocess.Popen[bytes]]:
+def running_job(records: int, rate: float, server: AdServer) -> Iterator[subprocess.Popen[bytes]]:
     """The job in a process group of its own, so that all of it can be killed at once. None survives the block."""
     command = [sys.executable, "-m", "millstream.cli", "run", "--store", str(STORE)]
     # Small epochs, however far a slow start let the stream run ahead: a job done in two epochs has no half-way.
     command += ["-D", f"millstream.epoch.max-records={max(1, records // 20)}"]
     command += ["-D", "millstream.epoch.min-interval=250 ms", "-p", "2", str(HERE / "job.py"), "--"]
-    command += ["--output", str(OUTPUT), "--records", str(records), "--rate", str(server.per_second)]
+    command += ["--output", str(OUTPUT), "--records", str(records), "--rate", str(rate)]
     # The clock is read once, here: after the crash the server must send the very same impressions again.
     command += ["--first-ms", str(server.first_ms)]
     job = subprocess.Popen(command, start_new_session=True)
@@ -158,71 +156,62 @@ def records_in(manifest: Manifest) -> int:
 def kept_in(manifest: Manifest) -> str:
     """The keyed state and the event time that a manifest holds, in words."""
     size = state_size(manifest)
-    kept = f"the counts so far ({size.rows:,} rows of state, {bytes_text(size.bytes)})"
-    return f"{kept}, the watermark {time_text(manifest.watermark or 0, manifest.created_ms)} UTC"
+    kept = f"the counts and open windows ({size.rows:,} rows of state, {bytes_text(size.bytes)})"
+    at = f"the watermark {time_text(manifest.watermark or 0, manifest.created_ms)} UTC"
+    return f"{kept}, {at}, {dropped_in(manifest):,} impressions dropped as too late"
 
 
-def late_in(manifest: Manifest | None) -> int:
-    """How many impressions came behind the watermark, as the job counted them itself."""
+def dropped_in(manifest: Manifest | None) -> int:
+    """How many impressions came too late for their window, as the job counted them itself."""
     metrics: Any = {} if manifest is None else manifest.counters.get("metrics", {})
-    return int(metrics.get("count-per-ad.late", {}).get("counter", 0))
+    return int(metrics.get("windows-per-ad.numLateRecordsDropped", {}).get("counter", 0))
 
 
-# --- the proof ------------------------------------------------------------------------------------------------
+# --- what was found -------------------------------------------------------------------------------------------
 
 
-def judge(server: AdServer, records: int, output: Path) -> Verdict:
-    """Compare what readers of the folder see (not hidden files) with what a plain loop says.
-
-    Which impression of an ad got which number is not laid down, as the splits of the source are read side by side;
-    that the numbers of an ad with n impressions are exactly 1 … n is.
-    """
-    events = [event for event in (parse(server(index)) for index in range(records)) if is_human(event)]
-    expected = Counter(described(event) for event in events)
-    files = [path for path in output.rglob("*.csv") if not is_hidden(path.relative_to(output))]
-    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
-    found: Counter[str] = Counter()
-    numbers: dict[str, list[str]] = {str(event.ad): [] for event in events}
-    for line in lines:
-        described_part, _, number = line.rpartition(",")
-        found[described_part] += 1
-        if described_part in expected:
-            numbers[described_part.split(",")[1]].append(number)
-    surplus = found - expected
-    per_ad = Counter(str(event.ad) for event in events)
-    return Verdict(
-        records=records,
-        lines=len(lines),
-        files=len(files),
-        ads=len(per_ad),
-        lost=(expected - found).total(),
-        doubled=sum(count for line, count in surplus.items() if line in expected),
-        foreign=sum(count for line, count in surplus.items() if line not in expected),
-        miscounted=sum(Counter(numbers[ad]) != Counter(map(str, range(1, n + 1))) for ad, n in per_ad.items()),
-    )
+def window_table(verdict: WindowVerdict) -> Panel:
+    """The windows most recently closed, as the files have them."""
+    table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
+    table.add_column("window", no_wrap=True)
+    for name in ("ads", "impressions", "updates", "by late ones", "too late"):
+        table.add_column(name, justify="right")
+    for window in verdict.windows[-WINDOWS_SHOWN:]:
+        counts = (window.ads, window.impressions, window.updates, window.late, window.missing)
+        table.add_row(window_text(window.start_ms), *(f"{count:,}" for count in counts))
+    return Panel(table, title="[bold]The last windows (UTC), as the files have them", title_align="left")
 
 
-def is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
-def show(screen: Console, verdict: Verdict, late: int, took_s: float) -> None:
-    headline = f"{verdict.records:,} records, 1 crash, {verdict.lost:,} lost, {verdict.doubled:,} doubled"
-    if verdict.foreign:
-        headline += f", {verdict.foreign:,} lines nobody expected"
-    counted = f"{verdict.ads:,} ads, each counted 1, 2, 3, … without a gap"
-    if verdict.miscounted:
-        counted = f"{verdict.miscounted:,} of {verdict.ads:,} ads miscounted"
-    colour = "green" if verdict.exact else "red"
+def show(screen: Console, records: int, count: CountVerdict, windows: WindowVerdict, took_s: float) -> None:
+    headline = f"{records:,} records, 1 crash, {count.lost:,} lost, {count.doubled:,} doubled"
+    if count.foreign:
+        headline += f", {count.foreign:,} lines nobody expected"
+    counted = f"{count.ads:,} ads, each counted 1, 2, 3, … without a gap"
+    if count.miscounted:
+        counted = f"{count.miscounted:,} of {count.ads:,} ads miscounted"
+    exact = count.exact and windows.exact
+    colour = "green" if exact else "red"
     body = Text.assemble(
-        (f"{headline}\n{counted}", f"bold {colour}"),
-        f"\n{verdict.lines:,} lines (the bots are dropped) in {verdict.files:,} files, after {took_s:.0f} s in all. "
-        f"{late:,} impressions came behind the watermark.",
-        (f"\n\nLook around:  head {OUTPUT}/*.csv\n              less {STORE}/manifests/*.json", "dim"),
+        (f"{headline}\n{counted}\n{windows_text(windows)}", f"bold {colour}"),
+        f"\n{windows.late:,} late impressions made {windows.updates:,} updates of windows that had closed; "
+        f"{windows.dropped:,} came too late and were dropped. {count.lines:,} impressions (the bots are left out) in "
+        f"{count.files:,} files, after {took_s:.0f} s in all.",
+        (f"\n\nLook around:  head {OUTPUT}/*/*.csv\n              less {STORE}/manifests/*.json", "dim"),
         (f"\n              {Path(sys.executable).parent / 'millstream'} list", "dim"),
     )
-    title = "[bold]Exactly once" if verdict.exact else "[bold]NOT exact"
+    title = "[bold]Exactly once" if exact else "[bold]NOT exact"
     screen.print(Panel(body, title=title, title_align="left", border_style=colour))
+
+
+def windows_text(verdict: WindowVerdict) -> str:
+    if verdict.wrong:
+        return f"{verdict.wrong:,} windows of an ad have a wrong result"
+    if verdict.missing != verdict.dropped:
+        return (
+            f"{verdict.missing:,} impressions are missing in windows, and {verdict.dropped:,} were counted as dropped"
+        )
+    ads = sum(window.ads for window in verdict.windows)
+    return f"{ads:,} windows of an ad, the last result of each right but for what was dropped"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""Ad impressions: parse them, drop the bots, number them per ad in keyed state, write files exactly once.
+"""Ad impressions: parse them, drop the bots, number them per ad, sum them up per ad and ten seconds, write files.
 
     millstream run examples/impressions/job.py --store jobs/impressions -- --output jobs/impressions-output
 
-Kill it whenever you like and run the same line again: it goes on where its newest manifest says, and so do the counts.
+Kill it whenever you like and run the same line again: it goes on where its newest manifest says, and so do the counts
+and the windows that were open. `numbered/` below the output has every impression with its number, `windows/` the result
+of every ad and window, again whenever late impressions have changed it; each line is published exactly once. The screen
+tells how windows fill, when they close, and what late impressions did to them.
 """
 
 from __future__ import annotations
@@ -11,14 +14,18 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from millstream.common import Duration, Encoder, Row, Types, WatermarkStrategy
-from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream import DataStream, StreamExecutionEnvironment
+from millstream.datastream import aggregates as agg
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig, RollingPolicy
+from millstream.datastream.formats.csv import CsvBulkWriters, CsvSchema
 from millstream.datastream.functions import KeyedProcessFunction
-from millstream.datastream.state import ValueStateDescriptor
+from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from millstream.datastream.window import CumulativeEventTimeWindows, TumblingEventTimeWindows
 
 CAMPAIGNS = ("spring-shoes", "city-bikes", "night-trains", "green-tea", "tiny-houses", "old-maps", "blue-jazz")
 AGENTS = ("Firefox/150", "Chrome/155", "Safari/26", "crawler-bot/2", "Firefox/149", "Chrome/154", "Edge/155", "Edge/9")
@@ -29,6 +36,11 @@ IMPRESSION = Types.ROW_NAMED(
 RECORDS, PER_SECOND, FIRST_MS, SEED = 80_000, 5_000.0, 1_767_258_000_000, 1
 # Most impressions come within a second of being seen. The watermark waits two; one in fifty comes later than that.
 USUAL_DELAY_MS, PATIENCE, LATE_ONE_IN, LATE_MS = 1_000, Duration.of_seconds(2), 50, range(4_000, 12_000)
+# A closed window takes late impressions for five seconds more. Those that come later still are dropped, and counted.
+WINDOW, STEP, ALLOWED_LATENESS_MS = Duration.of_seconds(10), Duration.of_millis(2_500), 5_000
+FLAT, CSV = BucketAssigner.base_path_bucket_assigner(), OutputFileConfig.builder().with_part_suffix(".csv").build()
+# What comes in a second was seen in four, so that a short demo has many windows.
+SPEED = 4
 
 
 @dataclass(frozen=True)
@@ -80,42 +92,131 @@ class CountPerAd(KeyedProcessFunction):
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
-        self.late = runtime_context.get_metrics_group().counter("late")
 
     def process_element(self, event: Row, ctx: Any) -> Iterator[str]:
         number = (self.count.value() or 0) + 1
         self.count.update(number)
-        if ctx.timestamp() <= ctx.timer_service().current_watermark():
-            self.late.inc()
         yield f"{described(event)},{number}"
+
+
+class Closed(KeyedProcessFunction):
+    """From the results of all ads in a window: a line when it has closed, and one when nothing can change it any more.
+
+    A result is late when event time had passed the window's end before it came: then it is an update.
+    """
+
+    def open(self, runtime_context: Any) -> None:
+        self.impressions = runtime_context.get_map_state(MapStateDescriptor("impressions", Types.INT(), Types.LONG()))
+        self.updates = runtime_context.get_state(ValueStateDescriptor("updates", Types.LONG()))
+        self.late = runtime_context.get_state(ValueStateDescriptor("late", Types.LONG()))
+
+    def process_element(self, result: Row, ctx: Any) -> None:
+        timers, closes_ms = ctx.timer_service(), result.window_end - 1
+        if closes_ms <= timers.current_watermark():
+            known = self.impressions.get(result.ad) or 0
+            self.updates.update((self.updates.value() or 0) + 1)
+            self.late.update((self.late.value() or 0) + result.impressions - known)
+        else:
+            timers.register_event_time_timer(closes_ms)
+        timers.register_event_time_timer(closes_ms + ALLOWED_LATENESS_MS)
+        self.impressions.put(result.ad, result.impressions)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[str]:
+        start_ms, per_ad = ctx.get_current_key(), list(self.impressions.values())
+        total = f"{sum(per_ad):,} impressions of {len(per_ad):,} ads"
+        if timestamp < start_ms + WINDOW.to_millis() + ALLOWED_LATENESS_MS - 1:
+            yield f"{window_text(start_ms)}  {bar(1.0)} closed   {total}"
+            return
+        late, updates = self.late.value() or 0, self.updates.value() or 0
+        came_late = f"{late:,} late ones in {updates:,} updates" if late else "none came late"
+        yield f"{window_text(start_ms)}  {bar(1.0)} final    {total}, {came_late}"
+        for state in (self.impressions, self.updates, self.late):
+            state.clear()
+
+
+def in_time() -> WatermarkStrategy:
+    waiting = WatermarkStrategy.for_bounded_out_of_orderness(PATIENCE)
+    return waiting.with_timestamp_assigner(lambda text, _: json.loads(text)["at_ms"])
+
+
+def humans_of(texts: DataStream) -> DataStream:
+    return texts.map(parse, output_type=IMPRESSION).name("parse").filter(is_human).name("drop bots")
+
+
+def numbered(humans: DataStream) -> DataStream:
+    """Every impression as a line that ends with its number among those of its ad."""
+    lines = humans.key_by("ad").process(CountPerAd(), output_type=Types.STRING())
+    return lines.name("count per ad").uid("count-per-ad")
+
+
+def windows_per_ad(humans: DataStream) -> DataStream:
+    """How often and how long each ad was seen in every ten seconds; again when late impressions change it."""
+    return (
+        humans.key_by("ad")
+        .window(TumblingEventTimeWindows.of(WINDOW))
+        .allowed_lateness(ALLOWED_LATENESS_MS)
+        .aggregate(agg.Aggregates(impressions=agg.count(), seen_ms=agg.sum("seen_ms")))
+        .name("windows per ad")
+        .uid("windows-per-ad")
+    )
+
+
+def closed(windows: DataStream) -> DataStream:
+    """Lines about windows that have closed. They are few, and told by one subtask, in order."""
+    told = windows.key_by("window_start").process(Closed(), output_type=Types.STRING()).set_parallelism(1)
+    return told.name("tell of windows").uid("tell-of-windows")
+
+
+def filling(humans: DataStream) -> DataStream:
+    """Lines about the window that is open, over all ads, whenever another quarter of its time has passed."""
+    growing = humans.window_all(CumulativeEventTimeWindows.of(WINDOW, STEP))
+    parts = growing.aggregate(agg.Aggregates(impressions=agg.count())).name("windows filling").uid("windows-filling")
+    return parts.flat_map(tell_of_filling, output_type=Types.STRING()).set_parallelism(1).name("tell of filling")
+
+
+def tell_of_filling(part: Row) -> Iterator[str]:
+    share = (part.window_end - part.window_start) / WINDOW.to_millis()
+    if share < 1:  # a whole window is told of when the results of its ads are there
+        yield f"{window_text(part.window_start)}  {bar(share)} filling  {part.impressions:,} impressions so far"
+
+
+def window_text(start_ms: int) -> str:
+    """The window that begins then, as "13:19:10–13:19:20"."""
+    bounds = (start_ms, start_ms + WINDOW.to_millis())
+    return "–".join(f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S}" for at_ms in bounds)
+
+
+def bar(share: float) -> str:
+    return ("█" * round(share * 8)).ljust(8, "░")
+
+
+def lines_in(folder: str) -> FileSink:
+    lines = FileSink.for_row_format(folder, Encoder.simple_string_encoder())
+    return (
+        lines.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        .with_bucket_assigner(FLAT)
+        .with_output_file_config(CSV)
+        .build()
+    )
+
+
+def results_in(folder: str) -> FileSink:
+    columns = CsvSchema.builder()
+    for name in ("ad", "window_start", "window_end", "impressions", "seen_ms"):
+        columns.add_number_column(name)
+    results = FileSink.for_bulk_format(folder, CsvBulkWriters.for_schema(columns.build()))
+    return results.with_bucket_assigner(FLAT).with_output_file_config(CSV).build()
 
 
 def main(output: str, records: int, rate: float, first_ms: int) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    source = DataGeneratorSource(AdServer(first_ms, rate), records, rate, type_info=Types.STRING())
-    in_time = WatermarkStrategy.for_bounded_out_of_orderness(PATIENCE).with_timestamp_assigner(
-        lambda text, _: json.loads(text)["at_ms"]
-    )
-    files = (
-        FileSink.for_row_format(output, Encoder.simple_string_encoder())
-        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
-        .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".csv").build())
-        .build()
-    )
-    (
-        env.from_source(source, in_time, "impressions")
-        .map(parse, output_type=IMPRESSION)
-        .name("parse")
-        .filter(is_human)
-        .name("drop bots")
-        .key_by("ad")
-        .process(CountPerAd(), output_type=Types.STRING())
-        .name("count per ad")
-        .uid("count-per-ad")
-        .sink_to(files)
-        .name("files")
-    )
+    source = DataGeneratorSource(AdServer(first_ms, rate / SPEED), records, rate, type_info=Types.STRING())
+    humans = humans_of(env.from_source(source, in_time(), "impressions"))
+    numbered(humans).sink_to(lines_in(f"{output}/numbered")).name("numbered")
+    windows = windows_per_ad(humans)
+    windows.sink_to(results_in(f"{output}/windows")).name("windows")
+    closed(windows).print().set_parallelism(1).name("screen")
+    filling(humans).print().set_parallelism(1).name("screen")
     env.execute("impressions")
 
 

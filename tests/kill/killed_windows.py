@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 from millstream.common import Duration, Row, Types, WatermarkStrategy
@@ -106,7 +107,7 @@ def expected(events: list[tuple[str, int, int]]) -> list[str]:
 def _sessions(own: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
     """Records of one user, in order of time, cut where the pause is too long."""
     sessions = [[own[0]]]
-    for before, record in zip(own, own[1:], strict=False):
+    for before, record in pairwise(own):
         if record[0] - before[0] > GAP_MS:
             sessions.append([])
         sessions[-1].append(record)

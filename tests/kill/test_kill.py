@@ -66,8 +66,10 @@ def _strike(rng: random.Random) -> Strike:
 
 
 def start(folder: Path) -> ProcessSession:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, str(Path(program.__file__)), str(folder / "store"), str(folder / "output")]
+    script = Path(program.__file__)
+    # Spark's workers import what stands beside the program.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(script.parent)])}
+    command = [sys.executable, str(script), str(folder / "store"), str(folder / "output")]
     return ProcessSession(command, environment, folder, folder / "stderr.log")
 
 

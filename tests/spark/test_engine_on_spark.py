@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from programs import NUMBERS, PROGRAMS, multiset, numbers
+from window_programs import WINDOWED
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, JobStatus, RestartStrategies, Row, Types
@@ -61,13 +62,15 @@ def test_many_epochs_run_over_one_plan(env: StreamExecutionEnvironment) -> None:
 
 
 def test_batch_mode_takes_one_epoch(env: StreamExecutionEnvironment) -> None:
-    out = Collect()
+    outs = {name: Collect(name) for name in ("diamond", *WINDOWED)}
     epoch_records(env, 6)
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    PROGRAMS["diamond"].add(env, out)
+    for name, out in outs.items():
+        PROGRAMS[name].add(env, out)
     env.execute()
-    assert multiset(out.values) == multiset(PROGRAMS["diamond"].golden(2))
-    assert {record.epoch for record in out.records} == {1}
+    for name, out in outs.items():
+        assert multiset(out.values) == multiset(PROGRAMS[name].golden(2)), name
+        assert {record.epoch for record in out.records} == {1}, name
 
 
 # --- failures -----------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 A hot key is then a few rows per task and epoch, however many records it has, and does not pile up on the task that
 owns it. Partials are kept until the epoch's input is in, or until there are many. Where grouping a batch hardly makes
-it smaller, because almost every record has a key of its own, its records are sent as they are, as partials of one: to
-group them twice would only cost.
+it smaller, because almost every record has a key of its own, its records are kept as partials of one and grouped in
+large: an exchange costs more than grouping does. If even that hardly makes them fewer, they are sent as they are.
 
 The operator keeps nothing between epochs. Which partials are late is not for it to say.
 """
@@ -34,8 +34,10 @@ __all__ = ["PartialAggregateOperator"]
 _GATHERED_ROWS_MAX = 1 << 17
 # Grouping pays when it leaves at most this part of the rows.
 _WORTHWHILE = 0.5
-# After a batch that was not worth grouping, so many are sent as they are before another is tried.
-_UNTRIED_BATCHES = 7
+# After a batch (or a large lot) that was not worth grouping, so many are not tried before another is.
+_UNTRIED = 7
+_LOT_BYTES = 96 << 20
+_SENT_ROWS = 65_536
 
 
 class PartialAggregateOperator(Operator):
@@ -57,11 +59,16 @@ class PartialAggregateOperator(Operator):
         self._key_column = selector.column if isinstance(selector, FieldKey) else None
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_rows = 0
-        self._untried = 0
+        self._begin_lots()
+
+    def _begin_lots(self) -> None:
+        self._lot: list[pa.RecordBatch] = []
+        self._lot_bytes = self._untried = self._untried_lots = 0
 
     def begin(self, spec: EpochSpec) -> None:
         super().begin(spec)
-        self._gathered, self._gathered_rows, self._untried = [], 0, 0
+        self._gathered, self._gathered_rows = [], 0
+        self._begin_lots()
 
     def apply(self, batch: Batch) -> Batch | None:
         columns = self._checked(batch)
@@ -84,12 +91,39 @@ class PartialAggregateOperator(Operator):
         rows = self._rows(keys, panes, np.ones(len(panes), dtype=np.int64), parts)
         if self._untried:
             self._untried -= 1
-            return self._batch(rows)
+            return self._kept_for_a_lot(rows)
         groups = _groups(rows)
         if groups.count > _WORTHWHILE * rows.num_rows:
-            self._untried = _UNTRIED_BATCHES
+            self._untried = _UNTRIED
+            return self._kept_for_a_lot(rows)
+        return self._gather(self._combined(rows, groups), groups)
+
+    def _kept_for_a_lot(self, rows: pa.RecordBatch) -> Batch | None:
+        """Rows that are not worth grouping by themselves."""
+        if self._untried_lots:
+            self._untried_lots -= 1
             return self._batch(rows)
-        self._gathered.append(self._combined(rows, groups))
+        self._lot.append(rows)
+        self._lot_bytes += rows.nbytes
+        if self._lot_bytes >= _LOT_BYTES:
+            self._send_lot()
+        return None
+
+    def _send_lot(self) -> None:
+        """Group what was kept, and send it."""
+        lot, self._lot, self._lot_bytes = self._lot, [], 0
+        rows = pa.concat_batches(lot)
+        groups = _groups(rows)
+        if groups.count <= _WORTHWHILE * rows.num_rows:
+            rows = self._combined(rows, groups)
+        else:
+            self._untried_lots = _UNTRIED * len(lot)
+        for start in range(0, rows.num_rows, _SENT_ROWS):
+            self.emit(self._batch(rows.slice(start, _SENT_ROWS)))
+
+    def _gather(self, partials: pa.RecordBatch, groups: Groups) -> Batch | None:
+        """Keep partials until the epoch's input is in, unless they are too many for that."""
+        self._gathered.append(partials)
         self._gathered_rows += groups.count
         if self._gathered_rows < _GATHERED_ROWS_MAX:
             return None
@@ -101,6 +135,8 @@ class PartialAggregateOperator(Operator):
 
     def advance(self, watermark: int) -> int:
         """The epoch's input is in: send what was gathered."""
+        if self._lot:
+            self._send_lot()
         if self._gathered:
             started = time.perf_counter_ns()
             partials = self._batch(self._merged())

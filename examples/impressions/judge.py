@@ -1,0 +1,226 @@
+"""The proof of the demo: what the files hold, against what a plain loop over the same impressions says.
+
+The engine has no part in it. Two things are judged.
+
+**The count.** Every impression of a human is there once, and those of each ad are numbered 1, 2, 3, … without a gap.
+Which one got which number is not laid down, as the splits of the source are read side by side.
+
+**The windows.** For every ad and window the result published last holds all of its impressions, but for those that the
+job says it dropped because they came too late. Which of the late ones came too late depends on when epochs ended, so it
+is not laid down either. But what is missing must be made up, to the millisecond, of late impressions of that very ad
+and window, and all that is missing must be as many as the job counted. Each update must hold more than the one before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from job import PATIENCE, WINDOW, AdServer, described, is_human, parse
+
+from millstream.common import Row
+
+Place = tuple[int, int]  # an ad and the start of a window
+
+
+class Result(NamedTuple):
+    """A result of an ad and window as it was published: in which epoch, of how many impressions, seen how long."""
+
+    epoch: int
+    impressions: int
+    seen_ms: int
+
+
+@dataclass(frozen=True)
+class CountVerdict:
+    """What the numbered files hold, against what they must. `miscounted`: ads whose numbers are not exactly 1 … n."""
+
+    lines: int
+    files: int
+    ads: int
+    lost: int
+    doubled: int
+    foreign: int
+    miscounted: int
+
+    @property
+    def exact(self) -> bool:
+        return not (self.lost or self.doubled or self.foreign or self.miscounted)
+
+
+@dataclass(frozen=True)
+class WindowOfAds:
+    """One window over all ads: what was published last of each, and how that came about.
+
+    A window closes for all ads in one epoch. Results of later epochs are `updates`, by `late` impressions in all.
+    `missing`: impressions that are in no result.
+    """
+
+    start_ms: int
+    ads: int
+    impressions: int
+    updates: int
+    late: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class WindowVerdict:
+    """All windows. `wrong`: ads' windows whose results cannot be right; `dropped`: as the job counted them itself."""
+
+    windows: tuple[WindowOfAds, ...]
+    results: int
+    wrong: int
+    dropped: int
+
+    @property
+    def updates(self) -> int:
+        return sum(window.updates for window in self.windows)
+
+    @property
+    def late(self) -> int:
+        return sum(window.late for window in self.windows)
+
+    @property
+    def missing(self) -> int:
+        return sum(window.missing for window in self.windows)
+
+    @property
+    def exact(self) -> bool:
+        return not self.wrong and self.missing == self.dropped
+
+
+def human_impressions(server: AdServer, records: int) -> list[Row]:
+    """The impressions that count, by a plain loop."""
+    return [event for event in (parse(server(index)) for index in range(records)) if is_human(event)]
+
+
+def files_in(folder: Path) -> list[Path]:
+    """What readers of the folder see, which is not hidden files, in the order of their epochs."""
+    paths = [path for path in folder.rglob("*.csv") if not is_hidden(path.relative_to(folder))]
+    return sorted(paths, key=epoch_of)
+
+
+def is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def epoch_of(path: Path) -> tuple[int, ...]:
+    """Of part-TOKEN-SUBTASK-EPOCH.csv or part-TOKEN-SUBTASK-EPOCH-FURTHER.csv: the epoch, and which of its files."""
+    return tuple(int(number) for number in path.stem.split("-")[3:])
+
+
+def lines_of(files: Iterable[Path]) -> list[str]:
+    return [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+# --- the count ------------------------------------------------------------------------------------------------
+
+
+def judge_count(humans: Sequence[Row], folder: Path) -> CountVerdict:
+    """Compare the numbered impressions, line by line, with what must be there."""
+    expected = Counter(described(event) for event in humans)
+    files = files_in(folder)
+    lines = lines_of(files)
+    found: Counter[str] = Counter()
+    numbers: dict[str, list[str]] = {str(event.ad): [] for event in humans}
+    for line in lines:
+        described_part, _, number = line.rpartition(",")
+        found[described_part] += 1
+        if described_part in expected:
+            numbers[described_part.split(",")[1]].append(number)
+    surplus = found - expected
+    per_ad = Counter(str(event.ad) for event in humans)
+    return CountVerdict(
+        lines=len(lines),
+        files=len(files),
+        ads=len(per_ad),
+        lost=(expected - found).total(),
+        doubled=sum(count for line, count in surplus.items() if line in expected),
+        foreign=sum(count for line, count in surplus.items() if line not in expected),
+        miscounted=sum(Counter(numbers[ad]) != Counter(map(str, range(1, n + 1))) for ad, n in per_ad.items()),
+    )
+
+
+# --- the windows ----------------------------------------------------------------------------------------------
+
+
+def judge_windows(humans: Sequence[Row], server: AdServer, folder: Path, dropped: int) -> WindowVerdict:
+    """Compare the last result of every ad and window with the impressions that belong there."""
+    members: dict[Place, list[Row]] = defaultdict(list)
+    for event in humans:
+        members[event.ad, event.at_ms // WINDOW.to_millis() * WINDOW.to_millis()].append(event)
+    published, wrong = published_results(files_in(folder))
+    wrong += sum(place not in members for place in published)
+    wrong += sum(not can_be(published.get(place, []), events, server) for place, events in members.items())
+    of_window: dict[int, dict[Place, int]] = defaultdict(dict)
+    for place, events in members.items():
+        of_window[place[1]][place] = len(events)
+    return WindowVerdict(
+        windows=tuple(window_of_ads(start, of_window[start], published) for start in sorted(of_window)),
+        results=sum(map(len, published.values())),
+        wrong=wrong,
+        dropped=dropped,
+    )
+
+
+def published_results(files: Iterable[Path]) -> tuple[dict[Place, list[Result]], int]:
+    """The results of every ad and window in the order they were published, and how many lines are none."""
+    results: dict[Place, list[Result]] = defaultdict(list)
+    strange = 0
+    for epoch, line in ((epoch_of(path)[0], line) for path in files for line in lines_of([path])):
+        try:
+            ad, start, end, impressions, seen_ms = map(int, line.split(","))
+        except ValueError:
+            strange += 1
+            continue
+        results[ad, start].append(Result(epoch, impressions, seen_ms))
+        strange += end - start != WINDOW.to_millis()
+    return results, strange
+
+
+def can_be(results: Sequence[Result], events: Sequence[Row], server: AdServer) -> bool:
+    """Whether each result holds more than the one before, and the last all events but some that came late."""
+    if any(added <= 0 for added in additions(results)):
+        return False
+    last = results[-1] if results else Result(0, 0, 0)
+    all_seen_ms = sum(event.seen_ms for event in events)
+    late = [event.seen_ms for event in events if server.delay_ms(event.id) > PATIENCE.to_millis()]
+    return (len(events) - last.impressions, all_seen_ms - last.seen_ms) in sums_of_some(late)
+
+
+def additions(results: Sequence[Result]) -> list[int]:
+    """How many impressions each result has more than the one before."""
+    return [later - earlier for earlier, later in pairwise([0, *(result.impressions for result in results)])]
+
+
+def sums_of_some(values: Iterable[int]) -> set[tuple[int, int]]:
+    """How many and how much any choice of these values can come to.
+
+    >>> sorted(sums_of_some([5, 7]))
+    [(0, 0), (1, 5), (1, 7), (2, 12)]
+    """
+    sums = {(0, 0)}
+    for value in values:
+        sums |= {(count + 1, total + value) for count, total in sums}
+    return sums
+
+
+def window_of_ads(start_ms: int, expected: dict[Place, int], published: dict[Place, list[Result]]) -> WindowOfAds:
+    of_ads = [published[place] for place in expected if place in published]
+    closed_in = min((results[0].epoch for results in of_ads), default=0)
+    added = [pair for results in of_ads for pair in zip(results, additions(results), strict=True)]
+    updates = [count for result, count in added if result.epoch > closed_in]
+    impressions = sum(results[-1].impressions for results in of_ads)
+    return WindowOfAds(
+        start_ms=start_ms,
+        ads=len(of_ads),
+        impressions=impressions,
+        updates=len(updates),
+        late=sum(updates),
+        missing=sum(expected.values()) - impressions,
+    )
