@@ -213,7 +213,7 @@ def measure_sessions(report: Report, session: SparkSession, sizes: Sizes) -> Non
         # Of those of the small job, the last are still open.
         _check_closed(many, closed * len(measured))
         _check_closed(few, closed * (len(measured) - 1))
-    name = f"epoch closing {closed:,} of {closed * stretches:,} sessions, to of {closed:,}"
+    name = f"closing {closed:,} sessions of {closed * stretches:,} open, to {closed:,} open"
     report.add(at_most(name, median_ratio(took["many"], took["few"]), 1.5))
     medians = {which: f"{1000 * statistics.median(times_s):.0f} ms" for which, times_s in took.items()}
     loaded = f"loaded at {closed * stretches / load_s / 1e3:.0f} k sessions/s"

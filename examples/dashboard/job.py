@@ -2,8 +2,16 @@
 
     millstream run examples/dashboard/job.py --store jobs/dashboard
 
-Every line says of which minute it is and how far that one is: `so far` while the minute is open, `final` when event
-time has passed its end, `corrected` for sales that came later than that. What comes later still is told as lost.
+Every line says of which minute it is and how far that one is: `so far` every ten seconds while the minute is open,
+`final` when event time has passed its end, `corrected` for sales that came later than that. What comes when nothing is
+corrected any more is told as lost:
+
+    09:03  river       425.94  so far
+    09:03  river       429.17  final
+    09:03  river       436.60  corrected
+    lost> 09:01  river         8.63
+
+A screen that shows the newest line of every shop and minute is always as right as it can be.
 """
 
 from __future__ import annotations
@@ -25,32 +33,37 @@ TOLD = Types.ROW_NAMED(
     ["shop", "minute_ms", "cents", "stage"], [Types.STRING(), Types.LONG(), Types.LONG(), Types.STRING()]
 )
 TOO_LATE = OutputTag("too late", SALE)
-FINAL_CENTS = ValueStateDescriptor("final cents", Types.LONG())
+TOLD_CENTS = ValueStateDescriptor("told cents", Types.LONG())
+IS_FINAL = ValueStateDescriptor("is final", Types.BOOLEAN())
 
 MINUTE, EVERY = Duration.of_minutes(1), Duration.of_seconds(10)
 PATIENCE, CORRECTIONS_MS = Duration.of_seconds(2), 30_000
+OPENING_MS = 9 * 60 * 60_000
 
 
 def sale(index: int) -> Row:
-    """A sale of the shops' tills, four a second; every twentieth is sent twenty seconds late."""
-    delay_ms = 20_000 if index % 20 == 19 else index * 7 % 1_500
-    return Row(shop=SHOPS[index % 3], cents=100 + index * 37 % 900, at_ms=index * 250 - delay_ms)
+    """A sale of the shops' tills, four a second. Every twentieth comes 20 seconds late, a few two minutes."""
+    delay_ms = 120_000 if index % 800 == 799 else 20_000 if index % 20 == 19 else index * 7 % 1_500
+    return Row(shop=SHOPS[index % 3], cents=100 + index * 37 % 900, at_ms=OPENING_MS + index * 250 - delay_ms)
 
 
 class Stage(ProcessWindowFunction):  # type: ignore[type-arg]
-    """Says how far a minute is. It gets one value: the turnover was added up as sales came."""
+    """Says how far a minute is, if there is news. It gets one value: the turnover was added up as sales came."""
 
     def process(self, key: str, context: Any, elements: Iterable[Row]) -> Iterable[Row]:
         (total,) = elements
-        window, told = context.window(), context.window_state().get_state(FINAL_CENTS)
-        if context.current_watermark() < window.max_timestamp():
-            yield Row(key, window.start, total.cents, "so far")
-        elif told.value() != total.cents:
-            yield Row(key, window.start, total.cents, "final" if told.value() is None else "corrected")
-            told.update(total.cents)
+        window, kept = context.window(), context.window_state()
+        told_cents, is_final = kept.get_state(TOLD_CENTS), kept.get_state(IS_FINAL)
+        is_open = context.current_watermark() < window.max_timestamp()
+        stage = "so far" if is_open else "corrected" if is_final.value() else "final"
+        if stage == "final" or total.cents != told_cents.value():
+            yield Row(key, window.start, total.cents, stage)
+        told_cents.update(total.cents)
+        is_final.update(not is_open)
 
     def clear(self, context: Any) -> None:
-        context.window_state().get_state(FINAL_CENTS).clear()
+        for state in (TOLD_CENTS, IS_FINAL):
+            context.window_state().get_state(state).clear()
 
 
 def turnover(sales: DataStream) -> DataStream:
@@ -67,18 +80,35 @@ def turnover(sales: DataStream) -> DataStream:
     )
 
 
+def in_time() -> WatermarkStrategy:
+    return WatermarkStrategy.for_bounded_out_of_orderness(PATIENCE).with_timestamp_assigner("at_ms")
+
+
+def line(told: Row) -> str:
+    return f"{amount_text(told.minute_ms, told.shop, told.cents)}  {told.stage}"
+
+
+def lost_line(sale: Row) -> str:
+    return amount_text(sale.at_ms, sale.shop, sale.cents)
+
+
+def amount_text(at_ms: int, shop: str, cents: int) -> str:
+    hours, minutes = divmod(at_ms // MINUTE.to_millis(), 60)
+    return f"{hours:02d}:{minutes:02d}  {shop:9}{cents / 100:9.2f}"
+
+
 def main(records: int, rate: float) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    in_time = WatermarkStrategy.for_bounded_out_of_orderness(PATIENCE).with_timestamp_assigner(lambda s, _: s.at_ms)
-    sales = env.from_source(DataGeneratorSource(sale, records, rate, SALE), in_time, "sales")
-    told = turnover(sales)
-    told.print()
-    told.get_side_output(TOO_LATE).print("lost")
+    told = turnover(env.from_source(DataGeneratorSource(sale, records, rate, SALE), in_time(), "sales"))
+    # One subtask prints, so that the lines of a shop stay in order and carry no number.
+    told.map(line, Types.STRING()).set_parallelism(1).print().set_parallelism(1)
+    lost = told.get_side_output(TOO_LATE)
+    lost.map(lost_line, Types.STRING()).set_parallelism(1).print("lost").set_parallelism(1)
     env.execute("dashboard")
 
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--records", type=int, default=2_000, help="how many sales (default %(default)s)")
-    options.add_argument("--rate", type=float, default=100.0, help="sales per second (default %(default)s)")
+    options.add_argument("--records", type=int, default=1_200, help="how many sales (default %(default)s)")
+    options.add_argument("--rate", type=float, default=60.0, help="sales per second (default %(default)s)")
     main(**vars(options.parse_args()))
