@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import pytest
 from window_stories import timed
 
 from millstream.common import Row, Types, WatermarkStrategy
@@ -28,7 +29,7 @@ def test_the_programs_of_the_page_give_turnovers() -> None:
     page = of_page()
     sales = [("north", 5, 1_000), Watermark(12_000), ("north", 7, 2_000), ("river", 1, 30_000)]
 
-    def results(program: Any) -> list[tuple[str, int]]:
+    def rows(program: Any) -> list[Any]:
         out = Collect()
 
         def build(env: StreamExecutionEnvironment) -> None:
@@ -36,9 +37,16 @@ def test_the_programs_of_the_page_give_turnovers() -> None:
             stream = env.from_source(Script(sales), timed(), "sales").map(lambda s: Row(shop=s[0], cents=s[1]), pair)
             program(stream).sink_to(out)
 
-        return [(row[0], row[1]) for row in run(build)[out]]
+        return run(build)[out]
+
+    def results(program: Any) -> list[tuple[str, int]]:
+        return [(row[0], row[1]) for row in rows(program)]
 
     assert sorted(results(page["turnover"])) == [("north", 12), ("river", 1)]
+    assert sorted(tuple(row) for row in rows(page["figures"])) == [
+        ("north", 0, 60_000, 2, 12, pytest.approx(0.12)),
+        ("river", 0, 60_000, 1, 1, pytest.approx(0.01)),
+    ]
     live = results(page["live"])
     assert live[0] == ("north", 5) and live[-1] in (("north", 12), ("river", 1)) and len(live) > 3
 
