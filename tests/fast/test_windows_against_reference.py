@@ -102,6 +102,7 @@ class Program:
     parallelism: int = 1
     typed: bool = False
     folds: bool = False
+    in_order: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,32 @@ class SumOfNumbers(AggregateFunction):
         return [acc_a[0] + acc_b[0]]
 
 
+class NumbersInOrder(AggregateFunction):
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add(self, value: Record, accumulator: list[int]) -> list[int]:
+        return [*accumulator, value[1]]
+
+    def get_result(self, accumulator: list[int]) -> tuple[int, ...]:
+        return tuple(accumulator)
+
+    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
+        raise AssertionError("windows that stand fixed never merge")
+
+
+class KeyAndWindow(ProcessWindowFunction):  # type: ignore[type-arg]
+    def process(self, key: str, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        (numbers,) = elements
+        yield key, repr(context.window()), numbers
+
+
+FIXED = {name: EVENT_TIME[name] for name in ("tumbling", "tumbling, shifted", "sliding", "cumulative")} | {
+    "sliding, with gaps": lambda: SlidingEventTimeWindows(5, 10, 0)
+}
+FIXED_CLOCK = {name: CLOCK[name] for name in ("tumbling", "sliding")}
+
+
 def windowed(stream: Any, program: Program, assigners: Any, triggers: Any) -> Any:
     windows = stream.key_by(lambda record: record[0]).window(assigners[program.assigner]())
     trigger, evictor = triggers[program.trigger](), EVICTORS[program.evictor]()
@@ -151,6 +178,8 @@ def windowed(stream: Any, program: Program, assigners: Any, triggers: Any) -> An
     if evictor is not None:
         windows = windows.evictor(evictor)
     windows = windows.allowed_lateness(program.lateness_ms).side_output_late_data(LATE)
+    if program.in_order:
+        return windows.aggregate(NumbersInOrder(), KeyAndWindow())
     if program.folds:
         return windows.aggregate(SumOfNumbers(), Summed())
     return windows.process(Contents())
@@ -284,3 +313,36 @@ def test_in_batch_each_window_gives_what_it_last_fired_when_nothing_was_late(
         value[1:] for value in shown(program, wanted).elements()
     )
     assert result[late] == []
+
+
+def folded(assigners: Any) -> st.SearchStrategy[Program]:
+    """Programs whose records are folded into their windows in bulk (`runtime.windows.folding`)."""
+    return st.builds(
+        Program,
+        assigner=st.sampled_from(sorted(assigners)),
+        trigger=st.just("its own"),
+        evictor=st.just("none"),
+        lateness_ms=st.sampled_from([0, 6, 25]),
+        parallelism=st.integers(1, 3),
+        typed=st.booleans(),
+        in_order=st.just(True),
+    )
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(program=folded(FIXED), parts=inputs(), crash=CRASHES)
+def test_windows_folded_in_bulk_fire_what_the_reference_fires(
+    program: Program, parts: list[Part], crash: tuple[int, int] | None
+) -> None:
+    expected = reference_of(program, parts, FIXED, TRIGGERS)
+    result, out, late = executed(program, script_of(parts, crash), FIXED, TRIGGERS)
+    assert got(result, out) == shown(program, expected.fired)
+    assert Counter(result[late]) == Counter(expected.late)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None)
+@given(program=folded(FIXED_CLOCK), parts=inputs(pauses=True))
+def test_windows_of_the_clock_folded_in_bulk_fire_what_the_reference_fires(program: Program, parts: list[Part]) -> None:
+    expected = reference_of(program, parts, FIXED_CLOCK, CLOCK_TRIGGERS)
+    result, out, _ = executed(program, script_of(parts), FIXED_CLOCK, CLOCK_TRIGGERS, clock=ManualClock(0))
+    assert got(result, out) == shown(program, expected.fired)

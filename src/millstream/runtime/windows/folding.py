@@ -148,7 +148,7 @@ class FoldingWindowOperator(WindowFunctions):
         kept = numbers > self._panes.dead_through(now)
         if not kept.all():
             rows, numbers = rows[kept], numbers[kept]
-        if len(rows) < len(piece):
+        if self._panes.has_gaps or not kept.all():
             self._refuse(piece, times, rows, now)
         if not len(rows):
             return
