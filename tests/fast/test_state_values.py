@@ -50,6 +50,22 @@ def test_a_column_of_state_is_the_one_column_of_wrapped_values(given_: tuple[Typ
 
 
 @settings(deadline=None)
+@given(typed_values)
+def test_settled_values_are_encoded_as_any_others_are(given_: tuple[TypeInformation, list[Any]]) -> None:
+    type_info, values = given_
+    codec = StateCodec(type_info, "state 's'")
+    settled = [codec.settle(value) for value in values if value is not None]
+    assert codec.encode_settled(settled).equals(codec.encode(settled))
+
+
+def test_a_number_too_large_for_its_type_is_refused_by_name_in_bulk_too() -> None:
+    for type_info, value in ((Types.INT(), 2**40), (Types.TUPLE([Types.INT(), Types.LONG()]), (2**40, 1))):
+        codec = StateCodec(type_info, "state 's'")
+        with pytest.raises(TypeMismatchError, match="state 's'"):
+            codec.encode_settled([codec.settle(value)])
+
+
+@settings(deadline=None)
 @given(st.none() | longs | st.text() | st.tuples(longs, st.text()) | st.tuples(longs) | st.tuples(longs, longs))
 def test_a_settled_value_is_what_its_column_gives_back(value: Any) -> None:
     codec = StateCodec(PAIR, "state 's'")

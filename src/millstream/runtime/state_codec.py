@@ -80,6 +80,19 @@ class StateCodec:
                 f"{self.what}: a value cannot be pickled ({error}). Keep plain data in state, or declare its type"
             ) from error
 
+    def encode_settled(self, values: list[Any]) -> pa.Array:
+        """The same for values that `settle` gave, none of which is None: plain ones need no second look."""
+        try:
+            if self.exact is not None:
+                return pa.array(values, self.arrow_type)
+            if self._exact_fields is not None and values:
+                fields = list(self.arrow_type)
+                columns = zip(zip(*values, strict=True), fields, strict=True)
+                return pa.StructArray.from_arrays([pa.array(c, field.type) for c, field in columns], fields=fields)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            pass  # a number too large for its type, for one: the careful way says which
+        return self.encode(values)
+
     def decode(self, column: pa.Array) -> list[Any]:
         """The column as values. Pickles were written by this job into its own store."""
         if self._wrapped is None:

@@ -167,6 +167,13 @@ class StateTable:
             expires = None if self._ttl_ms is None else np.full(len(keys), self._expiry_ms(), dtype=np.int64)
             self.changes.put(keys, encoded, subs=subs, due_ms=due_ms, expires_ms=expires)
 
+    def put_settled(self, keys: KeyColumn, values: list[Any]) -> None:
+        """Set the one row of keys to values that the codec has settled."""
+        if len(keys):
+            assert self._value is not None
+            expires = None if self._ttl_ms is None else np.full(len(keys), self._expiry_ms(), dtype=np.int64)
+            self.changes.put(keys, self._value.encode_settled(values), expires_ms=expires)
+
     def delete_keys(self, keys: KeyColumn) -> None:
         """Remove the one row of keys."""
         if len(keys):

@@ -201,7 +201,7 @@ class ValueHandle(StateHandle):
             # A key that has no row needs no tombstone.
             self.table.delete_keys(keys.take(np.flatnonzero(~there & self._stored[changed])))
             keys, values = keys.take(np.flatnonzero(there)), [value for value in values if value is not None]
-        self.table.put_values(keys, values)
+        self.table.put_settled(keys, values)
 
 
 class PairHandle(ValueHandle):
