@@ -100,7 +100,7 @@ class KeyedBatchesOperator(ColumnarOperator):
                 self.states[name].set(column)
             output = self._output(result, batch)
         if output is not None:
-            yield None, output, None
+            yield None, output
 
     def _known(self, name: str) -> str:
         if name in self.states:

@@ -22,14 +22,12 @@ from millstream.runtime.operators import (
     OperatorSetting,
     ProcessOperator,
     inherited_timestamps,
-    origins,
 )
 from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.state_table import EpochPlace
 from millstream.runtime.timers import Timers
-from millstream.runtime.visits import VISIT_RECORDS_MAX, KeyRange, Rejoining, Visit, visits
+from millstream.runtime.visits import VISIT_RECORDS_MAX, KeyRange, Visit, visits
 from millstream.state.open_segments import OpenSegments
-from millstream.state.xxh64 import Int64s
 
 __all__ = [
     "KeyPlaces",
@@ -53,9 +51,8 @@ _GATHERED_BYTES_MAX = 64 << 20
 _GATHERED_RECORDS_MAX = 4_000_000
 _GATHERED_UNTYPED_MAX = 65_536
 
-Part = tuple[str | None, Batch, Int64s | None]
-"""Results for one output (None: the main one, else a side output's tag) and the record of the visit that each came
-from, if it came from one and that was asked for."""
+Part = tuple[str | None, Batch]
+"""Results for one output: None is the main one, else the tag of a side output."""
 
 
 class KeyedContext(ElementContext):
@@ -138,7 +135,7 @@ class KeyedOperator(Operator):
         return super().advance(watermark)
 
     def _work(self) -> None:
-        """Visit the records gathered so far and hand on what comes of them, in arrival order."""
+        """Visit the records gathered so far and hand on what comes of them."""
         if not self._gathered:
             return
         started = time.perf_counter_ns()
@@ -146,23 +143,16 @@ class KeyedOperator(Operator):
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
         with self.call.running("state"):
             self.backend.settle()
-        rejoining: dict[str | None, Rejoining] = {}
         for visit in visits(records, self.keying.gathered(records), self._owned):
             with self.call.running("state"):
                 self.backend.visit(visit.keys, visit.values)
-            for tag, batch, rows in self.work(visit):
-                if visit.rows is not None and rows is not None:
-                    rejoining.setdefault(tag, Rejoining(len(records))).add(batch, visit.rows[rows])
-                    continue
+            for tag, batch in self.work(visit):
                 self.busy_ns += time.perf_counter_ns() - started
                 self._hand_on(tag, batch)
                 started = time.perf_counter_ns()
             with self.call.running("state"):
                 self.backend.leave()
         self.busy_ns += time.perf_counter_ns() - started
-        for tag, parts in rejoining.items():
-            for batch in parts.batches():
-                self._hand_on(tag, batch)
 
     def _hand_on(self, tag: str | None, batch: Batch) -> None:
         if not len(batch):
@@ -185,13 +175,11 @@ class PerRecordOperator(KeyedOperator):
         for start in range(0, len(visit), _PIECE_RECORDS):
             piece = visit.records.slice(start, min(_PIECE_RECORDS, len(visit) - start))
             numbers = visit.codes[start : start + len(piece)].tolist()
-            for tag, batch, rows in self.apply_at(piece, numbers, counted=visit.rows is not None):
-                yield tag, batch, None if rows is None else rows + start
+            yield from self.apply_at(piece, numbers)
         self.backend.scope.leave()
 
-    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
-        """What comes of some records, whose keys have these numbers in the visit. If `counted`, every result is told
-        the record it came from."""
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
+        """What comes of some records, whose keys have these numbers in the visit."""
         raise NotImplementedError
 
 
@@ -211,24 +199,23 @@ class KeyedMapOperator(PerRecordOperator, MapOperator):
             raise self.call.failed(error, self.method, self.call.current(values, remaining)) from error
         return results
 
-    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         results = self._results(batch, numbers)
-        made = self.typed(results, batch.timestamps, self.node.output_type)
-        return [(None, made, np.arange(len(batch)) if counted else None)]
+        return [(None, self.typed(results, batch.timestamps, self.node.output_type))]
 
 
 class KeyedFilterOperator(KeyedMapOperator, FilterOperator):
     """A `FilterFunction` on a keyed stream."""
 
-    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         kept = np.flatnonzero(list(map(bool, self._results(batch, numbers))))
-        return [(None, batch.take(kept), kept if counted else None)]
+        return [(None, batch.take(kept))]
 
 
 class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):
     """A `FlatMapFunction` on a keyed stream."""
 
-    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         function, scope, values = self._function, self.backend.scope, batch.values()
         remaining = iter(values)
         out: list[Any] = []
@@ -241,8 +228,7 @@ class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):
                 ends.append(len(out))
         except Exception as error:
             raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
-        made = self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type)
-        return [(None, made, origins(ends) if counted else None)]
+        return [(None, self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type))]
 
 
 class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
@@ -260,22 +246,20 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         """Before any element: timers of processing time that have come."""
         self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
 
-    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         values = batch.values()
         remaining = iter(values)
         out: list[Any] = []
-        ends: list[int] | None = None
+        stamps = batch.timestamps
         try:
-            if batch.timestamps is not None:
-                ends = self._process_timed(numbers, remaining, batch.timestamps.tolist(), out)
-            elif counted:
-                ends = self._process_counted(numbers, remaining, out)
-            else:
+            if stamps is None:
                 self._process_untimed(numbers, remaining, out)
+            else:
+                ends = self._process_timed(numbers, remaining, stamps.tolist(), out)
+                stamps = inherited_timestamps(stamps, ends)
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
-        stamps = None if ends is None else inherited_timestamps(batch.timestamps, ends)
-        return self._parts(out, stamps, origins(ends) if counted and ends is not None else None)
+        return self._parts(out, stamps)
 
     def _process_untimed(self, numbers: list[int], remaining: Iterator[Any], out: list[Any]) -> None:
         """Call the function for every record, none of which has a timestamp to hand on."""
@@ -285,22 +269,10 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
             if results is not None:
                 extend(results)
 
-    def _process_counted(self, numbers: list[int], remaining: Iterator[Any], out: list[Any]) -> list[int]:
-        """The same; returns how many results there were up to each record."""
-        function, scope, context, extend = self._function, self.backend.scope, KeyedContext(self.backend), out.extend
-        ends: list[int] = []
-        append = ends.append
-        for scope.at, value in zip(numbers, remaining, strict=True):
-            results = function(value, context)
-            if results is not None:
-                extend(results)
-            append(len(out))
-        return ends
-
     def _process_timed(
         self, numbers: list[int], remaining: Iterator[Any], stamps: list[int], out: list[Any]
     ) -> list[int]:
-        """The same, for records with timestamps."""
+        """The same for records with timestamps; returns how many results there were up to each."""
         function, scope, context, extend = self._function, self.backend.scope, KeyedContext(self.backend), out.extend
         ends: list[int] = []
         append = ends.append
@@ -353,7 +325,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
 
     def _emit_fired(self, out: list[Any], stamps: list[int]) -> None:
         if out:
-            for tag, batch, _ in self._parts(out, np.array(stamps, dtype=np.int64), None):
+            for tag, batch in self._parts(out, np.array(stamps, dtype=np.int64)):
                 self._hand_on(tag, batch)
 
 

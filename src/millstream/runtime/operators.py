@@ -38,7 +38,6 @@ from millstream.runtime.context import ElementContext, TaskContext, TaskTimerSer
 from millstream.runtime.failure import UserCall
 from millstream.runtime.operator_state import OperatorState
 from millstream.runtime.spec import EpochSpec
-from millstream.state.xxh64 import Int64s
 
 __all__ = [
     "OPERATORS",
@@ -47,7 +46,6 @@ __all__ = [
     "Output",
     "ProcessOperator",
     "inherited_timestamps",
-    "origins",
 ]
 
 Output = Callable[[Batch], None]
@@ -200,22 +198,13 @@ class FlatMapOperator(MapOperator):
         return self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type)
 
 
-def origins(ends: list[int]) -> Int64s:
-    """For every result, the record it came from. `ends[i]`: results up to record i."""
-    if ends == list(range(1, len(ends) + 1)):  # one of each, as most functions give
-        return np.arange(len(ends))
-    return np.repeat(np.arange(len(ends)), _counts(ends))
-
-
 def inherited_timestamps(timestamps: Timestamps | None, ends: list[int]) -> Timestamps | None:
-    """Timestamps of derived records: those of the record they came from."""
-    return None if timestamps is None else timestamps[origins(ends)]
-
-
-def _counts(ends: list[int]) -> Int64s:
+    """Timestamps of derived records: those of the record they came from. `ends[i]`: results up to record i."""
+    if timestamps is None or ends == list(range(1, len(ends) + 1)):  # one result of each, as most functions give
+        return timestamps
     counts = np.array(ends, dtype=np.int64)
     counts[1:] -= counts[:-1].copy()
-    return counts
+    return np.repeat(timestamps, counts)
 
 
 class ProcessOperator(MapOperator):
@@ -241,7 +230,7 @@ class ProcessOperator(MapOperator):
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
         main: Batch | None = None
-        for tag, part, _ in self._parts(out, inherited_timestamps(batch.timestamps, ends), None):
+        for tag, part in self._parts(out, inherited_timestamps(batch.timestamps, ends)):
             if tag is None:
                 main = part
             else:
@@ -249,31 +238,27 @@ class ProcessOperator(MapOperator):
                     output(part)
         return main
 
-    def _parts(
-        self, out: list[Any], stamps: Timestamps | None, rows: Int64s | None
-    ) -> list[tuple[str | None, Batch, Int64s | None]]:
+    def _parts(self, out: list[Any], stamps: Timestamps | None) -> list[tuple[str | None, Batch]]:
         """Results by output: tagged values to their side outputs, the rest (None) to the main one."""
         if not self._has_tags and is_typed(self.node.output_type):
             # No type has a place for a tag: where all values fit it, none of them needs to be looked at.
             with suppress(TypeMismatchError):
-                return [(None, Batch.of_values(out, self.node.output_type, stamps), rows)]
+                return [(None, Batch.of_values(out, self.node.output_type, stamps))]
         tagged = [type(item) is tuple and len(item) == 2 and isinstance(item[0], SideTag) for item in out]
         if not any(tagged):
-            return [(None, self.typed(out, stamps, self.node.output_type), rows)]
+            return [(None, self.typed(out, stamps, self.node.output_type))]
         self._has_tags = True
         assert isinstance(self.node.operation, Process)
         types = dict(self.node.operation.tags)
-        parts: list[tuple[str | None, Batch, Int64s | None]] = []
+        parts: list[tuple[str | None, Batch]] = []
         for tag in self.side_outputs:
-            at = np.array(
-                [i for i, is_tagged in enumerate(tagged) if is_tagged and out[i][0].tag_id == tag], dtype=np.int64
-            )
-            if len(at):
+            at = [i for i, is_tagged in enumerate(tagged) if is_tagged and out[i][0].tag_id == tag]
+            if at:
                 side = self.typed([out[i][1] for i in at], None if stamps is None else stamps[at], types[tag])
-                parts.append((tag, side, None if rows is None else rows[at]))
-        main = np.flatnonzero(~np.array(tagged, dtype=bool))
-        kept = self.typed([out[i] for i in main], None if stamps is None else stamps[main], self.node.output_type)
-        return [*parts, (None, kept, None if rows is None else rows[main])]
+                parts.append((tag, side))
+        is_main = ~np.array(tagged, dtype=bool)
+        main = list(compress(out, is_main))
+        return [*parts, (None, self.typed(main, None if stamps is None else stamps[is_main], self.node.output_type))]
 
 
 class ProjectOperator(Operator):

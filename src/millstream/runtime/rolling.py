@@ -81,7 +81,7 @@ class ReduceOperator(_RunningOperator, PerRecordOperator):
         self._result = ValueHandle(table, self.backend.scope, False, self._codec)
         self.backend.keep(_STATE, self._result)
 
-    def apply_at(self, batch: Batch, numbers: list[int], counted: bool) -> list[Part]:
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         values = batch.values()
         remaining = iter(values)
         out: list[Any] = []
@@ -95,8 +95,7 @@ class ReduceOperator(_RunningOperator, PerRecordOperator):
             raise self.call.failed(error, "reduce", self.call.current(values, remaining)) from error
         if self._batch:
             return []
-        made = self.typed(out, batch.timestamps, self.node.output_type)
-        return [(None, made, np.arange(len(batch)) if counted else None)]
+        return [(None, self.typed(out, batch.timestamps, self.node.output_type))]
 
     def _step(self, before: Any, value: Any) -> Any:
         if value is None:
@@ -138,7 +137,7 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         self.states[_STATE].set(self._record_of(rolled.after))
         if not self._batch:
             columns = pa.RecordBatch.from_arrays(rolled.output, schema=self._schema)
-            yield None, Batch.of_columns(columns, self._type, batch.timestamps), np.arange(len(batch))
+            yield None, Batch.of_columns(columns, self._type, batch.timestamps)
 
     def _check(self, batch: Batch) -> None:
         """Records that cannot be aggregated: None, changes other than INSERT, and None in the field itself."""

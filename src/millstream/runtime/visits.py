@@ -6,8 +6,7 @@ its state is read once, in the order of the segments, stays in the processor's c
 once. That is why a million keys cost little more than a hundred.
 
 Invariants: every record is in one visit; the visits of one gathering have no key in common; the records of a key stand
-in arrival order; the keys of a visit stand in the order of segments. What the visits give out is brought back into
-arrival order by `Rejoining`.
+in arrival order; the keys of a visit stand in the order of segments.
 """
 
 from __future__ import annotations
@@ -19,18 +18,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.records.batch import Batch, alike
+from millstream.records.batch import Batch
 from millstream.state.equality import same
 from millstream.state.keys import KeyColumn, key_column
 from millstream.state.layout import order_of_group, orders_of
 from millstream.state.xxh64 import Int64s, UInt64s
 
-__all__ = ["VISIT_RECORDS_MAX", "GatheredKeys", "KeyRange", "Rejoining", "Visit", "visits"]
+__all__ = ["VISIT_RECORDS_MAX", "GatheredKeys", "KeyRange", "Visit", "visits"]
 
 VISIT_RECORDS_MAX = 32_768
 """So many records are visited together. Of more, about half as many at a time, or all if they have few keys."""
-
-_EMITTED_RECORDS = 65_536
 
 
 @dataclass(frozen=True)
@@ -72,13 +69,12 @@ class GatheredKeys:
 @dataclass(frozen=True)
 class Visit:
     """Some records and their distinct keys. `codes[i]` says which of `keys` record i has; `values` are the keys as
-    Python values where they are at hand; `rows` says where the records stood in the gathering, None: where they are."""
+    Python values where they are at hand."""
 
     records: Batch
     keys: KeyColumn
     codes: Int64s
-    values: list[Any] | None
-    rows: Int64s | None
+    values: list[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -104,13 +100,13 @@ def visits(
 def _by_column(records: Batch, keys: KeyColumn, owned: KeyRange, parts: int) -> Iterator[Visit]:
     if parts == 1 or _are_few(keys.array, len(records) // parts):
         codes, distinct = _numbered(keys, owned)
-        yield Visit(records, distinct, codes, None, None)
+        yield Visit(records, distinct, codes)
         return
     for rows in _rows_by_part(owned.parts(owned.orders(keys.hashes), parts), parts):
         codes, distinct = _numbered(KeyColumn(keys.hashes[rows], keys.array.take(pa.array(rows))), owned)
         by_key = _by_key(codes, len(distinct))
         rows = rows[by_key]
-        yield Visit(records.take(rows), distinct, codes[by_key], None, rows)
+        yield Visit(records.take(rows), distinct, codes[by_key])
 
 
 def _are_few(keys: pa.Array, few: int) -> bool:
@@ -131,7 +127,7 @@ def _by_codes(records: Batch, keys: GatheredKeys, owned: KeyRange, parts: int) -
     codes, values = rank[keys.codes], [keys.values[i] for i in sorting.tolist()]
     distinct = KeyColumn(keys.column.hashes[sorting], keys.column.array.take(pa.array(sorting)))
     if parts == 1:
-        yield Visit(records, distinct, codes, values, None)
+        yield Visit(records, distinct, codes, values)
         return
     part_of_key = owned.parts(orders[sorting], parts)
     bounds = np.searchsorted(part_of_key, np.arange(parts + 1)).tolist()
@@ -140,7 +136,7 @@ def _by_codes(records: Batch, keys: GatheredKeys, owned: KeyRange, parts: int) -
         start, stop = bounds[part], bounds[part + 1]
         own = KeyColumn(distinct.hashes[start:stop], distinct.array.slice(start, stop - start))
         rows = rows[_by_key(codes[rows] - start, stop - start)]
-        yield Visit(records.take(rows), own, codes[rows] - start, values[start:stop], rows)
+        yield Visit(records.take(rows), own, codes[rows] - start, values[start:stop])
 
 
 def _by_key(codes: Int64s, keys: int) -> Int64s:
@@ -194,58 +190,3 @@ def _numbered_by_hash(keys: KeyColumn) -> tuple[Int64s, Int64s]:
             lost.append(number)
         codes[row] = number
     return codes, np.array(firsts, dtype=np.int64)
-
-
-class Rejoining:
-    """Results of visits, brought back into the order of the records they came from.
-
-    >>> from millstream.common.typeinfo import Types
-    >>> rejoining = Rejoining(3)
-    >>> rejoining.add(Batch.of_values([20, 21], Types.LONG()), np.array([2, 2]))
-    >>> rejoining.add(Batch.of_values([0], Types.LONG()), np.array([0]))
-    >>> [batch.values() for batch in rejoining.batches()]
-    [[0, 20, 21]]
-    """
-
-    def __init__(self, records: int) -> None:
-        self._records = records
-        self._parts: list[Batch] = []
-        self._rows: list[Int64s] = []
-
-    def add(self, batch: Batch, rows: Int64s) -> None:
-        """Some results; `rows[i]` is the record that result i came from. Results of one record stand together."""
-        if len(batch):
-            # Only the columns: the values of all results at once would take many times their memory.
-            kept = Batch(batch.type_info, len(batch), None, batch.columns(), batch.timestamps) if batch.typed else batch
-            self._parts.append(kept)
-            self._rows.append(rows)
-
-    def batches(self) -> Iterator[Batch]:
-        """All results, in order, in batches of ordinary size."""
-        parts, rows = self._parts, self._rows
-        self._parts, self._rows = [], []
-        if not parts:
-            return
-        if not all(alike(parts[0], part) for part in parts[1:]):
-            yield from parts  # of two layouts: there is no one batch to bring into order
-            return
-        whole = Batch.concat(parts)
-        ordered = whole.take(_order(np.concatenate(rows), self._records))
-        for start in range(0, len(ordered), _EMITTED_RECORDS):
-            yield ordered.slice(start, min(_EMITTED_RECORDS, len(ordered) - start))
-
-
-def _order(rows: Int64s, records: int) -> Int64s:
-    """The permutation that sorts `rows`, in which equal ones stand together, without sorting."""
-    if len(rows) == records:
-        order = np.full(records, -1, dtype=np.int64)
-        order[rows] = np.arange(records)
-        if (order >= 0).all():  # one result of every record, as most functions give
-            return order
-    counts = np.bincount(rows, minlength=records)
-    begins = np.flatnonzero(np.diff(rows, prepend=-1))
-    lengths = np.diff(begins, append=len(rows))
-    places = (np.cumsum(counts) - counts)[rows] + np.arange(len(rows)) - np.repeat(begins, lengths)
-    order = np.empty(len(rows), dtype=np.int64)
-    order[places] = np.arange(len(rows))
-    return order

@@ -238,7 +238,7 @@ class FoldingWindowOperator(WindowFunctions):
             assert due is not None
             self._close(due.slice(start, _PIECE_RECORDS))
             self.busy_ns += time.perf_counter_ns() - started
-            for tag, batch, _ in self._results():
+            for tag, batch in self._results():
                 self._hand_on(tag, batch)
             started = time.perf_counter_ns()
         self.store.leave()
@@ -303,7 +303,7 @@ class FoldingWindowOperator(WindowFunctions):
         if self._out:
             out, stamps = self._out, np.array(self._stamps, dtype=np.int64)
             self._out, self._stamps = [], []
-            yield from self._parts(out, stamps, None)
+            yield from self._parts(out, stamps)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         super().acknowledge(acknowledgement)

@@ -219,5 +219,5 @@ class WindowOperator(WindowFunctions):
         results, stamps = self._windows.results, self._windows.stamps
         if results:
             self._windows.results, self._windows.stamps = [], []
-            for tag, batch, _ in self._parts(results, np.array(stamps, dtype=np.int64), None):
+            for tag, batch in self._parts(results, np.array(stamps, dtype=np.int64)):
                 self._hand_on(tag, batch)
