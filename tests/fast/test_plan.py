@@ -140,3 +140,18 @@ def test_the_json_plan_has_flinks_shape() -> None:
         {"id": 2, "ship_strategy": "FORWARD", "side": "second"},
         {"id": 3, "ship_strategy": "FORWARD", "side": "second"},
     ]
+
+
+def test_two_operators_behind_one_are_drawn_side_by_side() -> None:
+    builder = GraphBuilder()
+    source = numbers(builder)
+    for name in ("left", "right"):
+        sink(builder, builder.add(Map(str), name, inputs=(Edge(source.id),)))
+    drawn = explain(builder.graph("branches", 1, 128)).splitlines()
+    assert [line.split("]")[0] + "]" for line in drawn if "[" in line] == [
+        "  [1]",
+        "     └─ [2]",
+        "        └─ [3]",
+        "     └─ [4]",
+        "        └─ [5]",
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from millstream.compiler.passes import compile_graph
 from millstream.compiler.stages import Channel, Plan, Stage
 from millstream.graph.nodes import (
@@ -42,14 +44,24 @@ def explain_plan(plan: Plan) -> str:
 
 
 def _stage(plan: Plan, stage: Stage) -> list[str]:
+    return [line for chain in stage.chains for line in _chain(plan, stage, chain)]
+
+
+def _chain(plan: Plan, stage: Stage, chain: Sequence[int]) -> list[str]:
+    """The operators of a chain as a tree, each below the one it takes records from."""
     by_id = {node.id: node for node in stage.operators}
-    lines = []
-    for chain in stage.chains:
-        for depth, id in enumerate(chain):
-            node = by_id[id]
-            if depth == 0:
-                lines += [f"  ⇐ {_incoming(plan, channel)}" for channel in plan.into(id)]
-            lines.append("  " + "   " * depth + ("└─ " if depth else "") + _operator(node))
+    above = {id: next((c.source for c in plan.into(id) if c.local and c.source in chain), None) for id in chain}
+    lines: list[str] = []
+
+    def draw(id: int, depth: int) -> None:
+        if not depth:
+            lines.extend(f"  ⇐ {_incoming(plan, channel)}" for channel in plan.into(id))
+        lines.append("  " + "   " * depth + ("└─ " if depth else "") + _operator(by_id[id]))
+        for below in (other for other in chain if above[other] == id):
+            draw(below, depth + 1)
+
+    for first in (id for id in chain if above[id] is None):
+        draw(first, 0)
     return lines
 
 
