@@ -1,7 +1,10 @@
 """The states that hold many values per key: lists and maps, each element and each entry a row of its own.
 
 Adding to a list reads nothing of it, and touching one entry of a large map reads none of the others. What is read is
-read in bulk: the lists, or the small maps, of all keys of the visit at once.
+read in bulk: the lists, or the small maps, of all keys that the scope says are at hand. What was never stored leaves no
+tombstone, as far as it was looked at.
+
+A key here is whatever the scope's `key` is: a key of the stream, or a key and a window (`windows.places`).
 """
 
 from __future__ import annotations
@@ -14,28 +17,29 @@ import pyarrow as pa
 
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
-from millstream.runtime.states import Scope, StateHandle
+from millstream.runtime.states import StateHandle
 
 __all__ = ["ListHandle", "MapHandle"]
 
 _SMALL_MAP_ENTRIES_MAX = 256
 # A look-up of one entry takes about as long as reading so many entries of a map one after another.
 _ENTRIES_PER_LOOKUP = 128
+_ABSENT = object()
 
 
 class ListHandle(StateHandle):
-    """`ListState`: adding reads nothing; reading loads the lists of the batch's keys at once."""
+    """`ListState`: adding reads nothing; reading loads the lists of all keys at hand at once."""
 
-    def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool, codec: StateCodec) -> None:
+    def __init__(self, table: StateTable, scope: Any, renews_on_read: bool, codec: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle = codec.settle
-
         self._forget()
 
     def _forget(self) -> None:
         self._whole: dict[Any, list[Any]] = {}
         self._added: dict[Any, list[Any]] = {}
         self._replaced: dict[Any, None] = {}
+        self._unstored: set[Any] = set()
 
     def begin(self) -> None:
         # Later epochs sort after earlier ones, and later visits after earlier ones, so an append never needs to know
@@ -43,13 +47,21 @@ class ListHandle(StateHandle):
         self._next_sub = self.table.epoch << 31
         self._forget()
 
+    def load(self, keys: Iterable[Any]) -> None:
+        """Read the lists of keys that are about to be asked for."""
+        new = [key for key in dict.fromkeys(keys) if key not in self._whole]
+        if not new:
+            return
+        for key, rows in zip(new, self.table.read_rows(new), strict=True):
+            if not rows:
+                self._unstored.add(key)
+            self._whole[key] = [value for _, value in rows] + self._added.get(key, [])
+
     def get(self) -> list[Any]:
         """The elements of the current key, in the order they were added."""
         key = self._scope.key
         if key not in self._whole:
-            keys = [k for k in self._scope.keys if k not in self._whole]
-            for k, rows in zip(keys, self.table.read_rows(keys), strict=True):
-                self._whole[k] = [value for _, value in rows] + self._added.get(k, [])
+            self.load((key, *self._scope.keys))
         if self._renews_on_read:
             self._replace(key, self._whole[key])
         return list(self._whole[key])
@@ -85,7 +97,7 @@ class ListHandle(StateHandle):
 
     def leave(self) -> None:
         if self.table.holds_rows:
-            self.table.clear(list(self._replaced))
+            self.table.clear([key for key in self._replaced if key not in self._unstored])
         keys = [key for key, values in self._added.items() for _ in values]
         values = [value for values in self._added.values() for value in values]
         subs = np.arange(self._next_sub, self._next_sub + len(values))
@@ -94,16 +106,11 @@ class ListHandle(StateHandle):
         self._forget()
 
 
-_ABSENT = object()
-
-
 class MapHandle(StateHandle):
-    """`MapState`: entries are rows of their own. Small maps are loaded whole, those of all keys of the visit at once;
-    of a large one single entries, until as many were asked for as make it worth reading whole."""
+    """`MapState`: entries are rows of their own. Small maps are loaded whole, those of all keys at hand at once; of a
+    large one single entries, until as many were asked for as make it worth reading whole."""
 
-    def __init__(
-        self, table: StateTable, scope: Scope, renews_on_read: bool, key: StateCodec, value: StateCodec
-    ) -> None:
+    def __init__(self, table: StateTable, scope: Any, renews_on_read: bool, key: StateCodec, value: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle_key, self._settle = key.settle, value.settle
         self._forget()
@@ -113,70 +120,64 @@ class MapHandle(StateHandle):
 
     def _forget(self) -> None:
         self._entries: dict[Any, dict[Any, Any]] = {}  # what is known; _ABSENT: known not to be there
-        self._whole: set[Any] = set()  # keys whose entries are all known
+        self._whole: dict[Any, set[Any]] = {}  # keys whose entries are all known, and which of these are stored
         self._changed: dict[Any, dict[Any, None]] = {}
         self._cleared: dict[Any, None] = {}
-        self._counts: dict[Any, int] | None = None  # how many entries each key has, at most
+        self._counts: dict[Any, int] = {}  # how many entries keys have, at most
         self._asked: dict[Any, int] = {}  # how many entries of a large map were read one by one
 
-    def _known(self, map_key: Any) -> dict[Any, Any]:
-        """The current key's entries, with `map_key` among them."""
-        key = self._scope.key
-        entries = self._entries.setdefault(key, {})
-        if map_key not in entries:
-            if key in self._whole:
-                entries[map_key] = _ABSENT
-            else:
-                self._load(key, map_key)
-                entries = self._entries[key]
-        if self._renews_on_read and entries[map_key] is not _ABSENT:
-            self._changed.setdefault(key, {})[map_key] = None
-        return entries
-
-    def _load(self, key: Any, map_key: Any) -> None:
-        """Small maps of all the visit's keys at once; of a large map, the one entry."""
-        if self._counts is None:
-            keys = [k for k in self._scope.keys if k not in self._whole]
-            self._counts = dict(zip(keys, self.table.count(keys), strict=True))
-            self._load_whole([k for k, count in self._counts.items() if count <= _SMALL_MAP_ENTRIES_MAX])
-        entries = self._entries.setdefault(key, {})
-        if map_key in entries:
+    def load(self, keys: Iterable[Any]) -> None:
+        """Read all entries of these keys."""
+        new = [key for key in dict.fromkeys(keys) if key not in self._whole]
+        if not new:
             return
-        if key not in self._whole:
-            # Who has asked for so many entries, one by one, that reading all would have cost no more, gets all.
-            self._asked[key] = self._asked.get(key, 0) + 1
-            if self._asked[key] * _ENTRIES_PER_LOOKUP >= self._counts.get(key, 0):
-                self._load_whole([key])
-                entries = self._entries[key]
-        if map_key not in entries:
-            whole = key in self._whole
-            entries[map_key] = _ABSENT if whole else self.table.read_pairs([key], [map_key], _ABSENT)[0]
-
-    def _load_whole(self, keys: list[Any]) -> None:
-        for key, rows in zip(keys, self.table.read_rows(keys), strict=True):
+        for key, rows in zip(new, self.table.read_rows(new), strict=True):
             # What the function has set in this epoch stands above what is stored.
             self._entries[key] = {**dict(rows), **self._entries.get(key, {})}
-            self._whole.add(key)
+            self._whole[key] = {map_key for map_key, _ in rows}
+
+    def _value(self, map_key: Any) -> Any:
+        """The value of an entry of the current key, _ABSENT when there is none."""
+        key = self._scope.key
+        if key not in self._whole and map_key not in self._entries.get(key, ()):
+            self._find(key, map_key)
+        value = self._entries[key].get(map_key, _ABSENT)
+        if self._renews_on_read and value is not _ABSENT:
+            self._changed.setdefault(key, {})[map_key] = None
+        return value
+
+    def _find(self, key: Any, map_key: Any) -> None:
+        """Small maps of all keys at hand at once; of a large map, the one entry."""
+        if key not in self._counts:
+            keys = [k for k in dict.fromkeys((key, *self._scope.keys)) if k not in self._whole]
+            counts = self.table.count(keys) if self.table.holds_rows else [0] * len(keys)
+            self._counts.update(zip(keys, counts, strict=True))
+            self.load([k for k in keys if self._counts[k] <= _SMALL_MAP_ENTRIES_MAX])
+        if key in self._whole:
+            return
+        # Who has asked for so many entries, one by one, that reading all would have cost no more, gets all.
+        self._asked[key] = self._asked.get(key, 0) + 1
+        if self._asked[key] * _ENTRIES_PER_LOOKUP >= self._counts[key]:
+            self.load((key,))
+        else:
+            self._entries.setdefault(key, {})[map_key] = self.table.read_pairs([key], [map_key], _ABSENT)[0]
 
     def _all(self) -> dict[Any, Any]:
         key = self._scope.key
-        if key not in self._whole:
-            self._load_whole([key])
-        there = {k: v for k, v in self._entries.get(key, {}).items() if v is not _ABSENT}
+        self.load((key,))
+        there = {k: v for k, v in self._entries[key].items() if v is not _ABSENT}
         if self._renews_on_read:
             self._changed.setdefault(key, {}).update(dict.fromkeys(there))
         return there
 
     def get(self, key: Any) -> Any:
         """The value of an entry, None when there is none."""
-        key = self._settle_key(key)
-        value = self._known(key)[key]
+        value = self._value(self._settle_key(key))
         return None if value is _ABSENT else value
 
     def contains(self, key: Any) -> bool:
         """Whether there is an entry."""
-        key = self._settle_key(key)
-        return self._known(key)[key] is not _ABSENT
+        return self._value(self._settle_key(key)) is not _ABSENT
 
     def put(self, key: Any, value: Any) -> None:
         """Set an entry."""
@@ -193,8 +194,14 @@ class MapHandle(StateHandle):
 
     def _set(self, map_key: Any, value: Any) -> None:
         key = self._scope.key
-        self._entries.setdefault(key, {})[map_key] = value
-        self._changed.setdefault(key, {})[map_key] = None
+        entries, changed = self._entries.setdefault(key, {}), self._changed.setdefault(key, {})
+        stored = self._whole.get(key)
+        if value is not _ABSENT or stored is None or map_key in stored:
+            entries[map_key] = value
+            changed[map_key] = None
+        else:  # known not to be stored: there is nothing to take out
+            entries.pop(map_key, None)
+            changed.pop(map_key, None)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         """All entries."""
@@ -216,7 +223,7 @@ class MapHandle(StateHandle):
         """Remove all entries."""
         key = self._scope.key
         self._entries[key] = {}
-        self._whole.add(key)
+        self._whole[key] = set()
         self._changed.pop(key, None)
         self._cleared[key] = None
 
@@ -233,15 +240,17 @@ class MapHandle(StateHandle):
         if stored:
             self.table.clear(list(self._cleared))
         puts: list[tuple[Any, Any, Any]] = []
-        gone: list[tuple[Any, Any, Any]] = []
+        gone: list[tuple[Any, Any]] = []
         for key, changed in self._changed.items():
-            entries = self._entries[key]
             for map_key in changed:
-                value = entries[map_key]
-                (gone if value is _ABSENT else puts).append((key, map_key, value))
+                value = self._entries[key].get(map_key, _ABSENT)
+                if value is _ABSENT:
+                    gone.append((key, map_key))
+                else:
+                    puts.append((key, map_key, value))
         if puts:
             keys, subs, values = map(list, zip(*puts, strict=True))
             self.table.put(keys, values, self.table.encode_subs(subs))
         if gone and stored:
-            self.table.delete([key for key, _, _ in gone], self.table.encode_subs([sub for _, sub, _ in gone]))
+            self.table.delete([key for key, _ in gone], self.table.encode_subs([map_key for _, map_key in gone]))
         self._forget()

@@ -16,7 +16,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.state_table import EpochPlace, StateTable, lifetime_of
 from millstream.runtime.states import (
     AggregatingHandle,
     PairHandle,
@@ -92,13 +92,7 @@ class KeyedBackend:
                 )
             return self._handles[name]
         what = f"state '{name}' of '{self._operator}'"
-        ttl: Any = getattr(descriptor, "_ttl_config", None)
-        lives = ttl is not None and ttl.is_enabled()
-        options: dict[str, Any] = {}
-        if lives:
-            options["ttl_ms"] = ttl.get_ttl().to_millis()
-            options["sees_expired"] = ttl.get_state_visibility().name == "ReturnExpiredIfNotCleanedUp"
-        renews = lives and ttl.get_update_type().name == "OnReadAndWrite"
+        options, renews = lifetime_of(descriptor)
         handle = self._make(descriptor, kind, what, options, renews, function)
         self._handles[name] = handle
         self._descriptors[name], self._kinds[name] = descriptor, kind

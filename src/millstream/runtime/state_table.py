@@ -28,7 +28,7 @@ from millstream.state.table import TableView
 from millstream.state.version import SegmentRef
 from millstream.storage.names import segment_name
 
-__all__ = ["EpochPlace", "StateTable"]
+__all__ = ["EpochPlace", "StateTable", "lifetime_of"]
 
 # What one table may read and write again for compaction in one epoch: some tens of milliseconds.
 _COMPACTION_BYTES_MAX = 16 << 20
@@ -214,6 +214,16 @@ class StateTable:
     def _file(self, kind: str) -> str:
         place = self._place
         return segment_name(place.uid, self.name, place.epoch, place.subtask, f"{place.nonce}{kind}")
+
+
+def lifetime_of(descriptor: Any) -> tuple[dict[str, Any], bool]:
+    """What a descriptor's `StateTtlConfig` says: options for its table, and whether reading renews."""
+    ttl: Any = getattr(descriptor, "_ttl_config", None)
+    if ttl is None or not ttl.is_enabled():
+        return {}, False
+    sees_expired = ttl.get_state_visibility().name == "ReturnExpiredIfNotCleanedUp"
+    options = {"ttl_ms": ttl.get_ttl().to_millis(), "sees_expired": sees_expired}
+    return options, ttl.get_update_type().name == "OnReadAndWrite"
 
 
 def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:

@@ -23,8 +23,10 @@ from millstream.runtime.state_table import StateTable
 from millstream.state.keys import KeyColumn
 
 __all__ = [
+    "Aggregating",
     "AggregatingHandle",
     "PairHandle",
+    "Reducing",
     "ReducingHandle",
     "Scope",
     "StateHandle",
@@ -90,9 +92,9 @@ _NONE_TYPE = type(None)
 
 
 class StateHandle:
-    """What all states share: a table, and the keys of the visit."""
+    """What all states share: a table, and a scope that says which key is the current one."""
 
-    def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool) -> None:
+    def __init__(self, table: StateTable, scope: Any, renews_on_read: bool) -> None:
         self.table = table
         self._scope = scope
         self._renews_on_read = renews_on_read
@@ -228,8 +230,11 @@ class PairHandle(ValueHandle):
         self._set[at] = 1
 
 
-class ReducingHandle(ValueHandle):
-    """`ReducingState`: the values added, reduced to one."""
+class Reducing:
+    """What makes a single value a `ReducingState`: the values added, reduced to one."""
+
+    value: Callable[[], Any]
+    update: Callable[[Any], None]
 
     def __init__(self, *args: Any, reduce: Callable[[Any, Any], Any]) -> None:
         super().__init__(*args)
@@ -245,8 +250,12 @@ class ReducingHandle(ValueHandle):
         self.update(value if before is None else self._reduce(before, value))
 
 
-class AggregatingHandle(ValueHandle):
-    """`AggregatingState`: an accumulator that values are added to; `get` is the function's result."""
+class Aggregating:
+    """What makes a single value an `AggregatingState`: an accumulator that values are added to; `get` is the function's
+    result."""
+
+    value: Callable[[], Any]
+    update: Callable[[Any], None]
 
     def __init__(self, *args: Any, function: Any) -> None:
         super().__init__(*args)
@@ -263,3 +272,11 @@ class AggregatingHandle(ValueHandle):
         if accumulator is None:
             accumulator = self._function.create_accumulator()
         self.update(self._function.add(value, accumulator))
+
+
+class ReducingHandle(Reducing, ValueHandle):
+    """`ReducingState`."""
+
+
+class AggregatingHandle(Aggregating, ValueHandle):
+    """`AggregatingState`."""

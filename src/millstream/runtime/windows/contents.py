@@ -20,8 +20,7 @@ from millstream.graph.nodes import Window
 from millstream.records.batch import is_typed
 from millstream.records.timestamped_value import TimestampedValue
 from millstream.runtime.rolling_records import fresh
-from millstream.runtime.windows.place_collections import ListState
-from millstream.runtime.windows.place_states import ValueState
+from millstream.runtime.windows.place_states import ListState, ValueState
 from millstream.runtime.windows.places import Place
 from millstream.runtime.windows.window_store import OwnState, WindowStore
 

@@ -17,8 +17,7 @@ from typing import Any
 from millstream.common.typeinfo import MapTypeInfo, Types
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
-from millstream.runtime.windows.place_collections import MapState
-from millstream.runtime.windows.place_states import Scope
+from millstream.runtime.windows.place_states import MapState, Scope
 from millstream.runtime.windows.places import WindowTokens
 from millstream.runtime.windows.window_store import OwnState, WindowStore
 

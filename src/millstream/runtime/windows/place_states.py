@@ -5,19 +5,21 @@ are dictionaries that live as long as the epoch. Reads that were announced (`pre
 places at once; writes go to the dictionary and to the table once, when the epoch ends.
 
 The observable behaviour is that of one record at a time. What was never stored leaves no tombstone.
-Lists and maps are in `place_collections`.
+Lists and maps are those of all keyed operators (`runtime.collection_states`), at places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from millstream.errors import ProgramError
+from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
+from millstream.runtime.states import Aggregating, Reducing, StateHandle
 
-__all__ = ["AggregatingState", "PlaceState", "ReducingState", "Scope", "ValueState"]
+__all__ = ["AggregatingState", "ListState", "MapState", "PlaceState", "ReducingState", "Scope", "ValueState"]
 
 
 class _Outside:
@@ -39,36 +41,31 @@ class Scope:
 
     __slots__ = ("at",)
 
+    # Other places that are at hand; which ones is not known here, so what is needed of many is asked for by `load`.
+    keys: tuple[Any, ...] = ()
+
     def __init__(self) -> None:
         self.at: Any = _OUTSIDE
+
+    @property
+    def key(self) -> Any:
+        """Where it is, under the name that keyed states use."""
+        return self.at
 
     def leave(self) -> None:
         """Nowhere: no user code runs."""
         self.at = _OUTSIDE
 
 
-class PlaceState:
-    """What all states share. `stored` places were looked up and found, others looked up and not found are known too."""
-
-    def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool) -> None:
-        self.table = table
-        self._scope = scope
-        self._renews_on_read = renews_on_read
+class PlaceState(StateHandle):
+    """What all states of places share: they are read ahead, and some kinds can be merged."""
 
     @property
     def _has_rows(self) -> bool:
         return bool(self.table.view.refs)
 
-    def begin(self) -> None:
-        """An epoch begins: nothing is known, nothing is changed."""
-        raise NotImplementedError
-
     def prefetch(self, places: Iterable[Any]) -> None:
         """Read what the operator is about to need of these places."""
-
-    def flush(self) -> None:
-        """The epoch ends: hand all changes to the table."""
-        raise NotImplementedError
 
     def merge(self, target: Any, sources: list[Any]) -> None:
         """Make one state of several; only some kinds can."""
@@ -144,42 +141,33 @@ class ValueState(PlaceState):
         return super().merge(a, [b])
 
 
-class ReducingState(ValueState):
+class ReducingState(Reducing, ValueState):
     """The values added, reduced to one."""
-
-    def __init__(self, *args: Any, reduce: Callable[[Any, Any], Any]) -> None:
-        super().__init__(*args)
-        self._reduce = reduce
-
-    get = ValueState.value
-
-    def add(self, value: Any) -> None:
-        """Reduce one more value into it."""
-        before = self.value()
-        self.update(value if before is None else self._reduce(before, value))
 
     def _merged(self, a: Any, b: Any) -> Any:
         return self._reduce(a, b)
 
 
-class AggregatingState(ValueState):
-    """An accumulator that values are added to; `get` is the function's result."""
-
-    def __init__(self, *args: Any, function: Any) -> None:
-        super().__init__(*args)
-        self._function = function
-
-    def get(self) -> Any:
-        """The result of what was added, None when nothing was."""
-        accumulator = self.value()
-        return None if accumulator is None else self._function.get_result(accumulator)
-
-    def add(self, value: Any) -> None:
-        """Add a value."""
-        accumulator = self.value()
-        if accumulator is None:
-            accumulator = self._function.create_accumulator()
-        self.update(self._function.add(value, accumulator))
+class AggregatingState(Aggregating, ValueState):
+    """An accumulator that values are added to."""
 
     def _merged(self, a: Any, b: Any) -> Any:
         return self._function.merge(a, b)
+
+
+class ListState(ListHandle, PlaceState):
+    """A list per place."""
+
+    def merge(self, target: Any, sources: list[Any]) -> None:
+        self.load(sources)
+        for place in sources:
+            self._scope.at = place
+            moved = self.get()
+            self.clear()
+            self._scope.at = target
+            self.add_all(moved)
+        self._scope.at = target
+
+
+class MapState(MapHandle, PlaceState):
+    """A map per place."""

@@ -20,10 +20,17 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.state_table import EpochPlace, StateTable, lifetime_of
 from millstream.runtime.timers import Timers
-from millstream.runtime.windows.place_collections import ListState, MapState
-from millstream.runtime.windows.place_states import AggregatingState, PlaceState, ReducingState, Scope, ValueState
+from millstream.runtime.windows.place_states import (
+    AggregatingState,
+    ListState,
+    MapState,
+    PlaceState,
+    ReducingState,
+    Scope,
+    ValueState,
+)
 from millstream.runtime.windows.places import PlaceTable
 from millstream.state.version import SegmentRef, merge_versions, refs_from_json, refs_to_json
 
@@ -82,13 +89,7 @@ class WindowStore:
         return found
 
     def _made(self, name: str, kind: type[PlaceState], descriptor: Any, of_places: bool) -> PlaceState:
-        ttl: Any = getattr(descriptor, "_ttl_config", None)
-        lives = ttl is not None and ttl.is_enabled()
-        options: dict[str, Any] = {}
-        if lives:
-            options["ttl_ms"] = ttl.get_ttl().to_millis()
-            options["sees_expired"] = ttl.get_state_visibility().name == "ReturnExpiredIfNotCleanedUp"
-        renews = lives and ttl.get_update_type().name == "OnReadAndWrite"
+        options, renews = lifetime_of(descriptor)
         state = self._of_kind(name, kind, descriptor, of_places, options, renews)
         (self._of_places if of_places else self._of_keys)[name] = state
         self._descriptors[name] = descriptor
@@ -169,6 +170,7 @@ class WindowStore:
         self.leave()
         tables: dict[str, Any] = account.setdefault("tables", {})
         for name, state in self._states().items():
+            state.leave()
             state.flush()
             tables[name] = refs_to_json(state.table.end())
         for name, timers in ((_EVENT_TIMERS, self.event_timers), (_PROCESSING_TIMERS, self.processing_timers)):
