@@ -155,7 +155,7 @@ def shown(records: list[Any]) -> list[str]:
     return list(map(repr, records))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(histories())
 def test_columns_give_what_one_record_at_a_time_gives(history: Any) -> None:
     kind, type_info, key_type, epochs = history

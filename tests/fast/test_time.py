@@ -96,11 +96,11 @@ def test_each_with_gives_a_new_strategy_and_keeps_the_rest() -> None:
 
 
 def test_a_function_is_an_assigner_and_other_things_are_not() -> None:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value * 2)  # type: ignore[arg-type, return-value]
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value * 2)
     assert strategy.timestamp_assigner is not None
     assert strategy.timestamp_assigner.extract_timestamp(21, -1) == 42
     with pytest.raises(ProgramError, match="TimestampAssigner"):
-        strategy.with_timestamp_assigner("field")  # type: ignore[arg-type]
+        strategy.with_timestamp_assigner(1.5)  # type: ignore[arg-type]
 
 
 def test_lengths_that_make_no_sense_are_refused() -> None:

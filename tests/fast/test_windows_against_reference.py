@@ -37,7 +37,7 @@ from millstream.runtime.windows.reference import Epoch, Fired, WindowReference
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 
 LATE = OutputTag("late")
-EXAMPLES = 80
+EXAMPLES = 60
 
 Record = tuple[str, int, int]  # key, number, timestamp
 

@@ -211,7 +211,9 @@ class WatermarkStrategy:
         """The group this source keeps pace with, and how closely; None: it runs free."""
         return self._alignment
 
-    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner | int | str) -> WatermarkStrategy:
+    def with_timestamp_assigner(
+        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | int | str
+    ) -> WatermarkStrategy:
         """The same strategy, reading timestamps so. A function of (value, timestamp) will do too, and so will the
         position or name of a field, which is the quickest: a column of times needs no call per record."""
         if isinstance(timestamp_assigner, str | int) and not isinstance(timestamp_assigner, bool):
