@@ -1,0 +1,112 @@
+"""Windows folded in bulk: what they leave in the store, and how much of it they look at."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from millstream.common import Types, WatermarkStrategy
+from millstream.compiler.passes import compile_graph
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from millstream.graph.nodes import Window
+from millstream.metrics.registry import MetricRegistry
+from millstream.records.batch import Batch
+from millstream.runtime.barrier import MIN_WATERMARK, Acknowledgement
+from millstream.runtime.context import TaskContext
+from millstream.runtime.operators import OperatorSetting
+from millstream.runtime.residents import _KINDS
+from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.windows import folding
+from millstream.runtime.windows.folding import FoldingWindowOperator
+from millstream.storage.memory import MemoryStore
+from millstream.testing import Collect, Script
+
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+STORES = itertools.count()
+
+
+class OneOperator:
+    """One window node in one subtask, through epochs."""
+
+    def __init__(self, assigner: Any, lateness_ms: int) -> None:
+        env = StreamExecutionEnvironment()
+        env.set_parallelism(1)
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(1)
+        stream = env.from_source(Script([], type_info=PAIR), strategy, "in").key_by(0).window(assigner)
+        stream.allowed_lateness(lateness_ms).reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(Collect())
+        plan = compile_graph(env._graph(None))
+        (node,) = (node for node in plan.nodes() if isinstance(node.operation, Window))
+        context = TaskContext("windows", 1, 128, 0, 0, {}, MetricRegistry().group("windows"))
+        made = _KINDS[Window](OperatorSetting(node, context, 1_024))
+        assert isinstance(made, FoldingWindowOperator)
+        self.operator = made
+        self._store = MemoryStore(f"folded-{next(STORES)}")
+        self._epoch, self._watermark, self._kept = 0, MIN_WATERMARK, dict[str, Any]()
+
+    def run(self, records: list[tuple[str, int]], watermark: int) -> list[Any]:
+        """An epoch in which these records come, each at the time that is its number."""
+        self._epoch += 1
+        operator, uid, out = self.operator, self.operator.uid, list[Any]()
+        operator.outputs = [lambda batch: out.extend(batch.values())]
+        spec = EpochSpec(self._epoch, 0, 0, False, {}, {}, {uid: self._watermark}, {uid: self._kept})
+        operator.begin(spec)
+        operator.prepare(spec, JobFacts("job", "id", "run", self._store), f"n{self._epoch}")
+        if records:
+            operator.take(Batch.of_values(records, PAIR, np.array([time for _, time in records], dtype=np.int64)))
+        operator.advance(watermark)
+        acknowledgement = Acknowledgement(0, 0, "n", {})
+        operator.acknowledge(acknowledgement)
+        self._watermark, self._kept = watermark, {"0": acknowledgement.states[uid]}
+        return out
+
+    @property
+    def left(self) -> int:
+        """How many windows the store holds."""
+        return sum(rows.num_rows for rows in self.operator._table.view.scan())
+
+
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(10, 0), SlidingEventTimeWindows(20, 10, 0)], ids=type)
+def test_nothing_is_left_of_windows_that_are_over_whether_late_records_came_or_not(assigner: Any) -> None:
+    one = OneOperator(assigner, lateness_ms=15)
+    one.run([("a", 5), ("b", 7)], 12)
+    assert one.left
+    assert one.run([("a", 6)], 13)  # late and allowed: it fires again
+    assert one.left
+    one.run([], 1_000)
+    one.run([], 1_001)
+    assert one.left == 0
+
+
+def test_a_late_record_adds_to_what_its_window_held_when_it_fired() -> None:
+    one = OneOperator(TumblingEventTimeWindows(10, 0), lateness_ms=15)
+    assert one.run([("a", 5)], 12) == [("a", 5)]
+    assert one.run([("a", 3), ("a", 1)], 13) == [("a", 8), ("a", 9)]
+    assert one.run([("a", 2)], 14) == [("a", 11)]
+
+
+def test_only_windows_that_are_due_are_read_when_time_moves() -> None:
+    one = OneOperator(TumblingEventTimeWindows(10, 0), lateness_ms=0)
+    one.run([("a", 10 * number) for number in range(100)], 25)
+    seen: list[int] = []
+    close = one.operator._close
+
+    def counted(rows: Any) -> None:
+        seen.append(rows.num_rows)
+        close(rows)
+
+    one.operator._close = counted  # type: ignore[method-assign]
+    assert len(one.run([], 45)) == 2
+    assert seen == [2]
+
+
+def test_records_in_many_windows_are_worked_on_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [("ab"[time % 2], time) for time in range(60)]
+    whole = OneOperator(SlidingEventTimeWindows(50, 10, 0), 0).run(records, 1_000)
+    monkeypatch.setattr(folding, "_PIECE_RECORDS", 7)
+    monkeypatch.setattr(folding, "_PIECE_PAIRS", 12)
+    assert OneOperator(SlidingEventTimeWindows(50, 10, 0), 0).run(records, 1_000) == whole
+    assert len(whole) == 20
