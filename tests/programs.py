@@ -7,6 +7,7 @@ parallelism (broadcast), it is a function of it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from connected_programs import CONNECTED
 from stateful_programs import STATEFUL
 from window_programs import WINDOWED
 
-from millstream.common import Row, Types, WatermarkStrategy
-from millstream.datastream import DataStream, OutputTag, StreamExecutionEnvironment
+from millstream.common import Row, Time, Types, WatermarkStrategy
+from millstream.datastream import AsyncDataStream, AsyncFunction, DataStream, OutputTag, StreamExecutionEnvironment
 from millstream.datastream.functions import MapFunction, ProcessFunction
 from millstream.testing import Collect, Script
 
@@ -72,6 +74,12 @@ class SplitOdd(ProcessFunction):
             yield -value
 
 
+class SquareLater(AsyncFunction[int, int]):
+    async def async_invoke(self, value: int) -> list[int]:
+        await asyncio.sleep(value % 3 / 1000)
+        return [value * value]
+
+
 class Stamped(ProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Any:
         return [(value, ctx.timestamp())]
@@ -113,6 +121,10 @@ def inherited_timestamps(stream: DataStream, out: Collect) -> None:
     """Each record becomes none, one or two: those that remain keep the time of the record they came from."""
     copies = stamped(stream).flat_map(lambda n: [n] * (n % 3), Types.LONG()).filter(lambda n: n != 4)
     copies.process(Stamped()).sink_to(out)
+
+
+def async_calls(stream: DataStream, out: Collect) -> None:
+    AsyncDataStream.unordered_wait(stream.rebalance(), SquareLater(), Time.seconds(60), 5, Types.LONG()).sink_to(out)
 
 
 # --- shapes -------------------------------------------------------------------------------------------------
@@ -167,6 +179,7 @@ PROGRAMS: dict[str, Program] = {
     "derived records keep their timestamps": Program(
         inherited_timestamps, same([(n, n * 7) for n in NUMBERS if n != 4 for _ in range(n % 3)])
     ),
+    "async calls": Program(async_calls, same(SQUARES)),
     "rebalance": Program(lambda s, out: s.rebalance().map(square).sink_to(out), same(SQUARES)),
     "rescale": Program(lambda s, out: s.rescale().map(square).sink_to(out), same(SQUARES)),
     "shuffle": Program(lambda s, out: s.shuffle().map(square).sink_to(out), same(SQUARES)),
@@ -189,4 +202,6 @@ PROGRAMS: dict[str, Program] = {
     "narrow then wide": Program(narrow_then_wide, same([n + 1 for n in SQUARES])),
     "untyped and typed": Program(untyped_and_typed, same(NUMBERS)),
 }
-PROGRAMS.update({name: Program(build, same(golden)) for name, (build, golden) in (STATEFUL | WINDOWED).items()})
+PROGRAMS.update(
+    {name: Program(build, same(golden)) for name, (build, golden) in (STATEFUL | WINDOWED | CONNECTED).items()}
+)

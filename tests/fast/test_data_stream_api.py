@@ -34,7 +34,7 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.connectors.python import PythonSource, Split
 from millstream.datastream.launch_defaults import with_launch_defaults
-from millstream.errors import ConfigurationError, NotAvailableError, NotYetError, ProgramError, TypeMismatchError
+from millstream.errors import ConfigurationError, NotAvailableError, ProgramError, TypeMismatchError
 from millstream.graph.nodes import (
     AssignTimestamps,
     Edge,
@@ -394,12 +394,6 @@ def test_a_keyed_stream_refuses_another_partitioning(numbers: DataStream) -> Non
         keyed.rebalance()
     with Refused("partitioned by its key"):
         keyed.broadcast()
-
-
-def test_what_a_keyed_stream_cannot_do_yet_says_so(numbers: DataStream) -> None:
-    keyed = numbers.key_by(ByKey())
-    with pytest.raises(NotYetError, match="several streams"):
-        numbers.connect(keyed)
 
 
 def test_functions_of_a_keyed_stream_run_with_its_keys(numbers: DataStream) -> None:

@@ -18,6 +18,8 @@ import pytest
 from millstream.compiler.session import make_session
 from millstream.datastream import StreamExecutionEnvironment
 
+_PROGRAMS = ("programs", "stateful_programs", "window_programs", "connected_programs")
+
 # Two cores, and three more tries for a task whose worker dies.
 MASTER = "local[2,4]"
 
@@ -34,7 +36,7 @@ def _stop_spark_at_the_end() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _functions_travel_by_value(request: pytest.FixtureRequest) -> Iterator[None]:
-    programs = (sys.modules.get(name) for name in ("programs", "stateful_programs", "window_programs"))
+    programs = (sys.modules.get(name) for name in _PROGRAMS)
     shipped = [module for module in (request.module, *programs) if module is not None]
     for module in shipped:
         cloudpickle.register_pickle_by_value(module)

@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from millstream.compiler.passes import compile_graph
 from millstream.compiler.stages import Channel, Plan, Stage
 from millstream.graph.nodes import (
+    AsyncCalls,
+    BroadcastProcess,
     Graph,
     KeyedBatches,
+    KeyedBroadcastProcess,
+    KeyedCoFlatMap,
+    KeyedCoMap,
     KeyedFilter,
     KeyedFlatMap,
     KeyedMap,
@@ -69,7 +74,8 @@ def _incoming(plan: Plan, channel: Channel) -> str:
     source = next(node for node in plan.nodes() if node.id == channel.source)
     how = channel.edge.partitioning.value
     tag = f" side output '{channel.edge.tag}'" if channel.edge.tag is not None else ""
-    return f"{how} from '{source.name}'{tag} ({channel.senders} → {channel.receivers})"
+    which = "" if channel.edge.input == 1 else f" as input {channel.edge.input}"
+    return f"{how} from '{source.name}'{tag} ({channel.senders} → {channel.receivers}){which}"
 
 
 def _operator(node: Node) -> str:
@@ -78,10 +84,19 @@ def _operator(node: Node) -> str:
         text += f"  reads {node.operation.source.describe()}"
     if isinstance(node.operation, Write):
         return text + f"  writes {node.operation.sink.describe()}, {node.operation.sink.guarantee}"
+    if isinstance(node.operation, AsyncCalls):
+        text += _calls(node.operation)
     text += _keyed(node)
     if isinstance(node.operation, Process) and node.operation.tags:
         text += "  side outputs " + ", ".join(tag for tag, _ in node.operation.tags)
     return f"{text}  → {_layout(node)}"
+
+
+def _calls(operation: AsyncCalls) -> str:
+    """How an asynchronous function is called."""
+    order = "in order" if operation.ordered else "as they come"
+    retry = type(operation.retry).__name__
+    return f"  calls up to {operation.capacity} at once, {operation.timeout_ms} ms each, {order}, {retry}"
 
 
 def _keyed(node: Node) -> str:
@@ -100,9 +115,12 @@ def _keyed(node: Node) -> str:
         return f"  adds up by key and pane of {operation.windows.pane_ms} ms: {_measured(operation)}, in columns"
     if isinstance(operation, PaneAggregate):
         return f"  keeps per key and pane: {_measured(operation)}, in columns, for {operation.windows.describe()}"
-    if isinstance(operation, (KeyedProcess, KeyedMap, KeyedFlatMap, KeyedFilter)):
-        return "  keeps per key: the states of its function"
-    return ""
+    shared = ""
+    if isinstance(operation, (BroadcastProcess, KeyedBroadcastProcess)):
+        shared = "  broadcasts: " + ", ".join(state.get_name() for state in operation.states)
+    if isinstance(operation, (KeyedProcess, KeyedMap, KeyedFlatMap, KeyedFilter, KeyedCoMap, KeyedCoFlatMap)):
+        return "  keeps per key: the states of its function" + shared
+    return shared
 
 
 def _measured(operation: PartialAggregate | PaneAggregate) -> str:

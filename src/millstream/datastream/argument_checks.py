@@ -66,6 +66,7 @@ def _belongs(kind: str) -> str:
         "WindowFunction": "window(...).apply()",
         "ProcessWindowFunction": "window(...).process()",
         "AggregateFunction": "window(...).aggregate()",
+        "AsyncFunction": "AsyncDataStream.ordered_wait() or unordered_wait()",
     }.get(kind)
     return f"Hand it to {place}" if place else "Hand it to the method it is made for"
 

@@ -1,22 +1,44 @@
-"""Asynchronous calls per record. The interfaces are there; running them comes with asynchronous I/O."""
+"""Asynchronous calls per record: many requests to a slow service at once, without a thread for each.
+
+Arguments are checked here, at the user's line; `runtime/async_calls.py` makes the calls. docs/async.md says what is
+promised about order, failures and time-outs.
+"""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
-from millstream.common.time import Time
+from millstream.common.time import DurationLike, Time, as_duration
 from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.argument_checks import (
+    at_users_line,
+    checked_count,
+    checked_function,
+    checked_output_type,
+    refuse,
+)
 from millstream.datastream.functions.asynchronous import AsyncFunction, AsyncRetryStrategy
 from millstream.datastream.stream import DataStream
-from millstream.errors import NotYetError
+from millstream.graph.nodes import AsyncCalls
 
 __all__ = ["AsyncDataStream"]
 
-_INSTEAD = "a FlatMapFunction that makes the calls itself"
-
 
 class AsyncDataStream:
-    """Entry points for asynchronous operators."""
+    """Entry points for asynchronous operators. `timeout` is for one record with all its retries; `capacity` is how many
+    calls of a subtask may be under way at once.
+
+    >>> from millstream.common import Types
+    >>> from millstream.datastream import StreamExecutionEnvironment
+    >>> class Price(AsyncFunction):
+    ...     async def async_invoke(self, value: str) -> list[int]:
+    ...         return [len(value)]  # of what a service answers
+    >>> names = StreamExecutionEnvironment().from_collection(["tea", "bread"], Types.STRING())
+    >>> prices = AsyncDataStream.ordered_wait(names, Price(), Time.seconds(5), 100, Types.INT())
+    >>> print(prices.get_name(), prices.get_type())
+    Async Wait INT
+    """
 
     @staticmethod
     def unordered_wait(
@@ -26,7 +48,9 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        raise NotYetError.of("AsyncDataStream.unordered_wait", "asynchronous I/O", _INSTEAD)
+        """Results in the order they come; none crosses a watermark."""
+        retry = AsyncRetryStrategy.no_restart()
+        return _calls("unordered_wait", False, data_stream, async_function, timeout, retry, capacity, output_type)
 
     @staticmethod
     def unordered_wait_with_retry(
@@ -37,7 +61,9 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        raise NotYetError.of("AsyncDataStream.unordered_wait_with_retry", "asynchronous I/O", _INSTEAD)
+        """The same, trying again as the strategy says."""
+        name, retry = "unordered_wait_with_retry", async_retry_strategy
+        return _calls(name, False, data_stream, async_function, timeout, retry, capacity, output_type)
 
     @staticmethod
     def ordered_wait(
@@ -47,7 +73,9 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        raise NotYetError.of("AsyncDataStream.ordered_wait", "asynchronous I/O", _INSTEAD)
+        """Results in the order of their records."""
+        retry = AsyncRetryStrategy.no_restart()
+        return _calls("ordered_wait", True, data_stream, async_function, timeout, retry, capacity, output_type)
 
     @staticmethod
     def ordered_wait_with_retry(
@@ -58,4 +86,43 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        raise NotYetError.of("AsyncDataStream.ordered_wait_with_retry", "asynchronous I/O", _INSTEAD)
+        """The same, trying again as the strategy says."""
+        name, retry = "ordered_wait_with_retry", async_retry_strategy
+        return _calls(name, True, data_stream, async_function, timeout, retry, capacity, output_type)
+
+
+def _calls(
+    method: str,
+    ordered: bool,
+    stream: DataStream,
+    function: AsyncFunction[Any, Any],
+    timeout: DurationLike,
+    retry: AsyncRetryStrategy[Any],
+    capacity: int,
+    output_type: TypeInformation | None,
+) -> DataStream:
+    if not isinstance(stream, DataStream):
+        raise refuse(f"{method}: found {stream!r} ({type(stream).__name__}), expected a DataStream")
+    function = checked_function(method, function, AsyncFunction, callables=False)
+    if not inspect.iscoroutinefunction(function.async_invoke):
+        raise refuse(
+            f"{method}: async_invoke() of {type(function).__name__} is not asynchronous. Write it with async def, and "
+            "await what it waits for"
+        )
+    if not isinstance(retry, AsyncRetryStrategy):
+        raise refuse(
+            f"{method}: found {retry!r} ({type(retry).__name__}), expected an AsyncRetryStrategy, such as "
+            "AsyncRetryStrategy.fixed_delay(3, 100)"
+        )
+    operation = AsyncCalls(
+        function, _timeout_ms(method, timeout), checked_count(f"{method}, capacity", capacity), ordered, retry
+    )
+    return stream._then(operation, "Async Wait", checked_output_type(method, output_type))
+
+
+def _timeout_ms(method: str, timeout: DurationLike) -> int:
+    with at_users_line():
+        timeout_ms = as_duration(timeout).to_millis()
+    if timeout_ms <= 0:
+        raise refuse(f"{method}, timeout: found {timeout!r}, expected at least 1 ms, such as Time.seconds(10)")
+    return timeout_ms

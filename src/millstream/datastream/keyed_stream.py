@@ -28,7 +28,6 @@ from millstream.datastream.rolling_fields import rolling_operation
 from millstream.datastream.stream import DataStream
 from millstream.datastream.stream_edges import no_java_object
 from millstream.datastream.time_domain import TimeDomain
-from millstream.errors import NotYetError
 from millstream.graph.nodes import Edge, KeyedBatches, KeyedFilter, KeyedFlatMap, KeyedMap, KeyedProcess, Reduce
 from millstream.records.batch import is_typed
 
@@ -187,11 +186,6 @@ class KeyedStream(DataStream):
         from millstream.datastream.windowed_stream import WindowedStream, counted
 
         return counted(WindowedStream(self, GlobalWindows.create()), "count_window", size, slide)
-
-    # --- not built yet ----------------------------------------------------------------------------------
-
-    def connect(self, ds: Any) -> Any:
-        raise NotYetError.of("KeyedStream.connect", "several streams")
 
     # --- refused: a key already says where records go, and key_by is no operator --------------------------
 

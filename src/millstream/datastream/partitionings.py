@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, overload
 from millstream.datastream.argument_checks import checked_function
 from millstream.datastream.functions.function import KeySelector, Partitioner
 from millstream.datastream.stream_edges import StreamEdges
-from millstream.errors import NotYetError
 from millstream.graph.nodes import Edge, Partitioning
 
 if TYPE_CHECKING:
@@ -70,10 +69,14 @@ class Partitionings(StreamEdges):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> DataStream | BroadcastStream:
-        """Every record to every subtask. With state descriptors: the broadcast side of a connection (not built yet)."""
+        """Every record to every subtask. With state descriptors: the broadcast side of a connection."""
+        from millstream.datastream.broadcast_stream import BroadcastStream
+
+        everywhere = self._partitioned(Partitioning.BROADCAST)
         if broadcast_state_descriptor is None and not other_broadcast_state_descriptors:
-            return self._partitioned(Partitioning.BROADCAST)
-        raise NotYetError.of("DataStream.broadcast(state descriptor)", "several streams", "broadcast() without state")
+            return everywhere
+        descriptors = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
+        return BroadcastStream(everywhere, descriptors)  # type: ignore[arg-type]
 
     def partition_custom(
         self, partitioner: Callable[[Any, int], int] | Partitioner, key_selector: Callable[[Any], Any] | KeySelector

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
@@ -259,10 +259,26 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
 
         return counted(AllWindowedStream(self, GlobalWindows.create()), "count_window_all", size, slide)
 
-    # --- not built yet ----------------------------------------------------------------------------------
+    # --- with another stream ----------------------------------------------------------------------------
+
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
 
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
-        raise NotYetError.of("DataStream.connect", "several streams", "union() streams of one type")
+        """This stream and another, of any type, in one operator; with a broadcast stream, to read its state."""
+        from millstream.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+        from millstream.datastream.connected_streams import ConnectedStreams
+
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
+        if not isinstance(ds, DataStream):
+            raise refuse(f"connect: found {ds!r} ({type(ds).__name__}), expected a stream or a broadcast stream")
+        return ConnectedStreams(self, ds)
+
+    # --- not built yet ----------------------------------------------------------------------------------
 
     def cache(self) -> CachedDataStream:
         raise NotYetError.of("DataStream.cache", "snapshots", "write the stream to files and read them in the next job")

@@ -24,12 +24,21 @@ from millstream.graph.site import UNKNOWN_SITE, Site
 
 __all__ = [
     "AssignTimestamps",
+    "AsyncCalls",
+    "BroadcastProcess",
+    "CoFlatMap",
+    "CoMap",
+    "CoProcess",
     "Edge",
     "Filter",
     "FlatMap",
     "Graph",
     "GraphBuilder",
     "KeyedBatches",
+    "KeyedBroadcastProcess",
+    "KeyedCoFlatMap",
+    "KeyedCoMap",
+    "KeyedCoProcess",
     "KeyedFilter",
     "KeyedFlatMap",
     "KeyedMap",
@@ -67,7 +76,8 @@ class Partitioning(Enum):
 
 @dataclass(frozen=True)
 class Edge:
-    """Records flowing from node `source` into the node that lists this edge. `tag` names a side output of it."""
+    """Records flowing from node `source` into the node that lists this edge. `tag` names a side output of it; `input`
+    is 2 for the second stream of a connection."""
 
     source: int
     partitioning: Partitioning = Partitioning.UNSPECIFIED
@@ -75,6 +85,7 @@ class Edge:
     key_type: TypeInformation | None = None
     partitioner: Any = None
     tag: str | None = None
+    input: int = 1
 
 
 @dataclass(frozen=True)
@@ -109,6 +120,48 @@ class KeyedProcess(Process):
     """A `KeyedProcessFunction`; `time_domains` is what its timers are told: (event time, processing time)."""
 
     time_domains: tuple[Any, Any] = (None, None)
+
+
+@dataclass(frozen=True)
+class CoMap(Map):
+    """A `CoMapFunction` over two connected streams; the edges say which of them records come from."""
+
+
+@dataclass(frozen=True)
+class CoFlatMap(FlatMap):
+    pass
+
+
+@dataclass(frozen=True)
+class CoProcess(Process):
+    pass
+
+
+@dataclass(frozen=True)
+class KeyedCoMap(CoMap):
+    """The same where both streams are keyed: the function may hold state of the key; so are the next two."""
+
+
+@dataclass(frozen=True)
+class KeyedCoFlatMap(CoFlatMap):
+    pass
+
+
+@dataclass(frozen=True)
+class KeyedCoProcess(KeyedProcess):
+    pass
+
+
+@dataclass(frozen=True)
+class BroadcastProcess(Process):
+    """A `BroadcastProcessFunction`: its second input is broadcast, and writes the `states` the first one reads."""
+
+    states: tuple[Any, ...] = ()  # MapStateDescriptors
+
+
+@dataclass(frozen=True)
+class KeyedBroadcastProcess(KeyedProcess):
+    states: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,6 +253,17 @@ class MapBatches:
 
 
 @dataclass(frozen=True)
+class AsyncCalls:
+    """An `AsyncFunction`, called for up to `capacity` records of a subtask at once."""
+
+    function: Any
+    timeout_ms: int  # for one record, retries and the waiting between them included
+    capacity: int
+    ordered: bool  # whether results keep the order of their records
+    retry: Any  # an AsyncRetryStrategy
+
+
+@dataclass(frozen=True)
 class AssignTimestamps:
     watermarks: WatermarkStrategy
 
@@ -222,6 +286,7 @@ Operation = (
     | PaneAggregate
     | Project
     | MapBatches
+    | AsyncCalls
     | AssignTimestamps
     | Write
 )

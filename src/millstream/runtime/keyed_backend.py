@@ -7,7 +7,7 @@ acknowledgement. A subtask owns a range of key groups; what other subtasks wrote
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from millstream.runtime.states import (
     ValueHandle,
 )
 from millstream.runtime.timers import KeyedTimerService, Timers
+from millstream.runtime.visits import VISIT_RECORDS_MAX
 from millstream.state.key_groups import key_group_range
 from millstream.state.keys import KeyColumn
 from millstream.state.version import SegmentRef, merge_versions, refs_for, refs_from_json, refs_to_json
@@ -179,6 +180,25 @@ class KeyedBackend:
         self.scope.leave()
         for handle in self._handles.values():
             handle.leave()
+
+    def keys_with(self, descriptor: Any) -> Iterator[tuple[Any, StateHandle]]:
+        """Every key of this subtask that has the state, one after another, with the state as that key sees it."""
+        name: Any = getattr(descriptor, "name", None)
+        if name not in self._handles or self._descriptors[name] != descriptor:
+            raise ProgramError(
+                f"'{self._operator}' holds no state as {descriptor!r} describes; it holds {sorted(self._handles)}. "
+                "Ask for it in open() with the same descriptor"
+            )
+        handle = self._handles[name]
+        self.settle()
+        keys = handle.table.distinct_keys()
+        for start in range(0, len(keys), VISIT_RECORDS_MAX):
+            group = keys[start : start + VISIT_RECORDS_MAX]
+            self.visit(self.column(group), group)
+            for number, key in enumerate(group):
+                self.scope.enter(number)
+                yield key, handle
+            self.leave()
 
     def end(self, now_ms: int) -> dict[str, Any]:
         """Write what changed; what the next epoch needs to know of it."""

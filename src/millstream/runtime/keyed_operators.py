@@ -31,6 +31,7 @@ from millstream.state.open_segments import OpenSegments
 
 __all__ = [
     "KeyPlaces",
+    "KeyedContext",
     "KeyedFilterOperator",
     "KeyedFlatMapOperator",
     "KeyedMapOperator",
@@ -246,6 +247,13 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         """Before any element: timers of processing time that have come."""
         self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
 
+    def element_context(self) -> Any:
+        return KeyedContext(self.backend)
+
+    def timer_context(self, domain: Any) -> Any:
+        """The `ctx` of `on_timer`."""
+        return TimerContext(self.backend, domain)
+
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         values = batch.values()
         remaining = iter(values)
@@ -263,7 +271,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
 
     def _process_untimed(self, numbers: list[int], remaining: Iterator[Any], out: list[Any]) -> None:
         """Call the function for every record, none of which has a timestamp to hand on."""
-        function, scope, context, extend = self._function, self.backend.scope, KeyedContext(self.backend), out.extend
+        function, scope, context, extend = self._function, self.backend.scope, self.element_context(), out.extend
         for scope.at, value in zip(numbers, remaining, strict=True):
             results = function(value, context)
             if results is not None:
@@ -273,7 +281,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         self, numbers: list[int], remaining: Iterator[Any], stamps: list[int], out: list[Any]
     ) -> list[int]:
         """The same for records with timestamps; returns how many results there were up to each."""
-        function, scope, context, extend = self._function, self.backend.scope, KeyedContext(self.backend), out.extend
+        function, scope, context, extend = self._function, self.backend.scope, self.element_context(), out.extend
         ends: list[int] = []
         append = ends.append
         for scope.at, context._timestamp, value in zip(numbers, stamps, remaining, strict=True):
@@ -301,7 +309,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
             places = KeyPlaces(self.backend, [key for _, key in sorted(come, key=_time_of)])
         out: list[Any] = []
         stamps: list[int] = []
-        context = TimerContext(self.backend, domain)
+        context = self.timer_context(domain)
         for moment, key in timers.due(come, through):
             with self.call.running("state"):
                 places.enter(key)

@@ -43,12 +43,15 @@ __all__ = [
     "OPERATORS",
     "Operator",
     "OperatorSetting",
+    "Origin",
     "Output",
     "ProcessOperator",
     "inherited_timestamps",
 ]
 
 Output = Callable[[Batch], None]
+Origin = tuple[int, int]
+"""Where a batch comes from: the channel and the subtask that sent it."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,10 @@ class Operator:
 
     def wake(self) -> None:
         """All operators of the task have begun; none has taken a batch. Emit what is due, if anything is."""
+
+    def input(self, number: int, origin: Origin) -> Output:
+        """What takes the batches of an input. Operators of connected streams have two, numbered from 1."""
+        return self.take
 
     def take(self, batch: Batch) -> None:
         """Work on a batch and hand on the result."""
@@ -218,7 +225,7 @@ class ProcessOperator(MapOperator):
         remaining = iter(values)
         out: list[Any] = []
         ends: list[int] = []
-        function, context = self._function, ElementContext(self.time)
+        function, context = self._function, self.element_context()
         stamps = iter(batch.timestamps.tolist()) if batch.timestamps is not None else None
         try:
             for value in remaining:
@@ -237,6 +244,10 @@ class ProcessOperator(MapOperator):
                 for output in self.side_outputs[tag]:
                     output(part)
         return main
+
+    def element_context(self) -> Any:
+        """The `ctx` of the function's calls for records."""
+        return ElementContext(self.time)
 
     def _parts(self, out: list[Any], stamps: Timestamps | None) -> list[tuple[str | None, Batch]]:
         """Results by output: tagged values to their side outputs, the rest (None) to the main one."""

@@ -20,7 +20,16 @@ from dataclasses import dataclass, field
 from millstream.compiler.stages import Plan
 from millstream.graph.nodes import (
     AssignTimestamps,
+    AsyncCalls,
+    BroadcastProcess,
+    CoFlatMap,
+    CoMap,
+    CoProcess,
     KeyedBatches,
+    KeyedBroadcastProcess,
+    KeyedCoFlatMap,
+    KeyedCoMap,
+    KeyedCoProcess,
     KeyedFilter,
     KeyedFlatMap,
     KeyedMap,
@@ -35,6 +44,16 @@ from millstream.graph.nodes import (
     Write,
 )
 from millstream.metrics.registry import MetricRegistry
+from millstream.runtime.async_calls import AsyncCallsOperator
+from millstream.runtime.broadcast_operators import BroadcastProcessOperator, KeyedBroadcastOperator
+from millstream.runtime.connected_operators import (
+    CoFlatMapOperator,
+    CoMapOperator,
+    CoProcessOperator,
+    KeyedCoFlatMapOperator,
+    KeyedCoMapOperator,
+    KeyedCoProcessOperator,
+)
 from millstream.runtime.context import TaskContext
 from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
 from millstream.runtime.keyed_batches import KeyedBatchesOperator
@@ -70,10 +89,19 @@ _KINDS: dict[type, Callable[[OperatorSetting], Operator]] = {
     Read: ReadOperator,
     AssignTimestamps: TimestampOperator,
     Write: WriteOperator,
+    AsyncCalls: AsyncCallsOperator,
     KeyedMap: KeyedMapOperator,
     KeyedFlatMap: KeyedFlatMapOperator,
     KeyedFilter: KeyedFilterOperator,
     KeyedProcess: KeyedProcessOperator,
+    CoMap: CoMapOperator,
+    CoFlatMap: CoFlatMapOperator,
+    CoProcess: CoProcessOperator,
+    KeyedCoMap: KeyedCoMapOperator,
+    KeyedCoFlatMap: KeyedCoFlatMapOperator,
+    KeyedCoProcess: KeyedCoProcessOperator,
+    BroadcastProcess: BroadcastProcessOperator,
+    KeyedBroadcastProcess: KeyedBroadcastOperator,
     Reduce: ReduceOperator,
     Rolling: RollingOperator,
     KeyedBatches: KeyedBatchesOperator,

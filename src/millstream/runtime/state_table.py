@@ -110,6 +110,12 @@ class StateTable:
             return [decode(data) for data in column.to_pylist()]
         return self._key_decoder.decode(column)
 
+    def distinct_keys(self) -> list[Any]:
+        """All keys that have a row, as Python values, in the order of segments."""
+        if self.view.is_empty:
+            return []
+        return list(dict.fromkeys(key for block in self.view.scan() for key in self.keys_of(block.column("key"))))
+
     def read_values(self, keys: KeyColumn) -> tuple[Bools, list[Any]]:
         """Which keys have a value, and the value of every key, None where there is none."""
         assert self._value is not None

@@ -26,6 +26,7 @@ from millstream.compiler.stages import Channel, Plan
 from millstream.graph.nodes import Process
 from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.blocks import decode_block
+from millstream.runtime.broadcast_operators import BroadcastProcessOperator
 from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
 from millstream.runtime.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
 from millstream.runtime.event_time import IDLE_WATERMARK
@@ -39,6 +40,8 @@ from millstream.runtime.routing import router_for
 from millstream.runtime.spec import EpochSpec
 
 __all__ = ["Assignment", "run_task"]
+
+_ACKNOWLEDGING = (ReadOperator, TimestampOperator, WriteOperator, KeyedOperator, BroadcastProcessOperator)
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class _Task:
             if isinstance(operator, WriteOperator):
                 input_type = self.types[self.plan.into(operator.node.id)[0].id]
                 operator.prepare(spec, job.facts, assignment.nonce, input_type)
-            if isinstance(operator, KeyedOperator):
+            if isinstance(operator, (KeyedOperator, BroadcastProcessOperator)):
                 operator.prepare(spec, job.facts, assignment.nonce)
 
     def _wire(self, operator: Operator) -> None:
@@ -126,7 +129,7 @@ class _Task:
 
     def _output(self, channel: Channel, operator: Operator) -> Output:
         if channel.local:
-            return self.operators[channel.target].take
+            return self.operators[channel.target].input(channel.edge.input, (channel.id, self.assignment.subtask))
         router = router_for(channel, self.assignment.subtask, self.spec.epoch, operator.call)
         return partial(self.outbox.send, channel, router)
 
@@ -168,9 +171,9 @@ class _Task:
             if channel.target_stage != self.stage.index:
                 self.outbox.relay(envelope)
             elif not self.inbox.failed:
-                operator = self.operators[channel.target]
+                take = self.operators[channel.target].input(channel.edge.input, (channel.id, envelope.sender))
                 for batch in decode_block(envelope.payload, self.types[channel.id]):
-                    operator.take(batch)
+                    take(batch)
         elif envelope.kind == BARRIER:
             self.inbox.barrier(Barrier.decode(envelope.payload))
         else:
@@ -197,7 +200,7 @@ class _Task:
         heard = {str(sender): barrier.nonce for sender, barrier in self.inbox.barriers.items()}
         ack = Acknowledgement(self.stage.index, self.assignment.subtask, self.assignment.nonce, heard)
         for id, operator in self.operators.items():
-            if isinstance(operator, (ReadOperator, TimestampOperator, WriteOperator, KeyedOperator)):
+            if isinstance(operator, _ACKNOWLEDGING):
                 operator.acknowledge(ack)
             operator.keep(ack)
             ack.watermarks[operator.uid] = watermarks[id]

@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 
 from millstream.errors import ProgramError
-from millstream.graph.nodes import Graph, Node
+from millstream.graph.nodes import Edge, Graph, Node
 
 __all__ = ["assign_uids"]
 
@@ -38,7 +38,7 @@ def assign_uids(graph: Graph) -> Graph:
 
 def _derive(node: Node, uid_of: dict[int, str], taken: dict[str, Node]) -> str:
     kind = type(node.operation).__name__
-    inputs = [f"{uid_of[edge.source]}|{edge.partitioning.value}|{edge.tag}" for edge in node.inputs]
+    inputs = [_described(edge, uid_of[edge.source]) for edge in node.inputs]
     slug = re.sub(r"[^a-z0-9]+", "-", node.name.lower()).strip("-")[:32] or kind.lower()
     twin = 0
     while True:
@@ -48,3 +48,9 @@ def _derive(node: Node, uid_of: dict[int, str], taken: dict[str, Node]) -> str:
         if uid not in taken:
             return uid
         twin += 1
+
+
+def _described(edge: Edge, source_uid: str) -> str:
+    """What an edge adds to the identity of the node it leads into."""
+    text = f"{source_uid}|{edge.partitioning.value}|{edge.tag}"
+    return text if edge.input == 1 else f"{text}|{edge.input}"

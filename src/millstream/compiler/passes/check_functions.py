@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 
 from millstream.errors import ProgramError
-from millstream.graph.nodes import Graph, Node, Read, Window, Write
+from millstream.graph.nodes import AsyncCalls, Graph, Node, Read, Window, Write
 
 __all__ = ["check_functions"]
 
@@ -43,6 +43,8 @@ def _parts(node: Node) -> Iterator[Any]:
         yield getattr(operation, "function", operation)
     if isinstance(operation, Window):
         yield from (operation.assigner, operation.trigger, operation.evictor, operation.reduce, operation.aggregate)
+    if isinstance(operation, AsyncCalls):
+        yield operation.retry
     for edge in node.inputs:
         yield edge.key_selector
         yield edge.partitioner

@@ -1,4 +1,7 @@
-"""Asynchronous functions and when to try them again: interfaces, and the settings of an asynchronous operator."""
+"""Asynchronous functions and when to try them again: interfaces, and the settings of an asynchronous operator.
+
+`AsyncDataStream` runs them; docs/async.md says what is promised.
+"""
 
 from __future__ import annotations
 
@@ -92,15 +95,29 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
 
 class AsyncFunction(Function, Generic[IN, OUT]):
-    """One value in, any number out, after waiting for something outside."""
+    """One value in, any number out, after waiting for something outside.
+
+    `open` and `close` are called on the event loop of the calls, so that a client made in `open` is shared by them;
+    both may be `async def` (beyond PyFlink).
+
+    >>> class Price(AsyncFunction):
+    ...     async def async_invoke(self, value: str) -> list[tuple[str, int]]:
+    ...         return [(value, len(value))]  # of what a service answers
+    >>> import asyncio
+    >>> asyncio.run(Price().async_invoke("tea"))
+    [('tea', 3)]
+    """
 
     @abstractmethod
     async def async_invoke(self, value: IN) -> list[OUT]:
         """The values that take the place of `value`."""
 
     def timeout(self, value: IN) -> list[OUT]:
-        """What to emit when it took too long. By default that is an error."""
-        raise TimeoutError(f"the asynchronous call for {value!r} took too long")
+        """What to emit when it took too long, retries included. By default that is an error."""
+        raise TimeoutError(
+            f"the asynchronous call for {value!r} took too long. Allow it more time, or override timeout() to say what "
+            "to emit in place of its results"
+        )
 
 
 class AsyncFunctionDescriptor:

@@ -1,13 +1,13 @@
 """Process functions: records with their time, timers, side outputs, and broadcast state.
 
-The keyed, connected and broadcast ones can be written and imported today; a stream takes them as soon as the
-feature they need is built, and says which one that is until then.
+These classes fix names and shapes; the task brings the contexts. Which stream takes which function is checked where it
+is given to one.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.datastream.functions.function import Function
@@ -15,7 +15,12 @@ from millstream.datastream.time_domain import TimeDomain
 from millstream.datastream.timerservice import TimerService
 
 if TYPE_CHECKING:
-    from millstream.datastream.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
+    from millstream.datastream.state import (
+        BroadcastState,
+        MapStateDescriptor,
+        ReadOnlyBroadcastState,
+        StateDescriptor,
+    )
 
 __all__ = [
     "BaseBroadcastProcessFunction",
@@ -188,6 +193,10 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
         """For broadcast records."""
+
+        @abstractmethod
+        def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], Any]) -> None:
+            """Call `function(key, state)` for every key that has this state (as in Flink's Java API)."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
         """For keyed records."""
