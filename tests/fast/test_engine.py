@@ -1,7 +1,7 @@
 """The engine, run in memory: every operator, partitioning and shape gives its one golden answer, however it is cut.
 
-`programs.py` holds the programs. Here they run at several parallelisms, with one epoch and with many, and with a crash
-in every stage; where each record must go is checked record by record.
+`programs.py` holds the programs. Here they run through a crash (`tests/golden` runs them at every parallelism, in one
+epoch and in many, and in BATCH); where each record must go is checked record by record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from programs import NUMBERS, PROGRAMS, multiset, numbers
 
 from millstream.common import RestartStrategies, Types
-from millstream.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
+from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.state.keys import key_column
 from millstream.testing import CRASH, EPOCH, Collect, Collected, Script, run
 
@@ -33,18 +33,6 @@ class CrashOnceAt:
         return value
 
 
-@pytest.mark.parametrize("epoch_records", [None, 4], ids=["one epoch", "many epochs"])
-@pytest.mark.parametrize("parallelism", [1, 2, 3])
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_gives_its_answer_at_any_parallelism_and_epoch_size(
-    name: str, parallelism: int, epoch_records: int | None
-) -> None:
-    out = Collect()
-    result = run(lambda env: PROGRAMS[name].add(env, out), parallelism=parallelism, epoch_records=epoch_records)
-    assert multiset(result[out]) == multiset(PROGRAMS[name].golden(parallelism))
-    assert (result.epochs > 1) == (epoch_records is not None)
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_crash_in_the_middle_changes_no_answer(name: str) -> None:
     out = Collect()
@@ -54,19 +42,6 @@ def test_a_crash_in_the_middle_changes_no_answer(name: str) -> None:
     assert multiset(result[out]) == multiset(PROGRAMS[name].golden(2))
     assert result.restarts == 1
     assert out.publications == sorted(out.publications), "epochs were published out of order"
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_batch_mode_runs_the_same_stages_once(name: str) -> None:
-    out = Collect()
-
-    def build(env: StreamExecutionEnvironment) -> None:
-        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-        PROGRAMS[name].add(env, out)
-
-    result = run(build, parallelism=2, epoch_records=4)
-    assert multiset(result[out]) == multiset(PROGRAMS[name].golden(2))
-    assert result.epochs == 1
 
 
 # --- where records go ---------------------------------------------------------------------------------------
