@@ -89,7 +89,8 @@ def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: in
         merged = tuple(stack[i] for i in run)
         window = _narrowed(window, stack, run)
         cost = sum(refs[position].live_bytes(groups) for position in merged)
-        affordable = len(groups) if cost <= left_bytes else len(groups) * max(left_bytes, 0) // cost
+        # A share so small that it counts as nothing is always affordable.
+        affordable = len(groups) if not cost or cost <= left_bytes else len(groups) * max(left_bytes, 0) // cost
         if window[0] > window[1] or (not affordable and pieces):
             break
         part = groups[: max(affordable, 1)]
