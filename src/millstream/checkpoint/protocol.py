@@ -2,7 +2,7 @@
 
 `decide(state, event)` says what the driver does next; the driver does it and reports back with an event. No clock, no
 store, no thread is touched here, so that a model can walk every crash point of it in seconds
-(`tests/fast/test_protocol_model.py`).
+(`tests/model/test_protocol_model.py`).
 
 What it promises, whatever fails, as long as creating a manifest is atomic and publishing can be repeated:
 
