@@ -7,7 +7,7 @@ and the assigner's settings. Windows that merge are in `session_assigners`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.common.serializer import TypeSerializer
@@ -119,7 +119,51 @@ def _timestamp_of(name: str, timestamp: int | None) -> int:
     return timestamp
 
 
-class _TimeWindows(WindowAssigner[T, TimeWindow]):
+class _ByClock(WindowAssigner[T, TimeWindow]):
+    """Windows that go by the clock."""
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def _time(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+        return context.get_current_processing_time()
+
+
+class _ByEventTime(WindowAssigner[T, TimeWindow]):
+    """Windows that go by event time."""
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return True
+
+    def _time(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+        return _timestamp_of(type(self).__name__, timestamp)
+
+
+class _FixedWindows(WindowAssigner[T, TimeWindow]):
+    """Windows that follow from a record's time alone. Which time that is, `_ByClock` or `_ByEventTime` says."""
+
+    _time: Callable[[int, WindowAssigner.WindowAssignerContext], int]
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return self._windows(self._time(timestamp, context))
+
+    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+        return TimeWindowSerializer()
+
+    @abstractmethod
+    def _windows(self, time: int) -> list[TimeWindow]:
+        """All windows that hold this time."""
+
+
+class _TimeWindows(_FixedWindows[T]):
     """Windows of one size that start every `slide` ms."""
 
     def __init__(self, size: int, slide: int, offset: int) -> None:
@@ -128,9 +172,6 @@ class _TimeWindows(WindowAssigner[T, TimeWindow]):
         self._slide = checked_count(f"{name}, slide", slide)
         self._offset = _shift(name, offset, slide)
         self._made: dict[range, list[TimeWindow]] = {}  # most records are in windows of the record before
-
-    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        return TimeWindowSerializer()
 
     def _windows(self, time: int) -> list[TimeWindow]:
         starts = _starts(time, self._size, self._slide, self._offset)
@@ -142,7 +183,7 @@ class _TimeWindows(WindowAssigner[T, TimeWindow]):
         return list(windows)
 
 
-class TumblingProcessingTimeWindows(_TimeWindows[T]):
+class TumblingProcessingTimeWindows(_ByClock[T], _TimeWindows[T]):
     """Windows side by side, by the clock."""
 
     def __init__(self, size: int, offset: int) -> None:
@@ -153,19 +194,8 @@ class TumblingProcessingTimeWindows(_TimeWindows[T]):
         """From durations."""
         return TumblingProcessingTimeWindows(_ms(size), _ms(offset))
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return self._windows(context.get_current_processing_time())
 
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
-
-class TumblingEventTimeWindows(_TimeWindows[T]):
+class TumblingEventTimeWindows(_ByEventTime[T], _TimeWindows[T]):
     """Windows side by side, by event time.
 
     >>> from millstream.common import Duration
@@ -181,19 +211,8 @@ class TumblingEventTimeWindows(_TimeWindows[T]):
         """From durations."""
         return TumblingEventTimeWindows(_ms(size), _ms(offset))
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return self._windows(_timestamp_of("TumblingEventTimeWindows", timestamp))
 
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class SlidingProcessingTimeWindows(_TimeWindows[T]):
+class SlidingProcessingTimeWindows(_ByClock[T], _TimeWindows[T]):
     """Windows that overlap, by the clock."""
 
     def __init__(self, size: int, slide: int, offset: int) -> None:
@@ -207,19 +226,8 @@ class SlidingProcessingTimeWindows(_TimeWindows[T]):
         _check_no_gaps("SlidingProcessingTimeWindows", _ms(size), _ms(slide))
         return SlidingProcessingTimeWindows(_ms(size), _ms(slide), _ms(offset))
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return self._windows(context.get_current_processing_time())
 
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
-
-class SlidingEventTimeWindows(_TimeWindows[T]):
+class SlidingEventTimeWindows(_ByEventTime[T], _TimeWindows[T]):
     """Windows that overlap, by event time.
 
     >>> SlidingEventTimeWindows(10, 5, 0).assign_windows("x", 12, None)
@@ -234,17 +242,6 @@ class SlidingEventTimeWindows(_TimeWindows[T]):
         """From durations."""
         _check_no_gaps("SlidingEventTimeWindows", _ms(size), _ms(slide))
         return SlidingEventTimeWindows(_ms(size), _ms(slide), _ms(offset))
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return self._windows(_timestamp_of("SlidingEventTimeWindows", timestamp))
-
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
 
 
 def _check_no_gaps(name: str, size_ms: int, slide_ms: int) -> None:

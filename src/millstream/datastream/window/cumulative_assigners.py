@@ -6,25 +6,19 @@ all of them that reach beyond it. PyFlink has them in SQL only (`CUMULATE`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from millstream.common.serializer import TypeSerializer
 from millstream.common.time import DurationLike
 from millstream.datastream.argument_checks import checked_count, refuse
-from millstream.datastream.window.assigners import WindowAssigner, _ms, _shift, _timestamp_of
-from millstream.datastream.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
-from millstream.datastream.window.windows import TimeWindow, TimeWindowSerializer
-
-if TYPE_CHECKING:
-    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.window.assigners import _ByClock, _ByEventTime, _FixedWindows, _ms, _shift
+from millstream.datastream.window.windows import TimeWindow
 
 __all__ = ["CumulativeEventTimeWindows", "CumulativeProcessingTimeWindows"]
 
 T = TypeVar("T")
 
 
-class _CumulativeWindows(WindowAssigner[T, TimeWindow]):
+class _CumulativeWindows(_FixedWindows[T]):
     """Windows of one start that grow by `step` up to `max_size`."""
 
     def __init__(self, max_size: int, step: int, offset: int = 0) -> None:
@@ -37,16 +31,13 @@ class _CumulativeWindows(WindowAssigner[T, TimeWindow]):
             )
         self._offset = _shift(name, offset, max_size)
 
-    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        return TimeWindowSerializer()
-
     def _windows(self, time: int) -> list[TimeWindow]:
         start = TimeWindow.get_window_start_with_offset(time, self._offset, self._max_size)
         first = (time - start) // self._step + 1
         return [TimeWindow(start, start + n * self._step) for n in range(first, self._max_size // self._step + 1)]
 
 
-class CumulativeEventTimeWindows(_CumulativeWindows[T]):
+class CumulativeEventTimeWindows(_ByEventTime[T], _CumulativeWindows[T]):
     """Growing windows by event time.
 
     >>> CumulativeEventTimeWindows(30, 10).assign_windows("x", 14, None)
@@ -60,19 +51,8 @@ class CumulativeEventTimeWindows(_CumulativeWindows[T]):
         """From durations; `max_size` is a multiple of `step`."""
         return CumulativeEventTimeWindows(_ms(max_size), _ms(step), _ms(offset))
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return self._windows(_timestamp_of("CumulativeEventTimeWindows", timestamp))
 
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class CumulativeProcessingTimeWindows(_CumulativeWindows[T]):
+class CumulativeProcessingTimeWindows(_ByClock[T], _CumulativeWindows[T]):
     """Growing windows by the clock."""
 
     @staticmethod
@@ -81,14 +61,3 @@ class CumulativeProcessingTimeWindows(_CumulativeWindows[T]):
     ) -> CumulativeProcessingTimeWindows[Any]:
         """From durations; `max_size` is a multiple of `step`."""
         return CumulativeProcessingTimeWindows(_ms(max_size), _ms(step), _ms(offset))
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return self._windows(context.get_current_processing_time())
-
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from millstream.common.serializer import TypeSerializer
 from millstream.common.time import DurationLike, as_duration
 from millstream.datastream.argument_checks import checked_count, refuse
-from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner, _timestamp_of
-from millstream.datastream.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
+from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner, _ByClock, _ByEventTime
 from millstream.datastream.window.windows import TimeWindow, TimeWindowSerializer
-
-if TYPE_CHECKING:
-    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "DynamicEventTimeSessionWindows",
@@ -40,7 +36,19 @@ class SessionWindowTimeGapExtractor(ABC):
 
 
 class _Sessions(MergingWindowAssigner[T, TimeWindow]):
-    """What all session windows share."""
+    """What all session windows share: a record's own window is as long as its gap."""
+
+    _time: Callable[[int, WindowAssigner.WindowAssignerContext], int]
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        start = self._time(timestamp, context)
+        return [TimeWindow(start, start + self._gap_ms(element))]
+
+    @abstractmethod
+    def _gap_ms(self, element: T) -> int:
+        """How long after `element` its session ends."""
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
@@ -51,22 +59,6 @@ class _Sessions(MergingWindowAssigner[T, TimeWindow]):
         return TimeWindowSerializer()
 
 
-class _ByClock(_Sessions[T]):
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
-
-class _ByEventTime(_Sessions[T]):
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-
 def _gap_of(extractor: SessionWindowTimeGapExtractor | Callable[[Any], int], element: Any) -> int:
     gap_ms = extractor.extract(element) if isinstance(extractor, SessionWindowTimeGapExtractor) else extractor(element)
     if not isinstance(gap_ms, int) or gap_ms <= 0:
@@ -74,7 +66,7 @@ def _gap_of(extractor: SessionWindowTimeGapExtractor | Callable[[Any], int], ele
     return gap_ms
 
 
-class ProcessingTimeSessionWindows(_ByClock[T]):
+class ProcessingTimeSessionWindows(_ByClock[T], _Sessions[T]):
     """Sessions by the clock, with a fixed gap."""
 
     def __init__(self, session_gap: int) -> None:
@@ -90,14 +82,11 @@ class ProcessingTimeSessionWindows(_ByClock[T]):
         """With a gap of each record's own."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        now = context.get_current_processing_time()
-        return [TimeWindow(now, now + self._session_gap)]
+    def _gap_ms(self, element: T) -> int:
+        return self._session_gap
 
 
-class EventTimeSessionWindows(_ByEventTime[T]):
+class EventTimeSessionWindows(_ByEventTime[T], _Sessions[T]):
     """Sessions by event time, with a fixed gap.
 
     >>> EventTimeSessionWindows(10).assign_windows("x", 5, None)
@@ -117,14 +106,11 @@ class EventTimeSessionWindows(_ByEventTime[T]):
         """With a gap of each record's own."""
         return DynamicEventTimeSessionWindows(extractor)
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        start = _timestamp_of("EventTimeSessionWindows", timestamp)
-        return [TimeWindow(start, start + self._session_gap)]
+    def _gap_ms(self, element: T) -> int:
+        return self._session_gap
 
 
-class DynamicProcessingTimeSessionWindows(_ByClock[T]):
+class DynamicProcessingTimeSessionWindows(_ByClock[T], _Sessions[T]):
     """Sessions by the clock, each record with a gap of its own."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
@@ -135,14 +121,11 @@ class DynamicProcessingTimeSessionWindows(_ByClock[T]):
         """From an extractor."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        now = context.get_current_processing_time()
-        return [TimeWindow(now, now + _gap_of(self._extractor, element))]
+    def _gap_ms(self, element: T) -> int:
+        return _gap_of(self._extractor, element)
 
 
-class DynamicEventTimeSessionWindows(_ByEventTime[T]):
+class DynamicEventTimeSessionWindows(_ByEventTime[T], _Sessions[T]):
     """Sessions by event time, each record with a gap of its own."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
@@ -153,8 +136,5 @@ class DynamicEventTimeSessionWindows(_ByEventTime[T]):
         """From an extractor."""
         return DynamicEventTimeSessionWindows(extractor)
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        start = _timestamp_of("DynamicEventTimeSessionWindows", timestamp)
-        return [TimeWindow(start, start + _gap_of(self._extractor, element))]
+    def _gap_ms(self, element: T) -> int:
+        return _gap_of(self._extractor, element)
