@@ -8,6 +8,7 @@ acknowledgement. A subtask owns a range of key groups; what other subtasks wrote
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +16,11 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
+from millstream.runtime.declared_states import declared_state
 from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import EpochPlace, StateTable, lifetime_of
+from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
 from millstream.runtime.states import (
     AggregatingHandle,
-    PairHandle,
     ReducingHandle,
     Scope,
     StateHandle,
@@ -29,7 +30,7 @@ from millstream.runtime.timers import KeyedTimerService, Timers
 from millstream.runtime.visits import VISIT_RECORDS_MAX
 from millstream.state.key_groups import key_group_range
 from millstream.state.keys import KeyColumn
-from millstream.state.version import SegmentRef, merge_versions, refs_for, refs_from_json, refs_to_json
+from millstream.state.version import SegmentRef, refs_for, refs_to_json
 
 __all__ = ["KeyedBackend"]
 
@@ -58,7 +59,7 @@ class KeyedBackend:
         self._versions: dict[str, tuple[SegmentRef, ...]] = {}
 
     def _timer_table(self, name: str) -> StateTable:
-        return StateTable(name, self._key_type, self._max_parallelism, None, sub_type=pa.int64(), has_due=True)
+        return self._table(name, None, sub_type=pa.int64(), has_due=True)
 
     # --- what functions ask for in open() ---------------------------------------------------------------------
 
@@ -76,14 +77,13 @@ class KeyedBackend:
 
     def get_reducing_state(self, state_descriptor: Any) -> Any:
         """A `ReducingState`."""
-        function = state_descriptor.get_reduce_function()
-        return self._state(state_descriptor, ReducingHandle, reduce=function.reduce)
+        return self._state(state_descriptor, ReducingHandle)
 
     def get_aggregating_state(self, state_descriptor: Any) -> Any:
         """An `AggregatingState`."""
-        return self._state(state_descriptor, AggregatingHandle, function=state_descriptor.get_agg_function())
+        return self._state(state_descriptor, AggregatingHandle)
 
-    def _state(self, descriptor: Any, kind: type[StateHandle], **function: Any) -> StateHandle:
+    def _state(self, descriptor: Any, kind: type[StateHandle]) -> StateHandle:
         name = descriptor.get_name()
         if name in self._handles:
             if self._descriptors[name] != descriptor or self._kinds[name] is not kind:
@@ -92,48 +92,26 @@ class KeyedBackend:
                     f"asked for as {descriptor!r}. Give the second one another name"
                 )
             return self._handles[name]
-        what = f"state '{name}' of '{self._operator}'"
-        options, renews = lifetime_of(descriptor)
-        handle = self._make(descriptor, kind, what, options, renews, function)
+        handle = declared_state(
+            kind, descriptor, f"state '{name}' of '{self._operator}'", self.scope, partial(self._table, name)
+        )
         self._handles[name] = handle
         self._descriptors[name], self._kinds[name] = descriptor, kind
         if self._place is not None:  # asked for while an epoch runs, not in open()
-            self._begin_handle(name, handle, self._place)
+            handle.open(self._place, self._versions.get(name, ()))
             if self.scope.column is not None:
                 handle.visit(self.scope.column)
         return handle
 
-    def _make(
-        self,
-        descriptor: Any,
-        kind: type[StateHandle],
-        what: str,
-        options: dict[str, Any],
-        renews: bool,
-        function: dict[str, Any],
-    ) -> StateHandle:
-        name, declared = descriptor.get_name(), descriptor.type_info
-        if kind is MapHandle:
-            key = StateCodec(declared.key_type, f"the map keys of {what}")
-            value = StateCodec(declared.value_type, what)
-            table = StateTable(name, self._key_type, self._max_parallelism, value, key, **options)
-            return MapHandle(table, self.scope, renews, key, value)
-        if kind is ListHandle:
-            value = StateCodec(declared.element_type, what)
-            table = StateTable(name, self._key_type, self._max_parallelism, value, sub_type=pa.int64(), **options)
-            return ListHandle(table, self.scope, renews, value)
-        value = StateCodec(declared, what)
-        table = StateTable(name, self._key_type, self._max_parallelism, value, **options)
-        if kind is ValueHandle and value.exact_pair is not None:
-            kind = PairHandle
-        return kind(table, self.scope, renews, value, **function)  # type: ignore[call-arg]
+    def _table(self, name: str, value: StateCodec | None, sub: StateCodec | None = None, **more: Any) -> StateTable:
+        return StateTable(name, self._key_type, self._max_parallelism, value, sub, **more)
 
     # --- what columnar operators keep ---------------------------------------------------------------------------
 
     def table(self, name: str, type_info: TypeInformation | None) -> StateTable:
         """A table with one value per key, for a handle of the operator's own."""
         codec = StateCodec(type_info, f"state '{name}' of '{self._operator}'")
-        return StateTable(name, self._key_type, self._max_parallelism, codec)
+        return self._table(name, codec)
 
     def keep(self, name: str, handle: StateHandle) -> None:
         """Open and write this handle's table with the others, under `name`."""
@@ -144,21 +122,12 @@ class KeyedBackend:
 
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
         """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
-        versions: dict[str, tuple[SegmentRef, ...]] = {}
+        versions = last_versions(kept, self._operator)
         self._place, self._versions = place, versions
-        for subtask in sorted(kept, key=int):
-            for name, refs in kept[subtask].get("tables", {}).items():
-                read = refs_from_json(refs, f"state '{name}' of '{self._operator}'")
-                versions[name] = merge_versions([versions.get(name, ()), read])
         for name, handle in self._handles.items():
-            self._begin_handle(name, handle, place)
+            handle.open(place, versions.get(name, ()))
         self._event.begin(place, versions.get(_EVENT_TIMERS, ()))
         self._processing.begin(place, versions.get(_PROCESSING_TIMERS, ()))
-
-    def _begin_handle(self, name: str, handle: StateHandle, place: EpochPlace) -> None:
-        handle.table.begin(place, self._versions.get(name, ()))
-        handle.begin()
-        place.segments.keep_only(handle.table.view.refs, handle.table.layout)
 
     def column(self, keys: list[Any]) -> KeyColumn:
         """Keys as the store knows them."""

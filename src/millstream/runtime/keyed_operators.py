@@ -106,10 +106,10 @@ class KeyedOperator(Operator):
         if self._segments is None:
             self._segments = OpenSegments(facts.store, facts.cache_folder)
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
-        place = EpochPlace(
+        self.place = EpochPlace(
             self.uid, spec.epoch, self.setting.context.subtask, nonce, self.backend.groups, spec.now_ms, self._segments
         )
-        self.backend.begin(place, spec.states.get(self.uid, {}))
+        self.backend.begin(self.place, spec.states.get(self.uid, {}))
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Write the states and tell their new versions."""

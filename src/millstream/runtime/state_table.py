@@ -6,7 +6,7 @@ meet the store: bulk reads of many keys at once, and at the end of the epoch one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +25,10 @@ from millstream.state.layout import NEVER_MS, TableLayout
 from millstream.state.open_segments import OpenSegments
 from millstream.state.row_counts import row_counts
 from millstream.state.table import TableView
-from millstream.state.version import SegmentRef
+from millstream.state.version import SegmentRef, merge_versions, refs_from_json
 from millstream.storage.names import segment_name
 
-__all__ = ["EpochPlace", "StateTable", "lifetime_of"]
+__all__ = ["EpochPlace", "StateTable", "last_versions"]
 
 # What one table may read and write again for compaction in one epoch: some tens of milliseconds.
 _COMPACTION_BYTES_MAX = 16 << 20
@@ -222,14 +222,14 @@ class StateTable:
         return segment_name(place.uid, self.name, place.epoch, place.subtask, f"{place.nonce}{kind}")
 
 
-def lifetime_of(descriptor: Any) -> tuple[dict[str, Any], bool]:
-    """What a descriptor's `StateTtlConfig` says: options for its table, and whether reading renews."""
-    ttl: Any = getattr(descriptor, "_ttl_config", None)
-    if ttl is None or not ttl.is_enabled():
-        return {}, False
-    sees_expired = ttl.get_state_visibility().name == "ReturnExpiredIfNotCleanedUp"
-    options = {"ttl_ms": ttl.get_ttl().to_millis(), "sees_expired": sees_expired}
-    return options, ttl.get_update_type().name == "OnReadAndWrite"
+def last_versions(kept: Mapping[str, Any], operator: str) -> dict[str, tuple[SegmentRef, ...]]:
+    """The version of every table by name, from what each subtask acknowledged last. `operator` is for errors."""
+    versions: dict[str, tuple[SegmentRef, ...]] = {}
+    for subtask in sorted(kept, key=int):
+        for name, refs in kept[subtask].get("tables", {}).items():
+            read = refs_from_json(refs, f"state '{name}' of '{operator}'")
+            versions[name] = merge_versions([versions.get(name, ()), read])
+    return versions
 
 
 def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from millstream.errors import ProgramError
 from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import StateTable
+from millstream.runtime.state_table import EpochPlace, StateTable
 from millstream.state.keys import KeyColumn
+from millstream.state.version import SegmentRef
 
 __all__ = [
     "Aggregating",
@@ -98,6 +99,12 @@ class StateHandle:
         self.table = table
         self._scope = scope
         self._renews_on_read = renews_on_read
+
+    def open(self, place: EpochPlace, version: tuple[SegmentRef, ...]) -> None:
+        """An epoch begins at this version of the table."""
+        self.table.begin(place, version)
+        self.begin()
+        place.segments.keep_only(self.table.view.refs, self.table.layout)
 
     def begin(self) -> None:
         """An epoch begins: nothing is known, nothing is changed."""

@@ -16,10 +16,8 @@ from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.keyed_operators import KeyedOperator
 from millstream.runtime.operators import OperatorSetting, ProcessOperator
 from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.runtime.state_table import EpochPlace
 from millstream.runtime.windows.places import WindowTokens
 from millstream.runtime.windows.window_store import StatesBy, WindowStore
-from millstream.state.open_segments import OpenSegments
 
 __all__ = ["WindowFunctions"]
 
@@ -40,7 +38,6 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
         self.setting = self.setting.with_states(self.of_key)
         self.tokens = WindowTokens(operation.assigner.get_window_serializer())
         self._dropped = setting.context.metrics.counter("numLateRecordsDropped")
-        self._window_segments: OpenSegments | None = None
 
     def stateful(self) -> Any:
         return getattr(self._operation.function, "_wrapped_function", None)
@@ -65,11 +62,7 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         super().prepare(spec, facts, nonce)
-        if self._window_segments is None:
-            self._window_segments = OpenSegments(facts.store, facts.cache_folder)
-        subtask, groups = self.setting.context.subtask, self.backend.groups
-        place = EpochPlace(self.uid, spec.epoch, subtask, nonce, groups, spec.now_ms, self._window_segments)
-        self.store.begin(place, spec.states.get(self.uid, {}))
+        self.store.begin(self.place, spec.states.get(self.uid, {}))
         self.tokens.forget()
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:

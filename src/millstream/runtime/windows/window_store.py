@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
+from millstream.runtime.declared_states import declared_state
 from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import EpochPlace, StateTable, lifetime_of
+from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
 from millstream.runtime.timers import Timers
 from millstream.runtime.windows.place_states import (
     AggregatingState,
@@ -32,7 +33,7 @@ from millstream.runtime.windows.place_states import (
     ValueState,
 )
 from millstream.runtime.windows.places import PlaceTable
-from millstream.state.version import SegmentRef, merge_versions, refs_from_json, refs_to_json
+from millstream.state.version import SegmentRef, refs_to_json
 
 __all__ = ["OwnState", "StatesBy", "WindowStore"]
 
@@ -89,65 +90,28 @@ class WindowStore:
         return found
 
     def _made(self, name: str, kind: type[PlaceState], descriptor: Any, of_places: bool) -> PlaceState:
-        options, renews = lifetime_of(descriptor)
-        state = self._of_kind(name, kind, descriptor, of_places, options, renews)
+        def table(value: StateCodec, sub: StateCodec | None = None, **more: Any) -> StateTable:
+            plain = StateTable(name, self._key_type, self._max_parallelism, value, sub, **more)
+            return PlaceTable(plain) if of_places else plain
+
+        what = f"state '{descriptor.get_name()}' of '{self._operator}'"
+        state: Any = declared_state(kind, descriptor, what, self.places if of_places else self.keys, table)
         (self._of_places if of_places else self._of_keys)[name] = state
         self._descriptors[name] = descriptor
         if self._place is not None:  # asked for while an epoch runs
-            self._begin(name, state, self._place)
-        return state
-
-    def _of_kind(
-        self,
-        name: str,
-        kind: type[PlaceState],
-        descriptor: Any,
-        of_places: bool,
-        options: dict[str, Any],
-        renews: bool,
-    ) -> PlaceState:
-        declared, what = descriptor.type_info, f"state '{descriptor.get_name()}' of '{self._operator}'"
-        scope = self.places if of_places else self.keys
-
-        def table(value: StateCodec, sub: StateCodec | None = None, **more: Any) -> StateTable:
-            plain = StateTable(name, self._key_type, self._max_parallelism, value, sub, **more, **options)
-            return PlaceTable(plain) if of_places else plain
-
-        if issubclass(kind, MapState):
-            key = StateCodec(declared.key_type, f"the map keys of {what}")
-            value = StateCodec(declared.value_type, what)
-            return kind(table(value, key), scope, renews, key, value)
-        if kind is ListState:
-            value = StateCodec(declared.element_type, what)
-            return ListState(table(value, sub_type=pa.int64()), scope, renews, value)
-        value = StateCodec(declared, what)
-        if kind is ReducingState:
-            reduce = descriptor.get_reduce_function().reduce
-            return ReducingState(table(value), scope, renews, value, reduce=reduce)
-        if kind is AggregatingState:
-            return AggregatingState(table(value), scope, renews, value, function=descriptor.get_agg_function())
-        assert issubclass(kind, ValueState)
-        return kind(table(value), scope, renews, value)
+            state.open(self._place, self._versions.get(name, ()))
+        return state  # type: ignore[no-any-return]
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
         """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
-        versions: dict[str, tuple[SegmentRef, ...]] = {}
+        versions = last_versions(kept, self._operator)
         self._place, self._versions = place, versions
-        for subtask in sorted(kept, key=int):
-            for name, refs in kept[subtask].get("tables", {}).items():
-                read = refs_from_json(refs, f"state '{name}' of '{self._operator}'")
-                versions[name] = merge_versions([versions.get(name, ()), read])
         for name, state in self._states().items():
-            self._begin(name, state, place)
+            state.open(place, versions.get(name, ()))
         self.event_timers.begin(place, versions.get(_EVENT_TIMERS, ()))
         self.processing_timers.begin(place, versions.get(_PROCESSING_TIMERS, ()))
-
-    def _begin(self, name: str, state: PlaceState, place: EpochPlace) -> None:
-        state.table.begin(place, self._versions.get(name, ()))
-        state.begin()
-        place.segments.keep_only(state.table.view.refs, state.table.layout)
 
     def _states(self) -> dict[str, PlaceState]:
         return {**self._of_keys, **self._of_places}

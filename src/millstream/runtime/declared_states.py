@@ -1,0 +1,58 @@
+"""A state as its descriptor declares it: the handle, its codecs and its lifetime.
+
+Which kind of handle it is, and what its table's keys are, is for the caller to say: states of keys and states of
+windows are made here alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.runtime.collection_states import ListHandle, MapHandle
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_table import StateTable
+from millstream.runtime.states import Aggregating, PairHandle, Reducing, StateHandle, ValueHandle
+
+__all__ = ["declared_state"]
+
+
+def declared_state(
+    kind: type[Any], descriptor: Any, what: str, scope: Any, make_table: Callable[..., StateTable]
+) -> StateHandle:
+    """A handle of this kind. `what` names the state in errors; `make_table` is given the codec of its values, that of
+    map keys, and further settings of a `StateTable`."""
+    options, renews = _lifetime(descriptor)
+    declared = descriptor.type_info
+    made: StateHandle
+    if issubclass(kind, MapHandle):
+        key = StateCodec(declared.key_type, f"the map keys of {what}")
+        value = StateCodec(declared.value_type, what)
+        made = kind(make_table(value, key, **options), scope, renews, key, value)
+        return made
+    if issubclass(kind, ListHandle):
+        value = StateCodec(declared.element_type, what)
+        made = kind(make_table(value, sub_type=pa.int64(), **options), scope, renews, value)
+        return made
+    function: dict[str, Any] = {}
+    if issubclass(kind, Reducing):
+        function["reduce"] = descriptor.get_reduce_function().reduce
+    elif issubclass(kind, Aggregating):
+        function["function"] = descriptor.get_agg_function()
+    value = StateCodec(declared, what)
+    if kind is ValueHandle and value.exact_pair is not None:
+        kind = PairHandle
+    made = kind(make_table(value, **options), scope, renews, value, **function)
+    return made
+
+
+def _lifetime(descriptor: Any) -> tuple[dict[str, Any], bool]:
+    """What a descriptor's `StateTtlConfig` says: options for its table, and whether reading renews."""
+    ttl: Any = getattr(descriptor, "_ttl_config", None)
+    if ttl is None or not ttl.is_enabled():
+        return {}, False
+    sees_expired = ttl.get_state_visibility().name == "ReturnExpiredIfNotCleanedUp"
+    options = {"ttl_ms": ttl.get_ttl().to_millis(), "sees_expired": sees_expired}
+    return options, ttl.get_update_type().name == "OnReadAndWrite"
