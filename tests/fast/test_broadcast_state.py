@@ -5,7 +5,6 @@ That its programs give one answer at every parallelism and epoch size is tested 
 
 from __future__ import annotations
 
-import inspect
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import Refused
 
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.datastream import DataStream, StreamExecutionEnvironment
@@ -30,7 +30,7 @@ from millstream.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from millstream.errors import JobFailedError, ProgramError
+from millstream.errors import JobFailedError
 from millstream.runtime.broadcast_state import BroadcastStates
 from millstream.runtime.envelope import Envelope, open_envelopes
 from millstream.runtime.local import LocalRunner
@@ -333,24 +333,6 @@ def test_timers_read_broadcast_state() -> None:
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
-
-
-class Refused:
-    """Expects a ProgramError at the line inside the `with` block, whose text holds `words`."""
-
-    def __init__(self, *words: str) -> None:
-        self.words = words
-
-    def __enter__(self) -> None:
-        frame = inspect.currentframe()
-        assert frame is not None and frame.f_back is not None
-        self.line = frame.f_back.f_lineno
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
-        assert isinstance(error, ProgramError), f"expected a ProgramError, found {error!r}"
-        assert error.at == f"test_broadcast_state.py:{self.line + 1}", error.at
-        assert all(word in str(error) for word in self.words), str(error)
-        return True
 
 
 @pytest.fixture

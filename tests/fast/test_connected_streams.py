@@ -5,7 +5,6 @@ That they give one answer at every parallelism and epoch size is tested by the p
 
 from __future__ import annotations
 
-import inspect
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import Refused
 
 from millstream.common import Duration, Row, Types, WatermarkStrategy
 from millstream.datastream import DataStream, OutputTag, StreamExecutionEnvironment
@@ -25,7 +25,7 @@ from millstream.datastream.functions import (
     MapFunction,
 )
 from millstream.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from millstream.errors import JobFailedError, ProgramError
+from millstream.errors import JobFailedError
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 
 SIDE = OutputTag("side")
@@ -299,24 +299,6 @@ def test_an_idle_stream_does_not_hold_event_time_back() -> None:
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
-
-
-class Refused:
-    """Expects a ProgramError at the line inside the `with` block, whose text holds `words`."""
-
-    def __init__(self, *words: str) -> None:
-        self.words = words
-
-    def __enter__(self) -> None:
-        frame = inspect.currentframe()
-        assert frame is not None and frame.f_back is not None
-        self.line = frame.f_back.f_lineno
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
-        assert isinstance(error, ProgramError), f"expected a ProgramError, found {error!r}"
-        assert error.at == f"test_connected_streams.py:{self.line + 1}", error.at
-        assert all(word in str(error) for word in self.words), str(error)
-        return True
 
 
 @pytest.fixture

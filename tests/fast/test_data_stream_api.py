@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from refusals import Refused
 
 from millstream.common import Configuration, Duration, Row, Types, WatermarkStrategy
 from millstream.common.restart_strategy import RestartStrategies
@@ -115,26 +116,6 @@ def nodes(stream: Any) -> list[Node]:
 
 def last(stream: Any) -> Node:
     return nodes(stream)[-1]
-
-
-class Refused:
-    """Expects a ProgramError that points at the line inside the `with` block, and whose text holds `words`."""
-
-    def __init__(self, *words: str, kind: type[ProgramError] = ProgramError) -> None:
-        self.words, self.kind = words, kind
-
-    def __enter__(self) -> None:
-        frame = inspect.currentframe()
-        assert frame is not None and frame.f_back is not None
-        self.line = frame.f_back.f_lineno
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
-        assert isinstance(error, self.kind), f"expected {self.kind.__name__}, found {error!r}"
-        assert error.at == f"test_data_stream_api.py:{self.line + 1}", error.at
-        assert str(error).endswith(f"({error.at})")
-        for word in self.words:
-            assert word in str(error), str(error)
-        return True
 
 
 # --- transformations ----------------------------------------------------------------------------------------
