@@ -23,7 +23,7 @@ from millstream.common.typeinfo import BasicType
 from millstream.common.types import Row
 from millstream.errors import ProgramError
 
-__all__ = ["FieldReduce", "fresh"]
+__all__ = ["FieldReduce", "as_float32", "fresh"]
 
 _BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
@@ -95,7 +95,7 @@ class FieldReduce:
 
     def _sum(self, old: Any, new: Any) -> Any:
         if self.basic is BasicType.FLOAT:
-            return _float32(old + new)
+            return as_float32(old + new)
         if self.basic in _BITS:
             bits = _BITS[self.basic]
             return (old + new + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
@@ -120,7 +120,8 @@ def _less(left: Any, right: Any) -> bool:
     return bool(left == left) and bool(left < right)
 
 
-def _float32(value: float) -> float:
+def as_float32(value: float) -> float:
+    """The value as a FLOAT holds it; what is too large for one is infinite."""
     try:
         rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:

@@ -18,7 +18,6 @@ What they mean:
 from __future__ import annotations
 
 import decimal
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +28,7 @@ from millstream.common.types import Row
 from millstream.errors import ProgramError
 from millstream.graph.measures import Look, Measure, basic_type
 from millstream.records.columns import from_record_batch, stream_schema, to_record_batch
+from millstream.runtime.rolling_records import as_float32
 from millstream.runtime.windows.distinct_sketch import entries_of_hashes, estimates
 from millstream.runtime.windows.kernels import looked_at
 from millstream.state.keys import key_column
@@ -131,7 +131,7 @@ class RecordMeasure:
 
     def _as_declared(self, total: Any) -> Any:
         if self._basic is BasicType.FLOAT:
-            return _float32(total)
+            return as_float32(total)
         if self._basic in _BITS:
             half = 1 << (_BITS[self._basic] - 1)
             return (total + half) % (2 * half) - half
@@ -203,11 +203,3 @@ def _mean(total: Any, count: int) -> float | None:
         high, low = divmod(total, 1 << 32)
         total = high * float(1 << 32) + low
     return float(total) / count
-
-
-def _float32(value: float) -> float:
-    try:
-        rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
-    return rounded
