@@ -98,8 +98,9 @@ def visits(
 
 
 def _by_column(records: Batch, keys: KeyColumn, owned: KeyRange, parts: int) -> Iterator[Visit]:
-    if parts == 1 or _are_few(keys.array, len(records) // parts):
-        codes, distinct = _numbered(keys, owned)
+    few = _encoded_if_few(keys.array, len(records) // parts) if parts > 1 else None
+    if parts == 1 or few is not None:
+        codes, distinct = _numbered(keys, owned, few)
         yield Visit(records, distinct, codes)
         return
     for rows in _rows_by_part(owned.parts(owned.orders(keys.hashes), parts), parts):
@@ -109,12 +110,12 @@ def _by_column(records: Batch, keys: KeyColumn, owned: KeyRange, parts: int) -> 
         yield Visit(records.take(rows), distinct, codes[by_key])
 
 
-def _are_few(keys: pa.Array, few: int) -> bool:
-    """Whether there are at most `few` distinct keys. Asked of a part first: mostly that settles it."""
-    if pa.types.is_nested(keys.type):
-        return False
-    sample = keys.slice(0, 2 * few)
-    return len(sample.unique()) <= few // 2 and len(keys.unique()) <= few
+def _encoded_if_few(keys: pa.Array, few: int) -> pa.DictionaryArray | None:
+    """The keys with a number each, if at most `few` are distinct. A part of them is asked first: that mostly tells."""
+    if pa.types.is_nested(keys.type) or len(keys.slice(0, 2 * few).unique()) > few // 2:
+        return None
+    encoded = keys.dictionary_encode(null_encoding="encode")
+    return encoded if len(encoded.dictionary) <= few else None
 
 
 def _by_codes(records: Batch, keys: GatheredKeys, owned: KeyRange, parts: int) -> Iterator[Visit]:
@@ -156,13 +157,14 @@ def _rows_by_part(part_of: Any, parts: int) -> Iterator[Int64s]:
         start = end
 
 
-def _numbered(keys: KeyColumn, owned: KeyRange) -> tuple[Int64s, KeyColumn]:
+def _numbered(keys: KeyColumn, owned: KeyRange, encoded: pa.DictionaryArray | None = None) -> tuple[Int64s, KeyColumn]:
     """A number for every record's key, and the distinct keys by number, in the order of segments."""
     array = keys.array
     if pa.types.is_nested(array.type):
         codes, first = _numbered_by_hash(keys)
     else:
-        codes = array.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
+        encoded = encoded if encoded is not None else array.dictionary_encode(null_encoding="encode")
+        codes = encoded.indices.to_numpy().astype(np.int64)
         first = np.empty(int(codes.max()) + 1 if len(codes) else 0, dtype=np.int64)
         # Of assignments to one place the last one stays: backwards, that is the first record of each key.
         first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
