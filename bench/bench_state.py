@@ -14,7 +14,6 @@ Ours is always a whole epoch of a real job, to its manifest. Choose parts with -
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import sys
@@ -47,11 +46,11 @@ from keyed_programs import (  # noqa: E402
     Totals,
 )
 from measure import Report, at_least, at_most, median_ratio, take_turns, timed_s  # noqa: E402
+from parts import run_parts  # noqa: E402
 from private_memory import PrivateMemory  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
 from millstream.common.typeinfo import Types  # noqa: E402
-from millstream.compiler.session import make_session  # noqa: E402
 from millstream.datastream import DataStream  # noqa: E402
 from millstream.state.changes import TableChanges  # noqa: E402
 from millstream.state.keys import key_column  # noqa: E402
@@ -252,29 +251,15 @@ PARTS: dict[str, Callable[[Report, SparkSession, Sizes], None]] = {
 }
 
 
-def main() -> int:
-    """Measure what was asked for; the exit code says whether every requirement holds."""
-    parser = argparse.ArgumentParser(description="keyed state: speed, growth, memory")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of lines")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes: a smoke test")
-    parser.add_argument("--only", choices=(*PARTS, "points"), action="append", help="measure this part (repeatable)")
-    asked = parser.parse_args()
-    parts = asked.only or (*PARTS, "points")
-    sizes = QUICK if asked.quick else Sizes()
-    report = Report("state", as_json=asked.json, quick=asked.quick)
-    if "points" in parts:
-        measure_points(report, sizes)
-    chosen = [PARTS[part] for part in parts if part != "points"]
-    if chosen:
-        logs = Path(tempfile.mkdtemp(prefix="millstream-bench-logs-"))
-        session = make_session(f"local[{TASKS}]", {}, logs / "spark.log")
-        try:
-            for measure in chosen:
-                measure(report, session, sizes)
-        finally:
-            session.stop()
-    return report.close()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        run_parts(
+            "state",
+            "keyed state: speed, growth, memory",
+            PARTS,
+            Sizes(),
+            QUICK,
+            tasks=TASKS,
+            without_spark={"points": measure_points},
+        )
+    )

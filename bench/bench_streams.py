@@ -7,11 +7,9 @@ Ours is always a whole epoch of a real job, to its manifest. Choose parts with -
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +21,12 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
 from gated import GatedJob  # noqa: E402
 from measure import Report, at_least, take_turns  # noqa: E402
+from parts import run_parts  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 from records import Longs  # noqa: E402
 from slow_service import ANSWER_TYPE, Ask, slow_service  # noqa: E402
 
 from millstream.common import Time, Types  # noqa: E402
-from millstream.compiler.session import make_session  # noqa: E402
 from millstream.datastream import AsyncDataStream, DataStream  # noqa: E402
 
 TASKS = 2
@@ -75,24 +73,5 @@ PARTS: dict[str, Callable[[Report, SparkSession, Sizes], None]] = {
 }
 
 
-def main() -> int:
-    """Measure what was asked for; the exit code says whether every requirement holds."""
-    parser = argparse.ArgumentParser(description="several streams, and calls to services")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of lines")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes: a smoke test")
-    parser.add_argument("--only", choices=tuple(PARTS), action="append", help="measure this part (repeatable)")
-    asked = parser.parse_args()
-    sizes = QUICK if asked.quick else Sizes()
-    report = Report("streams", as_json=asked.json, quick=asked.quick)
-    logs = Path(tempfile.mkdtemp(prefix="millstream-bench-logs-"))
-    session = make_session(f"local[{TASKS}]", {}, logs / "spark.log")
-    try:
-        for part in asked.only or PARTS:
-            PARTS[part](report, session, sizes)
-    finally:
-        session.stop()
-    return report.close()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts("streams", "several streams, and calls to services", PARTS, Sizes(), QUICK, tasks=TASKS))

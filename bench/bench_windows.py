@@ -14,7 +14,6 @@ windows of the one before. Choose parts with --only; --quick for a smoke test.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -33,6 +32,7 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
 from gated import Batches, GatedJob  # noqa: E402
 from measure import Report, at_least, at_most, median_ratio, take_turns  # noqa: E402
+from parts import run_parts  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 from window_records import (  # noqa: E402
     DISORDER_MS,
@@ -50,7 +50,6 @@ from window_records import (  # noqa: E402
 )
 
 from millstream.checkpoint.manifest import ManifestLog  # noqa: E402
-from millstream.compiler.session import make_session  # noqa: E402
 from millstream.datastream import DataStream  # noqa: E402
 from millstream.storage import open_store  # noqa: E402
 
@@ -237,24 +236,5 @@ PARTS: dict[str, Callable[[Report, SparkSession, Sizes], None]] = {
 }
 
 
-def main() -> int:
-    """Measure what was asked for; the exit code says whether every requirement holds."""
-    parser = argparse.ArgumentParser(description="windows in columns")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of lines")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes: a smoke test")
-    parser.add_argument("--only", choices=tuple(PARTS), action="append", help="measure this part (repeatable)")
-    asked = parser.parse_args()
-    sizes = QUICK if asked.quick else Sizes()
-    report = Report("windows", as_json=asked.json, quick=asked.quick)
-    logs = Path(tempfile.mkdtemp(prefix="millstream-bench-logs-"))
-    session = make_session(f"local[{TASKS}]", {}, logs / "spark.log")
-    try:
-        for part in asked.only or PARTS:
-            PARTS[part](report, session, sizes)
-    finally:
-        session.stop()
-    return report.close()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts("windows", "windows in columns", PARTS, Sizes(), QUICK, tasks=TASKS))

@@ -1,0 +1,51 @@
+"""The command line of a benchmark that has parts: which of them, how large, and one Spark session for all."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from measure import Report
+from pyspark.sql import SparkSession
+
+from millstream.compiler.session import make_session
+
+__all__ = ["run_parts"]
+
+Sizes = TypeVar("Sizes")
+
+
+def run_parts(
+    name: str,
+    description: str,
+    parts: Mapping[str, Callable[[Report, SparkSession, Sizes], None]],
+    sizes: Sizes,
+    quick: Sizes,
+    *,
+    tasks: int,
+    without_spark: Mapping[str, Callable[[Report, Sizes], None]] | None = None,
+) -> int:
+    """Measure what was asked for, first what needs no Spark; the exit code says whether every requirement holds."""
+    alone = without_spark or {}
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", action="store_true", help="print JSON in place of lines")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes: a smoke test")
+    parser.add_argument("--only", choices=(*parts, *alone), action="append", help="measure this part (repeatable)")
+    asked = parser.parse_args()
+    chosen, measured = asked.only or (*parts, *alone), quick if asked.quick else sizes
+    report = Report(name, as_json=asked.json, quick=asked.quick)
+    for part in dict.fromkeys(part for part in chosen if part in alone):
+        alone[part](report, measured)
+    on_spark = [parts[part] for part in chosen if part in parts]
+    if on_spark:
+        logs = Path(tempfile.mkdtemp(prefix="millstream-bench-logs-"))
+        session = make_session(f"local[{tasks}]", {}, logs / "spark.log")
+        try:
+            for measure in on_spark:
+                measure(report, session, measured)
+        finally:
+            session.stop()
+    return report.close()
