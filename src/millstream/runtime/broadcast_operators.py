@@ -28,18 +28,24 @@ from millstream.state.open_segments import OpenSegments
 __all__ = ["BroadcastProcessOperator", "KeyedBroadcastOperator"]
 
 
-class _Readable:
-    """The times every context tells, and broadcast state to read."""
+class _Clocked:
+    """The times every context tells."""
 
     __slots__ = ()
     _service: TaskTimerService
-    _states: BroadcastStates
 
     def current_processing_time(self) -> int:
         return self._service.now_ms
 
     def current_watermark(self) -> int:
         return self._service.watermark
+
+
+class _Readable(_Clocked):
+    """Broadcast state to read."""
+
+    __slots__ = ()
+    _states: BroadcastStates
 
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastView:
         return self._states.read(state_descriptor)
@@ -75,7 +81,7 @@ class TimerReadingContext(_Readable, TimerContext):
         self._states = states
 
 
-class WritingContext:
+class WritingContext(_Clocked):
     """The `ctx` of `process_broadcast_element`. There is no key, so there are no timers to set."""
 
     __slots__ = ("_service", "_states", "_timestamp")
@@ -86,12 +92,6 @@ class WritingContext:
 
     def timestamp(self) -> int | None:
         return self._timestamp
-
-    def current_processing_time(self) -> int:
-        return self._service.now_ms
-
-    def current_watermark(self) -> int:
-        return self._service.watermark
 
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastMap:
         return self._states.written(state_descriptor)
