@@ -43,8 +43,9 @@ from millstream.records.batch import is_typed
 from millstream.records.columns import arrow_type
 from millstream.records.shapes import plain_type
 from millstream.runtime.windows.groups import can_be_grouped
-from millstream.runtime.windows.kernels import is_stored_as_is, runs_in_columns
+from millstream.runtime.windows.kernels import runs_in_columns
 from millstream.runtime.windows.pane_rows import partial_type
+from millstream.state.keys import is_stored_as_is
 
 if TYPE_CHECKING:
     from millstream.datastream.keyed_stream import KeyedStream

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.datastream.aggregates import Aggregates
 from millstream.datastream.argument_checks import checked_count, checked_function, checked_output_type, refuse
+from millstream.datastream.columnar_windows import columnar_window_nodes, per_record
 from millstream.datastream.functions.function import AggregateFunction, NullByteKeySelector, ReduceFunction
 from millstream.datastream.functions.window import (
     AllWindowFunction,
@@ -139,8 +140,6 @@ class _Windowed:
     def _ready(
         self, aggregates: Aggregates, on_top: Any, kept: TypeInformation | None, declared: TypeInformation | None
     ) -> DataStream:
-        from millstream.datastream.columnar_windows import columnar_window_nodes, per_record
-
         if on_top is None:
             columnar = columnar_window_nodes(self._stream, self._windowing, aggregates)
             if columnar is not None:

@@ -16,12 +16,12 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.field_key import FieldKey
 from millstream.records.batch import Batch
-from millstream.records.columns import KIND_COLUMN, arrow_type, as_declared
+from millstream.records.columns import KIND_COLUMN, as_declared
 from millstream.runtime.failure import UserCall
 from millstream.runtime.visits import GatheredKeys
 from millstream.state.canonical import canonical_bytes, decode
 from millstream.state.hashing import xxhash64_column
-from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
+from millstream.state.keys import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow
 
 __all__ = ["Keying", "settled_keys"]
 
@@ -39,7 +39,8 @@ class Keying:
         self.key_type = key_type
         self._call = call
         self._key_of = call.bind(selector, "get_key", "key selector")
-        self._column = selector.column if isinstance(selector, FieldKey) and _is_stored_as_is(key_type) else None
+        is_column = key_type is not None and is_stored_as_is(key_type)
+        self._column = selector.column if isinstance(selector, FieldKey) and is_column else None
 
     def gathered(self, batch: Batch) -> GatheredKeys:
         """The keys of records that are about to be visited."""
@@ -90,11 +91,6 @@ def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]
     keys = [_NAN if key != key else key for key in keys]
     settled = {key: decode(canonical_bytes(key)) for key in dict.fromkeys(keys) if type(key) not in _PLAIN_KEYS}
     return [key if type(key) in _PLAIN_KEYS or key is _NAN else settled[key] for key in keys]
-
-
-def _is_stored_as_is(key_type: TypeInformation | None) -> bool:
-    """Whether the store keeps keys of this type as the columns of a stream do. (Decimals, for one, it does not.)"""
-    return key_type is not None and key_column([], key_type).array.type == arrow_type(key_type)
 
 
 def _column_of(array: pa.Array) -> KeyColumn:

@@ -31,7 +31,7 @@ from millstream.state.hashing import xxhash64_column
 from millstream.state.key_groups import Int32s, key_groups, partitions
 from millstream.state.xxh64 import Int64s
 
-__all__ = ["KeyColumn", "key_column", "key_column_of_arrow"]
+__all__ = ["KeyColumn", "is_stored_as_is", "key_column", "key_column_of_arrow"]
 
 
 class KeyColumn:
@@ -98,6 +98,12 @@ kept for it could not be found again. Use tuple(sorted(key.items())) as the key.
     if isinstance(plain_type(key_type), RowTypeInfo | TupleTypeInfo):
         return key_column_of_arrow(_struct_of(batch, list(schema)))
     return key_column_of_arrow(batch.column(0))
+
+
+def is_stored_as_is(type_info: TypeInformation) -> bool:
+    """Whether keys of this type are hashed and stored as the columns of a stream hold them. (Decimals are not.)"""
+    arrow = arrow_type(type_info)
+    return arrow is not None and key_column([], type_info).array.type == arrow
 
 
 def key_column_of_arrow(array: pa.Array) -> KeyColumn:

@@ -27,6 +27,7 @@ from millstream.state.merging import BLOCK_ROWS, live_rows, merged_blocks, prese
 from millstream.state.open_segments import OpenSegments
 from millstream.state.point_reads import PointReader, reads_points
 from millstream.state.resolution import newest_of_each
+from millstream.state.runs import expanded
 from millstream.state.segment import Segment
 from millstream.state.version import SegmentRef, refs_for
 from millstream.state.xxh64 import Int64s
@@ -185,9 +186,9 @@ class TableView:
             asked = span.start + np.flatnonzero(pending[span])
             for runs in find_runs(layer.segment, probe, asked) if asked.size else ():
                 pending[runs.at[runs.cleared]] = False
-                rows, lengths = _expanded(runs.starts, runs.stops)
+                rows, run = expanded(runs.starts, runs.stops)
                 pieces.append(runs.chunk.batch.take(pa.array(rows)))
-                positions.append(np.repeat(probe.positions[runs.at], lengths))
+                positions.append(probe.positions[runs.at][run])
         if not pieces:
             return presented(_no_rows(self.layout), self.layout, np.empty(0, dtype=np.int64))
         changes, of_key = pa.concat_batches(pieces[::-1]), np.concatenate(positions[::-1])
@@ -221,15 +222,6 @@ class TableView:
     def _order_range(self, groups: range | None) -> tuple[int, int]:
         chosen = self.groups if groups is None else groups
         return order_of_group(chosen.start), order_of_group(chosen.stop)
-
-
-def _expanded(starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
-    """All rows of all runs, and each run's length."""
-    lengths = stops - starts
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if ends.size else 0
-    rows: Int64s = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-    return rows, lengths
 
 
 def _no_rows(layout: TableLayout) -> pa.RecordBatch:

@@ -27,8 +27,9 @@ from millstream.graph.measures import Measure
 from millstream.records.columns import arrow_type
 from millstream.runtime.rolling_columns import order_numbers
 from millstream.runtime.windows.groups import Groups, winners
-from millstream.runtime.windows.ranges import block_ranges, expanded, running_ranges
+from millstream.runtime.windows.ranges import block_ranges, running_ranges
 from millstream.state.equality import Bools
+from millstream.state.runs import expanded
 from millstream.state.xxh64 import Int64s
 
 __all__ = ["Average", "Count", "Edge", "Extreme", "Kernel", "Parts", "RangedParts", "Sum"]

@@ -38,6 +38,7 @@ from millstream.runtime.windows.contexts import FunctionContext
 from millstream.runtime.windows.window_functions import WindowFunctions
 from millstream.state.keys import KeyColumn
 from millstream.state.layout import NEVER_MS
+from millstream.state.runs import expanded
 from millstream.state.xxh64 import Int64s
 
 __all__ = ["FoldingWindowOperator"]
@@ -136,10 +137,8 @@ class FoldingWindowOperator(WindowFunctions):
         first = self._panes.first_window(panes)
         if self._panes.is_tumbling:
             return np.arange(len(times)), first
-        counts = np.maximum(self._panes.last_window(panes) - first + 1, 0)
-        rows = np.repeat(np.arange(len(times)), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows, first[rows] + within
+        numbers, rows = expanded(first, np.maximum(self._panes.last_window(panes) + 1, first))
+        return rows, numbers
 
     def _take_piece(
         self, piece: Batch, times: Int64s, visit: Visit, codes: Int64s, rows: Int64s, numbers: Int64s

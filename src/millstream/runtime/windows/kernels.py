@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from millstream.common.typeinfo import BasicType, TypeInformation
+from millstream.common.typeinfo import BasicType
 from millstream.errors import ProgramError
 from millstream.graph.measures import Look, Measure, basic_type
 from millstream.records.columns import arrow_type
@@ -18,9 +18,9 @@ from millstream.runtime.rolling_columns import rolls_in_columns
 from millstream.runtime.windows.aggregate_columns import Average, Count, Edge, Extreme, Kernel, Sum
 from millstream.runtime.windows.aggregate_lists import Collected, Largest
 from millstream.runtime.windows.distinct_sketch import Distinct
-from millstream.state.keys import key_column
+from millstream.state.keys import is_stored_as_is
 
-__all__ = ["is_stored_as_is", "kernels_of", "looked_at", "runs_in_columns"]
+__all__ = ["kernels_of", "looked_at", "runs_in_columns"]
 
 _KERNELS: dict[str, type[Kernel]] = {
     "count": Count,
@@ -60,12 +60,6 @@ def runs_in_columns(measure: Measure) -> bool:
         and arrow is not None
         and rolls_in_columns("sum" if adds else "min", arrow)
     )
-
-
-def is_stored_as_is(type_info: TypeInformation) -> bool:
-    """Whether keys of this type are hashed and stored as the columns of a stream hold them."""
-    arrow = arrow_type(type_info)
-    return arrow is not None and key_column([], type_info).array.type == arrow
 
 
 def looked_at(look: Look, columns: pa.RecordBatch) -> pa.Array:

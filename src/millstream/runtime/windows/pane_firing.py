@@ -20,8 +20,8 @@ from millstream.graph.pane_windows import PaneWindows
 from millstream.runtime.windows.aggregate_columns import Parts
 from millstream.runtime.windows.groups import grouped
 from millstream.runtime.windows.pane_rows import Accumulators, PaneRows
-from millstream.runtime.windows.ranges import expanded
 from millstream.state.equality import Bools
+from millstream.state.runs import expanded
 from millstream.state.xxh64 import Int64s
 
 __all__ = ["FiredWindows", "WindowRange", "fired_windows"]
