@@ -218,3 +218,26 @@ def test_a_function_that_cannot_travel_is_refused_wherever_it_stands() -> None:
 
     with pytest.raises(ProgramError, match=r"cannot be sent to a task: it holds .*lock"):
         run(build)
+
+
+class KeepsANumber(ProcessWindowFunction):  # type: ignore[type-arg]
+    """Counts the windows of a key in a state of this name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def process(self, key: str, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        count = context.global_state().get_state(ValueStateDescriptor(self.name, Types.LONG()))
+        count.update((count.value() or 0) + 1)
+        yield key, count.value(), sum(1 for _ in elements)
+
+
+@pytest.mark.parametrize("name", ["window values", "event timers", "window event timers"])
+def test_a_state_named_like_one_of_the_operators_own_is_refused_and_not_mixed_with_it(name: str) -> None:
+    with pytest.raises(JobFailedError, match="the operator keeps a table of that name"):
+        results([("a", 1, 1)], lambda s: s.window(TENS).reduce(added, KeepsANumber(name)))
+
+
+def test_a_state_of_the_key_named_like_the_contents_of_windows_is_refused_too() -> None:
+    with pytest.raises(JobFailedError, match="the operator keeps a table of that name"):
+        results([("a", 1, 1)], lambda s: s.window(TENS).process(KeepsANumber("window contents")))

@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.states import Aggregating, PairHandle, Reducing, StateHandle, ValueHandle
 
-__all__ = ["declared_state"]
+__all__ = ["declared_state", "own_name_taken"]
 
 
 def declared_state(
@@ -46,6 +47,11 @@ def declared_state(
         kind = PairHandle
     made = kind(make_table(value, **options), scope, renews, value, **function)
     return made
+
+
+def own_name_taken(name: str, operator: str) -> ProgramError:
+    """The refusal of a state that is named like one that the operator itself keeps."""
+    return ProgramError(f"state '{name}' of '{operator}': the operator keeps a table of that name. Give yours another")
 
 
 def _lifetime(descriptor: Any) -> tuple[dict[str, Any], bool]:

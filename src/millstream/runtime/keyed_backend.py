@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
-from millstream.runtime.declared_states import declared_state
+from millstream.runtime.declared_states import declared_state, own_name_taken
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
 from millstream.runtime.states import (
@@ -36,6 +36,7 @@ __all__ = ["KeyedBackend"]
 
 _EVENT_TIMERS = "event timers"
 _PROCESSING_TIMERS = "processing timers"
+_OWN_TABLES = (_EVENT_TIMERS, _PROCESSING_TIMERS)
 
 
 class KeyedBackend:
@@ -85,6 +86,8 @@ class KeyedBackend:
 
     def _state(self, descriptor: Any, kind: type[StateHandle]) -> StateHandle:
         name = descriptor.get_name()
+        if name in _OWN_TABLES:
+            raise own_name_taken(name, self._operator)
         if name in self._handles:
             if self._descriptors[name] != descriptor or self._kinds[name] is not kind:
                 raise ProgramError(
@@ -117,6 +120,11 @@ class KeyedBackend:
         """Open and write this handle's table with the others, under `name`."""
         self._handles[name] = handle
         self._descriptors[name], self._kinds[name] = f"the operator's own state '{name}'", StateHandle
+
+    @property
+    def names(self) -> set[str]:
+        """The names that are taken: those of its states and of its timers."""
+        return {*self._handles, *_OWN_TABLES}
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 

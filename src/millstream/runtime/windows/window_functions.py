@@ -33,7 +33,8 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
         operation = setting.node.operation
         assert isinstance(operation, Window)
         self._operation = operation
-        self.store = WindowStore(setting.node.name, setting.node.inputs[0].key_type, setting.context.max_parallelism)
+        key_type, context = setting.node.inputs[0].key_type, setting.context
+        self.store = WindowStore(setting.node.name, key_type, context.max_parallelism, self.backend)
         self.of_key = StatesBy(self.store, "", False)
         self.setting = self.setting.with_states(self.of_key)
         self.tokens = WindowTokens(operation.assigner.get_window_serializer())

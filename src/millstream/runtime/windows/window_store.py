@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
-from millstream.runtime.declared_states import declared_state
+from millstream.runtime.declared_states import declared_state, own_name_taken
+from millstream.runtime.keyed_backend import KeyedBackend
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
 from millstream.runtime.timers import Timers
@@ -54,10 +55,13 @@ class OwnState:
 
 
 class WindowStore:
-    """The states and timers. `operator` is its name, for errors."""
+    """The states and timers. `operator` is its name, for errors; `backend` holds the operator's other tables."""
 
-    def __init__(self, operator: str, key_type: TypeInformation | None, max_parallelism: int) -> None:
+    def __init__(
+        self, operator: str, key_type: TypeInformation | None, max_parallelism: int, backend: KeyedBackend
+    ) -> None:
         self._operator = operator
+        self._backend = backend
         self._key_type = key_type
         self._max_parallelism = max_parallelism
         self.keys = Scope()
@@ -89,7 +93,14 @@ class WindowStore:
             )
         return found
 
+    def _is_taken(self, name: str) -> bool:
+        """Whether another table of the operator has this name: in the manifest, names alone tell them apart."""
+        return name in self._states() or name in (_EVENT_TIMERS, _PROCESSING_TIMERS) or name in self._backend.names
+
     def _made(self, name: str, kind: type[PlaceState], descriptor: Any, of_places: bool) -> PlaceState:
+        if self._is_taken(name):
+            raise own_name_taken(name, self._operator)
+
         def table(value: StateCodec, sub: StateCodec | None = None, **more: Any) -> StateTable:
             plain = StateTable(name, self._key_type, self._max_parallelism, value, sub, **more)
             return PlaceTable(plain) if of_places else plain
