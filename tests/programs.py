@@ -16,7 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from connected_programs import CONNECTED
+from join_programs import INTERVAL_JOINS
+from loop_programs import LOOPED
 from stateful_programs import STATEFUL
+from window_join_programs import WINDOW_JOINS
 from window_programs import WINDOWED
 
 from millstream.common import Row, Time, Types, WatermarkStrategy
@@ -205,3 +208,9 @@ PROGRAMS: dict[str, Program] = {
 PROGRAMS.update(
     {name: Program(build, same(golden)) for name, (build, golden) in (STATEFUL | WINDOWED | CONNECTED).items()}
 )
+PROGRAMS.update(
+    {name: Program(build, same(golden)) for name, (build, golden) in (WINDOW_JOINS | INTERVAL_JOINS).items()}
+)
+
+# Programs with loops: what is read last goes round for some epochs more, and the last epoch reads nothing.
+LOOPS: dict[str, Program] = {name: Program(build, same(golden)) for name, (build, golden) in LOOPED.items()}

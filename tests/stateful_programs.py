@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.common import Types, WatermarkStrategy
 from millstream.datastream import DataStream
-from millstream.datastream.functions import AggregateFunction, KeyedProcessFunction
+from millstream.datastream.functions import AggregateFunction, KeyedProcessFunction, MapFunction
 from millstream.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -78,6 +78,17 @@ def every_kind_of_state(stream: DataStream, out: Collect) -> None:
     stream.key_by(lambda n: n % 4, Types.LONG()).process(EveryKindOfState()).sink_to(out)
 
 
+class Same(MapFunction):
+    def map(self, value: int) -> int:
+        return value
+
+
+def reinterpreted(stream: DataStream, out: Collect) -> None:
+    """Keyed state behind keyed state, without an exchange between."""
+    kept = stream.key_by(lambda n: n % 4, Types.LONG()).map(Same(), Types.LONG())
+    kept.reinterpret_as_keyed_stream(lambda n: n % 4, Types.LONG()).process(EveryKindOfState()).sink_to(out)
+
+
 def all_told(key: int) -> tuple[Any, ...]:
     mine = [n for n in NUMBERS if n % 4 == key]
     rests = sorted({f"rest {n % 2}" for n in mine})
@@ -134,6 +145,7 @@ def forgets_at_ten(stream: DataStream, out: Collect) -> None:
 
 STATEFUL = {
     "every kind of state": (every_kind_of_state, [all_told(key) for key in range(4)]),
+    "a stream that is keyed already": (reinterpreted, [all_told(key) for key in range(4)]),
     "alarms": (alarms, ALARMS),
     # True and 1 are one key, and 1 is the form it has in functions.
     "forgets at ten": (forgets_at_ten, [(1, 4, 4, False), (0, 6, 6, False)]),

@@ -76,8 +76,13 @@ class Odd(FilterFunction):
 
 
 class Split2(ProcessFunction):
+    """Gives out its records to any side output that may be asked for."""
+
+    tags = (OutputTag("t"), OutputTag("late"), OutputTag("early"))
+
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
         yield value
+        yield from ((tag, value) for tag in self.tags)
 
 
 class Keyed(KeyedProcessFunction):

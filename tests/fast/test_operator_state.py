@@ -33,11 +33,10 @@ from millstream.datastream.functions import (
 )
 from millstream.datastream.state import (
     ListStateDescriptor,
-    MapStateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from millstream.errors import JobFailedError, MillstreamError, NotYetError, ProgramError
+from millstream.errors import JobFailedError, MillstreamError, ProgramError
 from millstream.jobs.outcome import gather
 from millstream.records.batch import Batch
 from millstream.runtime.envelope import open_envelopes
@@ -730,12 +729,6 @@ def test_a_list_that_expires_is_refused() -> None:
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
     with pytest.raises(ProgramError, match="only keyed state has a time to live"):
         initialized(lambda context: context.get_operator_state_store().get_list_state(descriptor))
-
-
-def test_broadcast_state_says_that_it_is_not_built_yet() -> None:
-    rules = MapStateDescriptor("rules", Types.STRING(), Types.STRING())
-    with pytest.raises(NotYetError, match="use get_union_list_state"):
-        initialized(lambda context: context.get_operator_state_store().get_broadcast_state(rules))
 
 
 def test_keyed_state_without_a_key_is_refused() -> None:

@@ -103,6 +103,30 @@ def builder_map(builder: GraphBuilder, node: Node, name: str) -> Node:
     return builder.add(Map(abs), name, inputs=(Edge(node.id),), output_type=Types.LONG())
 
 
+@pytest.mark.parametrize("partitioning", [Partitioning.UNSPECIFIED, Partitioning.FORWARD, REBALANCE])
+def test_derived_uids_do_not_change_with_the_parallelism(partitioning: Partitioning) -> None:
+    """Whether a record stays in its task or is dealt out is no property of the program."""
+    found = set()
+    for parallelism in (1, 2, 3):
+        builder = GraphBuilder()
+        narrow = builder.add(Map(abs), "narrow", inputs=(Edge(numbers(builder).id),))
+        if partitioning is not Partitioning.FORWARD:
+            builder.amend(narrow.id, parallelism=1)
+        wide = builder.add(Map(str), "wide", inputs=(Edge(narrow.id, partitioning),))
+        sink(builder, wide)
+        found.add(tuple(node.uid for node in compile_graph(builder.graph("job", parallelism, 128)).nodes()))
+    assert len(found) == 1, found
+
+
+def test_saying_forward_does_not_change_a_uid() -> None:
+    plans = []
+    for said in (Partitioning.UNSPECIFIED, Partitioning.FORWARD):
+        builder = GraphBuilder()
+        sink(builder, numbers(builder), partitioning=said)
+        plans.append([node.uid for node in compile_graph(builder.graph("job", 2, 128)).nodes()])
+    assert plans[0] == plans[1]
+
+
 def test_a_uid_given_twice_is_refused_naming_both_operators() -> None:
     builder = GraphBuilder()
     source = numbers(builder)

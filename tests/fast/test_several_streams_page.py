@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from millstream.common import WatermarkStrategy
+from millstream.common import Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import EPOCH, Collect, Script, run
 
@@ -43,3 +43,25 @@ def test_rules_change_while_the_job_runs() -> None:
 
     red, blue = ("circle", "red"), ("circle", "blue")
     assert sorted(run(build, parallelism=2)[out]) == sorted([("round", red), ("round", blue), ("any", blue)])
+
+
+def test_a_stream_that_is_keyed_already_is_not_exchanged_again() -> None:
+    out = Collect()
+    pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        readings = env.add_source(Script([("a", 3), ("b", 5), EPOCH, ("a", 4), ("b", -2)], type_info=pair))
+        of_page()["heavy"](readings).sink_to(out)
+        assert env.explain().count("hash from") == 1
+
+    assert sorted(run(build, parallelism=2)[out]) == [("a", 3), ("a", 7), ("b", 5), ("b", 5)]
+
+
+def test_records_are_sorted_out_to_side_outputs() -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        texts = env.from_collection(["7", "x", "5000", "8"], Types.STRING())
+        for name, stream in zip(("small", "large", "wrong"), of_page()["sorted_out"](texts), strict=True):
+            stream.sink_to(Collect(name))
+
+    result = run(build)
+    assert (result["small"], result["large"], result["wrong"]) == ([7, 8], [5000], ["x"])

@@ -47,6 +47,10 @@ class ProcessSession:
         """The exit code."""
         return self._process.wait(timeout_s)
 
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
     def errors(self) -> str:
         """What it wrote to stderr, over all its starts."""
         return self._errors.read_text(errors="replace")

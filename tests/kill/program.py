@@ -1,6 +1,7 @@
 """The job that the kill tests kill: a generator at a rate → map → filter → rebalance → files, text and Parquet, and
-beside it, per user, a count and a sum in keyed state, told by a timer at the end, and windows of three kinds
-(`killed_windows`), which hold records of several epochs.
+beside it, per user, a count and a sum in keyed state, told by a timer at the end, windows of three kinds
+(`killed_windows`), which hold records of several epochs, connected streams with asynchronous calls and broadcast
+state (`killed_streams`), and a loop (`killed_loop`).
 
     python program.py STORE OUTPUT
 
@@ -18,6 +19,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import killed_loop as loop
+import killed_streams as streams
 import killed_windows as windows
 
 from millstream.common import Configuration, Encoder, Row, Types
@@ -62,6 +65,16 @@ def expected() -> list[Row]:
 def window_results() -> list[str]:
     """Every window's result, computed apart."""
     return windows.expected([(row[1], windows.happened_ms(row[0]), row[2]) for row in expected()])
+
+
+def stream_results() -> list[str]:
+    """What the several streams give, computed apart."""
+    return streams.expected(expected())
+
+
+def loop_results() -> list[str]:
+    """What leaves the loop, computed apart."""
+    return loop.expected(expected())
 
 
 def totals() -> list[str]:
@@ -114,6 +127,14 @@ def build(env: StreamExecutionEnvironment, output: Path) -> None:
     shut = FileSink.for_row_format(str(output / "windows"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
     results = windows.add_windows(parsed)
     results.sink_to(shut.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("windows-out")
+
+    met = FileSink.for_row_format(str(output / "streams"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
+    results = streams.add_streams(parsed.map(lambda row: row, EVENT))
+    results.sink_to(met.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("streams-out")
+
+    left = FileSink.for_row_format(str(output / "loop"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
+    results = loop.add_loop(parsed)
+    results.sink_to(left.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("loop-out")
 
 
 def main(store: str, output: str) -> None:

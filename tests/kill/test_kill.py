@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIRST = int(os.environ.get("MILLSTREAM_KILL_FIRST_SEED", "0"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("MILLSTREAM_KILL_SEEDS", "8")))
 
-SINKS = ("each", "many", "parquet", "totals", "windows")
+SINKS = ("each", "many", "parquet", "totals", "windows", "streams", "loop")
 
 # A phase comes within seconds; on a machine that does much else besides, within a minute or two.
 PHASE_TIMEOUT_S = 180.0
@@ -94,6 +94,7 @@ def run_until(strike: Strike, folder: Path) -> str:
             if strike.is_reached(line):
                 delay_s = strike.delay_s(took_s)
                 time.sleep(delay_s)
+                assert job.exit_code() in (None, 0), f"it failed before it was killed:\n{job.errors()[-4000:]}"
                 break
         else:
             assert job.wait(60) == 0, job.errors()[-4000:]
@@ -141,7 +142,10 @@ def test_a_run_without_kills_gives_the_answer_computed_apart(clean: dict[str, by
     rows = sorted(repr((row[0], row[1], row[2])).encode() for row in program.expected())
     totals = sorted(line.encode() for line in program.totals())
     windows = sorted(line.encode() for line in program.window_results())
-    answer = {"each": lines, "many": lines, "parquet": rows, "totals": totals, "windows": windows}
+    streams = sorted(line.encode() for line in program.stream_results())
+    loop = sorted(line.encode() for line in program.loop_results())
+    answer = {"each": lines, "many": lines, "parquet": rows, "totals": totals, "windows": windows, "streams": streams}
+    answer["loop"] = loop
     for sink in SINKS:
         assert clean[sink].split(b"\n") == answer[sink], sink
 

@@ -18,7 +18,15 @@ import pytest
 from millstream.compiler.session import make_session
 from millstream.datastream import StreamExecutionEnvironment
 
-_PROGRAMS = ("programs", "stateful_programs", "window_programs", "connected_programs")
+_PROGRAMS = (
+    "programs",
+    "stateful_programs",
+    "window_programs",
+    "window_join_programs",
+    "join_programs",
+    "loop_programs",
+    "connected_programs",
+)
 
 # Two cores, and three more tries for a task whose worker dies.
 MASTER = "local[2,4]"

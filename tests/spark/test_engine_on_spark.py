@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import NUMBERS, PROGRAMS, multiset, numbers
+from programs import LOOPS, NUMBERS, PROGRAMS, multiset, numbers
 from window_programs import WINDOWED
 
 from millstream.checkpoint.manifest import ManifestLog
@@ -50,6 +51,41 @@ def test_all_programs_in_one_job_give_their_answers(env: StreamExecutionEnvironm
     env.execute()
     for name, out in outs.items():
         assert multiset(out.values) == multiset(PROGRAMS[name].golden(3)), name
+
+
+def test_all_programs_in_one_job_go_on_at_another_parallelism(new_env: NewEnv) -> None:
+    outs = {name: Collect(name) for name in PROGRAMS}
+
+    def start(parallelism: int) -> Any:
+        env = new_env()
+        epoch_records(env, 12 * len(PROGRAMS))
+        env.set_parallelism(parallelism)
+        for name, out in outs.items():
+            PROGRAMS[name].add(env, out)
+        return env._launch("programs")
+
+    job = start(3)
+    while not outs["map"].publications:
+        assert not job.wait(0.02), job.result()
+    job.stop()
+    job.result()
+    assert job.status() is JobStatus.SUSPENDED
+    start(2).result()
+    for name, out in outs.items():
+        # All answers are equal, but that of broadcast(): it has every record once per subtask of its epoch.
+        fewer, more = (multiset(PROGRAMS[name].golden(parallelism)) for parallelism in (2, 3))
+        assert fewer <= multiset(out.values) <= more, name
+
+
+def test_loops_go_round_and_what_stands_beside_them_is_not_repeated(env: StreamExecutionEnvironment) -> None:
+    programs = {**LOOPS, "diamond": PROGRAMS["diamond"]}
+    outs = {name: Collect(name) for name in programs}
+    epoch_records(env, 20 * len(programs))
+    for name, out in outs.items():
+        programs[name].add(env, out)
+    env.execute()
+    for name, out in outs.items():
+        assert multiset(out.values) == multiset(programs[name].golden(2)), name
 
 
 def test_many_epochs_run_over_one_plan(env: StreamExecutionEnvironment) -> None:
@@ -351,3 +387,25 @@ def test_an_environment_can_be_used_again_after_execute(spark: Any, tmp_path: Pa
     stream.map(lambda n: n * 10).sink_to(second)
     env.set_store(str(tmp_path / "second")).execute()
     assert (sorted(first.values), sorted(second.values)) == ([2, 3, 4], [10, 20, 30])
+
+
+def test_a_cached_stream_is_computed_by_the_first_job_only(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program of docs/several-streams.md."""
+    monkeypatch.chdir(tmp_path)  # where the two jobs make their stores
+    page = (Path(__file__).resolve().parents[2] / "docs" / "several-streams.md").read_text()
+    names: dict[str, Any] = {}
+    exec(next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "cache()" in block), names)
+    calls = tmp_path / "calls"
+
+    def noted(value: int) -> int:
+        with calls.open("a") as file:
+            file.write(".")
+        return value
+
+    env = StreamExecutionEnvironment.get_execution_environment().use_spark_session(spark).set_parallelism(2)
+    readings = env.from_collection([-5, 1, 2, 9, -1, 8], Types.LONG()).rebalance().map(noted, Types.LONG())
+    assert sorted(names["above_the_mean"](readings)) == [8, 9]
+    assert calls.read_text() == "." * 6
+    env.close()

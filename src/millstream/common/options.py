@@ -21,11 +21,13 @@ from millstream.errors import ConfigurationError
 
 __all__ = [
     "BATCH_MAX_RECORDS",
+    "CACHE_DIRECTORY",
     "CONSOLE",
     "EPOCH_MAX_RECORDS",
     "EPOCH_MIN_INTERVAL",
     "EPOCH_POLL_INTERVAL",
     "KNOWN",
+    "LOOP_ROUNDS_MAX",
     "SPARK_MASTER",
     "STORE",
     "Option",
@@ -49,6 +51,19 @@ EPOCH_MIN_INTERVAL = Option(
 BATCH_MAX_RECORDS = Option(
     "millstream.batch.max-records", OptionType.INT, 65_536, "The most rows in one Arrow batch inside a task."
 )
+LOOP_ROUNDS_MAX = Option(
+    "millstream.loop.rounds-max",
+    OptionType.INT,
+    16,
+    "How often an epoch sends records round a loop, at most; what is in the loop then goes on in the next epoch.",
+)
+CACHE_DIRECTORY = Option(
+    "millstream.cache.directory",
+    OptionType.STRING,
+    None,
+    "Where cached streams are kept while the program runs: a folder or URL that all tasks reach. Without it, a folder "
+    "of the driver's machine.",
+)
 CONSOLE = Option(
     "millstream.console",
     OptionType.STRING,
@@ -66,6 +81,8 @@ _OWN = (
     EPOCH_POLL_INTERVAL,
     EPOCH_MIN_INTERVAL,
     BATCH_MAX_RECORDS,
+    LOOP_ROUNDS_MAX,
+    CACHE_DIRECTORY,
     CONSOLE,
     SPARK_MASTER,
 )

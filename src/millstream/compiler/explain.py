@@ -10,6 +10,7 @@ from millstream.graph.nodes import (
     AsyncCalls,
     BroadcastProcess,
     Graph,
+    IntervalJoin,
     KeyedBatches,
     KeyedBroadcastProcess,
     KeyedCoFlatMap,
@@ -18,6 +19,8 @@ from millstream.graph.nodes import (
     KeyedFlatMap,
     KeyedMap,
     KeyedProcess,
+    LoopHead,
+    LoopTail,
     Node,
     PaneAggregate,
     PartialAggregate,
@@ -26,6 +29,7 @@ from millstream.graph.nodes import (
     Reduce,
     Rolling,
     Window,
+    WindowJoin,
     Write,
 )
 from millstream.records.batch import is_typed
@@ -86,6 +90,10 @@ def _operator(node: Node) -> str:
         return text + f"  writes {node.operation.sink.describe()}, {node.operation.sink.guarantee}"
     if isinstance(node.operation, AsyncCalls):
         text += _calls(node.operation)
+    if isinstance(node.operation, LoopTail):
+        return text + "  keeps what goes back to the head of its loop"
+    if isinstance(node.operation, LoopHead):
+        text += f"  takes back what reaches uid={node.operation.tail}"
     text += _keyed(node)
     if isinstance(node.operation, Process) and node.operation.tags:
         text += "  side outputs " + ", ".join(tag for tag, _ in node.operation.tags)
@@ -111,6 +119,10 @@ def _keyed(node: Node) -> str:
         return f"  keeps per key: {states or 'nothing'}, in columns"
     if isinstance(operation, Window):
         return f"  keeps per key and window: {_contents(operation)}"
+    if isinstance(operation, IntervalJoin):
+        return _interval(operation)
+    if isinstance(operation, WindowJoin):
+        return f"  keeps per key: records of both sides, joined in columns, for {operation.windows.describe()}"
     if isinstance(operation, PartialAggregate):
         return f"  adds up by key and pane of {operation.windows.pane_ms} ms: {_measured(operation)}, in columns"
     if isinstance(operation, PaneAggregate):
@@ -121,6 +133,13 @@ def _keyed(node: Node) -> str:
     if isinstance(operation, (KeyedProcess, KeyedMap, KeyedFlatMap, KeyedFilter, KeyedCoMap, KeyedCoFlatMap)):
         return "  keeps per key: the states of its function" + shared
     return shared
+
+
+def _interval(operation: IntervalJoin) -> str:
+    """How long records wait for others, and whether these meet in columns alone."""
+    how = "" if operation.fields is None else ", joined in columns"
+    between = f"{operation.lower_ms} ms to {operation.upper_ms} ms"
+    return f"  keeps per key: records that meet when right is {between} after left{how}"
 
 
 def _measured(operation: PartialAggregate | PaneAggregate) -> str:

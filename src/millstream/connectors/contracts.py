@@ -78,6 +78,8 @@ class Source(ABC):
     replayable: bool = True
     type_info: TypeInformation | None = None
     """The type of the records, or None when they are plain Python values."""
+    carries_timestamps: bool = False
+    """True when `read` yields batches whose records bring their timestamps along."""
     single: bool = False
     """True when the source has one split for ever, so that it runs at parallelism 1 (as Flink's collection source)."""
 
@@ -102,7 +104,8 @@ class Source(ABC):
         """Yield the records from `start` to `stop` (lists of values, or Arrow record batches of the source's type).
 
         Runs in a task. May return (as the generator's value) the offset really reached, when that is not `stop`.
-        A yielded `list` is a list of records; a `RecordBatch` has the layout of `stream_schema(type_info)`.
+        A yielded `list` is a list of records; a `RecordBatch` has the layout of `stream_schema(type_info)`; a `Batch`
+        is taken as it is, with its timestamps.
         """
 
     def watermark(self, split: Split, offset: Offset) -> int | None:

@@ -63,9 +63,16 @@ def _belongs(kind: str) -> str:
         "CoMapFunction": "connect(...).map()",
         "CoFlatMapFunction": "connect(...).flat_map()",
         "CoProcessFunction": "connect(...).process()",
+        "KeyedCoProcessFunction": "connect(...).key_by(...).process()",
+        "BroadcastProcessFunction": "connect(stream.broadcast(state_descriptor)).process()",
+        "KeyedBroadcastProcessFunction": "key_by(...).connect(stream.broadcast(state_descriptor)).process()",
         "WindowFunction": "window(...).apply()",
+        "JoinFunction": "join(...)….apply()",
+        "FlatJoinFunction": "join(...)….apply()",
+        "CoGroupFunction": "co_group(...)….apply()",
         "ProcessWindowFunction": "window(...).process()",
         "AggregateFunction": "window(...).aggregate()",
+        "ProcessJoinFunction": "interval_join(...).between(...).process()",
         "AsyncFunction": "AsyncDataStream.ordered_wait() or unordered_wait()",
     }.get(kind)
     return f"Hand it to {place}" if place else "Hand it to the method it is made for"

@@ -110,7 +110,10 @@ def columnar_window_nodes(stream: KeyedStream, settings: WindowSettings, aggrega
         for edge in stream._edges
     )
     by_key = FieldKey(0, 0)
-    edges = tuple(Edge(node.id, Partitioning.HASH, key_selector=by_key, key_type=key_type) for node in partials)
+    # A stream that was said to be partitioned by its key needs no exchange here either.
+    stays = stream._edges[0].partitioning is Partitioning.FORWARD
+    partitioning = Partitioning.FORWARD if stays else Partitioning.HASH
+    edges = tuple(Edge(node.id, partitioning, key_selector=by_key, key_type=key_type) for node in partials)
     operation = PaneAggregate(bound.measures, windows, bound.with_key and key is not None, bound.with_key)
     return DataStream(environment=stream._environment, edges=edges)._then(operation, name, output_type)
 
@@ -134,8 +137,11 @@ def _local(edge: Edge) -> Edge:
     """The way into a partial aggregate: records stay in their task, whatever their key. One key for all is no key to
     look for in records."""
     selector = None if isinstance(edge.key_selector, NullByteKeySelector) else edge.key_selector
-    # Unspecified, not forward: should the program change the parallelism before it later, records are dealt out.
-    return Edge(edge.source, key_selector=selector, key_type=edge.key_type, tag=edge.tag)
+    # Unspecified, not forward: should the program change the parallelism before it later, records are dealt out, unless
+    # they are said to be where their keys belong.
+    stays = edge.partitioning is Partitioning.FORWARD
+    partitioning = Partitioning.FORWARD if stays else Partitioning.UNSPECIFIED
+    return Edge(edge.source, partitioning, key_selector=selector, key_type=edge.key_type, tag=edge.tag)
 
 
 def _parallelism_of(node: Node) -> int | None:

@@ -15,18 +15,18 @@ __all__ = ["field_position", "key_selection"]
 
 
 def key_selection(
-    key_selector: Any, key_type: Any, stream_type: TypeInformation | None
+    key_selector: Any, key_type: Any, stream_type: TypeInformation | None, method: str = "key_by"
 ) -> tuple[Callable[[Any], Any], TypeInformation | None]:
     """The selector, and the type of the keys it gives."""
-    declared = checked_output_type("key_by", key_type)
+    declared = checked_output_type(method, key_type)
     if not isinstance(key_selector, (int, str)) or isinstance(key_selector, bool):
-        return checked_function("key_by", key_selector, KeySelector), declared
+        return checked_function(method, key_selector, KeySelector), declared
     if stream_type is None:
         return FieldKey(key_selector), declared
-    position, field_type = field_position("key_by", key_selector, stream_type)
+    position, field_type = field_position(method, key_selector, stream_type)
     if declared is not None and declared != field_type:
         return FieldKey(position), declared
-    return FieldKey(position, position), checked_output_type("key_by", field_type)
+    return FieldKey(position, position), checked_output_type(method, field_type)
 
 
 def field_position(method: str, field: int | str, type_info: TypeInformation) -> tuple[int, TypeInformation]:

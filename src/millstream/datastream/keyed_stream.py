@@ -32,6 +32,7 @@ from millstream.graph.nodes import Edge, KeyedBatches, KeyedFilter, KeyedFlatMap
 from millstream.records.batch import is_typed
 
 if TYPE_CHECKING:
+    from millstream.datastream.interval_join import IntervalJoin
     from millstream.datastream.slot_sharing_group import SlotSharingGroup
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.datastream.window import WindowAssigner
@@ -187,6 +188,15 @@ class KeyedStream(DataStream):
 
         return counted(WindowedStream(self, GlobalWindows.create()), "count_window", size, slide)
 
+    # --- with another keyed stream --------------------------------------------------------------------------
+
+    def interval_join(self, other: KeyedStream) -> IntervalJoin:
+        """Pairs of a record of this stream and one of `other` with the same key that are close in time (as in Flink's
+        Java API): say how close by `between`."""
+        from millstream.datastream.interval_join import IntervalJoin
+
+        return IntervalJoin(self, other)
+
     # --- refused: a key already says where records go, and key_by is no operator --------------------------
 
     def shuffle(self) -> NoReturn:
@@ -245,6 +255,9 @@ class KeyedStream(DataStream):
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
         _no_operator("slot_sharing_group")
+
+    def iterate(self, max_wait_time_ms: int = 0, *, rounds_max: int | None = None) -> NoReturn:
+        raise refuse("iterate: a loop begins before the key. Call iterate() before key_by(), and key_by() in the loop")
 
     def cache(self) -> NoReturn:
         raise refuse("cache: a keyed stream cannot be cached. Call it before key_by()")

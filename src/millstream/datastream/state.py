@@ -47,9 +47,9 @@ OUT = TypeVar("OUT")
 class OperatorStateStore(ABC):
     """Where state that belongs to an operator, not to a key, is found.
 
-    The lists (beyond PyFlink) belong to a subtask; a `CheckpointedFunction` asks for them. When the parallelism
+    Lists (beyond PyFlink) and maps belong to a subtask; a `CheckpointedFunction` asks for them. When the parallelism
     changes, the items of a list state are dealt out evenly; of a union list state everybody gets everything, at every
-    restore.
+    restore; of a broadcast state everybody gets one of the copies.
     """
 
     @abstractmethod
@@ -62,7 +62,7 @@ class OperatorStateStore(ABC):
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """The broadcast state of this name."""
+        """A map of this subtask, which keeps the copies equal itself: it gets what all get, and does what all do."""
 
 
 class State(ABC):

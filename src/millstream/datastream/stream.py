@@ -8,7 +8,6 @@ declared, and its records then travel as Arrow columns; otherwise as pickled val
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
@@ -29,9 +28,9 @@ from millstream.datastream.key_selection import key_selection
 from millstream.datastream.notices import say_once
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.partitionings import Partitionings
+from millstream.datastream.side_outputs import with_side_output
 from millstream.datastream.stream_edges import OperatorControls, no_java_object
 from millstream.datastream.stream_outputs import StreamOutputs
-from millstream.errors import NotYetError
 from millstream.graph.nodes import (
     AssignTimestamps,
     Edge,
@@ -51,13 +50,18 @@ if TYPE_CHECKING:
 
     from millstream.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from millstream.datastream.cached_data_stream import CachedDataStream
+    from millstream.datastream.co_grouped_streams import CoGroupedStreams
     from millstream.datastream.connected_streams import ConnectedStreams
+    from millstream.datastream.iterative_stream import IterativeStream
+    from millstream.datastream.joined_streams import JoinedStreams
     from millstream.datastream.keyed_stream import KeyedStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.datastream.window import WindowAssigner
     from millstream.datastream.windowed_stream import AllWindowedStream
 
 __all__ = ["DataStream"]
+
+_STAYING = (Partitioning.UNSPECIFIED, Partitioning.FORWARD)
 
 
 class DataStream(OperatorControls, Partitionings, StreamOutputs):
@@ -210,11 +214,31 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     ) -> KeyedStream:
         """Bring all records of a key to the same subtask. The key is what `key_selector` gives for a record, or the
         field at a position or of a name; a field of a typed stream is taken as a column, with its type."""
+        return self._keyed("key_by", Partitioning.HASH, key_selector, key_type)
+
+    def reinterpret_as_keyed_stream(
+        self, key_selector: Callable[[Any], Any] | KeySelector | int | str, key_type: TypeInformation | None = None
+    ) -> KeyedStream:
+        """This stream as one that is partitioned by a key already: like `key_by`, without an exchange (beyond PyFlink;
+        Flink's `DataStreamUtils.reinterpretAsKeyedStream`).
+
+        Every record must be in the subtask `key_by` would have sent it to; one that is not fails the job. What a keyed
+        operator gives out is, as long as the key stays what it was. The next operator has the parallelism of this one.
+        """
+        moved = [edge.partitioning for edge in self._edges if edge.partitioning not in _STAYING]
+        if moved:
+            raise refuse(
+                f"reinterpret_as_keyed_stream: the stream is partitioned by {moved[0].value}, so its records do not "
+                "stay where their keys are. Call it on the stream an operator returned, or use key_by()"
+            )
+        return self._keyed("reinterpret_as_keyed_stream", Partitioning.FORWARD, key_selector, key_type)
+
+    def _keyed(self, method: str, partitioning: Partitioning, key_selector: Any, key_type: Any) -> KeyedStream:
         from millstream.datastream.keyed_stream import KeyedStream
 
-        selector, declared = key_selection(key_selector, key_type, self._stream_type())
+        selector, declared = key_selection(key_selector, key_type, self._stream_type(), method)
         edges = (
-            Edge(edge.source, Partitioning.HASH, key_selector=selector, key_type=declared, tag=edge.tag)
+            Edge(edge.source, partitioning, key_selector=selector, key_type=declared, tag=edge.tag)
             for edge in self._edges
         )
         return KeyedStream(
@@ -229,18 +253,8 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         if not isinstance(output_tag, OutputTag):
             raise refuse(f"get_side_output: found {output_tag!r}, expected an OutputTag")
         node = self._own_node("get_side_output")
-        if not isinstance(node.operation, Process):
-            raise refuse(
-                f"get_side_output: '{node.name}' has no side outputs. Call it on the stream process() returned"
-            )
         type_info = checked_output_type("get_side_output", output_tag.type_info)
-        tags = dict(node.operation.tags)
-        if tags.setdefault(output_tag.tag_id, type_info) != type_info:
-            raise refuse(
-                f"get_side_output: '{output_tag.tag_id}' of '{node.name}' was read as {tags[output_tag.tag_id]} and is "
-                f"now read as {type_info}. Use the same OutputTag for both"
-            )
-        operation = replace(node.operation, tags=tuple(tags.items()))
+        operation = with_side_output(node, output_tag, type_info)
         self._environment._builder.amend(node.id, operation=operation)
         return DataStream(environment=self._environment, edges=(Edge(node.id, tag=output_tag.tag_id),))
 
@@ -258,6 +272,20 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         from millstream.datastream.windowed_stream import AllWindowedStream, counted
 
         return counted(AllWindowedStream(self, GlobalWindows.create()), "count_window_all", size, slide)
+
+    # --- with itself ------------------------------------------------------------------------------------
+
+    def iterate(self, max_wait_time_ms: int = 0, *, rounds_max: int | None = None) -> IterativeStream:
+        """Begin a loop: the stream it gives has this one's records, and those that `close_with` sends back (beyond
+        PyFlink).
+
+        An epoch goes round up to `rounds_max` times (`millstream.loop.rounds-max` unless given); what is in the loop
+        then is kept, and goes on in the next. The wait is accepted for Flink programs: a job knows when its loops are
+        empty.
+        """
+        from millstream.datastream.iterative_stream import iterated
+
+        return iterated(self, max_wait_time_ms, rounds_max)
 
     # --- with another stream ----------------------------------------------------------------------------
 
@@ -278,7 +306,25 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
             raise refuse(f"connect: found {ds!r} ({type(ds).__name__}), expected a stream or a broadcast stream")
         return ConnectedStreams(self, ds)
 
-    # --- not built yet ----------------------------------------------------------------------------------
+    def join(self, other: DataStream) -> JoinedStreams:
+        """Pairs of records of this stream and another that have one key and are in one window (beyond PyFlink):
+        `a.join(b).where(selector).equal_to(selector).window(assigner).apply(function)`."""
+        from millstream.datastream.joined_streams import JoinedStreams
+
+        return JoinedStreams(self, other)
+
+    def co_group(self, other: DataStream) -> CoGroupedStreams:
+        """All records of both streams that have one key and are in one window (beyond PyFlink); for outer joins:
+        `a.co_group(b).where(selector).equal_to(selector).window(assigner).apply(function)`."""
+        from millstream.datastream.co_grouped_streams import CoGroupedStreams
+
+        return CoGroupedStreams(self, other)
+
+    # --- for later jobs ---------------------------------------------------------------------------------
 
     def cache(self) -> CachedDataStream:
-        raise NotYetError.of("DataStream.cache", "snapshots", "write the stream to files and read them in the next job")
+        """Keep the records for later jobs of this environment: the first job that has this stream computes it, over
+        bounded input; the others read what it kept. Gone with `invalidate()`, `env.close()`, or the program."""
+        from millstream.datastream.cached_data_stream import cached
+
+        return cached(self)

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from millstream.common import options
 from millstream.common.configuration import Configuration
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
@@ -19,6 +20,7 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors import contracts
 from millstream.connectors.collection import CollectionSource
 from millstream.datastream.argument_checks import at_users_line, checked_output_type, checked_text, refuse
+from millstream.datastream.caches import EnvironmentCaches
 from millstream.datastream.environment_dependencies import EnvironmentDependencies
 from millstream.datastream.environment_settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
@@ -64,6 +66,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
                 f"StreamExecutionEnvironment: found serializer {serializer!r}; untyped values are always pickled"
             )
         self._builder = GraphBuilder()
+        self._caches = EnvironmentCaches(self._builder, self._cache_directory)
         self._session: SparkSession | None = None
         self._start_settings()
         self._merge(Configuration.from_dict(launch_defaults()))
@@ -183,16 +186,23 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         return plan_json(self._graph(None))
 
     def close(self) -> None:
-        """Forget the graph under construction. Jobs that run go on."""
+        """Forget the graph under construction and remove what was cached. Jobs that run go on."""
         self._builder.take()
+        self._caches.close()
+
+    def _cache_directory(self) -> str | None:
+        directory: str | None = options.read(options.CACHE_DIRECTORY, self._configuration)
+        return directory
 
     def _graph(self, job_name: str | None) -> Graph:
         """The frozen graph of the next job."""
         name = self._job_name(job_name)
         self._check_parallelism()
-        return self._builder.graph(
+        self._caches.use()
+        graph = self._builder.graph(
             name, self.get_parallelism(), self.get_max_parallelism(), chaining=self.is_chaining_enabled()
         )
+        return self._caches.filled(graph)
 
     def _job_name(self, job_name: str | None) -> str:
         if job_name is None:

@@ -109,6 +109,8 @@ def window_operation(
 
 
 def _adapted(function: Any, is_single: bool) -> InternalWindowFunction[Any, Any, Any, Any]:
+    if isinstance(function, InternalWindowFunction):
+        return function
     for kind, single, iterable in _ADAPTERS:
         if isinstance(function, kind):
             adapter: InternalWindowFunction[Any, Any, Any, Any] = (single if is_single else iterable)(function)

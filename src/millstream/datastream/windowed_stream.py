@@ -23,12 +23,11 @@ from millstream.datastream.functions.window import (
     WindowFunction,
 )
 from millstream.datastream.output_tag import OutputTag
-from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner
+from millstream.datastream.window.assigners import WindowAssigner
 from millstream.datastream.window.counting_triggers import CountTrigger, PurgingTrigger
-from millstream.datastream.window.evictors import CountEvictor, Evictor
-from millstream.datastream.window.triggers import Trigger
+from millstream.datastream.window.evictors import CountEvictor
 from millstream.datastream.window_operation import Contents, window_operation
-from millstream.datastream.windowing import Windowing
+from millstream.datastream.windowing import DescribedWindows
 
 if TYPE_CHECKING:
     from typing import Self
@@ -40,30 +39,15 @@ if TYPE_CHECKING:
 __all__ = ["AllWindowedStream", "WindowedStream", "counted"]
 
 
-class _Windowed:
+class _Windowed(DescribedWindows):
     """What the two kinds share: the settings, and how the operator is added."""
 
     _window_function: type[Any]
     _process_function: type[Any]
 
     def __init__(self, stream: KeyedStream, window_assigner: WindowAssigner[Any, Any], method: str) -> None:
-        if not isinstance(window_assigner, WindowAssigner):
-            hint = ". Pass an instance, as from its of()" if isinstance(window_assigner, type) else ""
-            raise refuse(
-                f"{method}: found {window_assigner!r}, expected a window assigner such as "
-                f"TumblingEventTimeWindows.of(Duration.of_seconds(10)){hint}"
-            )
+        super().__init__(window_assigner, method, stream.get_execution_environment())
         self._stream = stream
-        self._windowing = Windowing(window_assigner)
-        self._check_can_merge(method, window_assigner.get_default_trigger(stream.get_execution_environment()))
-
-    def _check_can_merge(self, method: str, trigger: Trigger[Any, Any]) -> None:
-        assigner = self._windowing.assigner
-        if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
-            raise refuse(
-                f"{method}: windows of {type(assigner).__name__} merge, and {type(trigger).__name__} cannot: its "
-                "can_merge() is False. Use another trigger, or give it can_merge() and on_merge()"
-            )
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment of the stream."""
@@ -72,29 +56,6 @@ class _Windowed:
     def get_input_type(self) -> TypeInformation:
         """The type of the records that come into the windows."""
         return self._stream.get_type()
-
-    # --- settings -------------------------------------------------------------------------------------------------
-
-    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """When windows fire, instead of the assigner's own trigger."""
-        if not isinstance(trigger, Trigger):
-            raise refuse(f"trigger: found {trigger!r}, expected a Trigger such as CountTrigger.of(100)")
-        self._check_can_merge("trigger", trigger)
-        self._windowing = replace(self._windowing, trigger=trigger)
-        return self
-
-    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
-        """What is left out of windows when they fire (beyond PyFlink). Every record of a window is then kept."""
-        if not isinstance(evictor, Evictor):
-            raise refuse(f"evictor: found {evictor!r}, expected an Evictor such as CountEvictor.of(100)")
-        self._windowing = replace(self._windowing, evictor=evictor)
-        return self
-
-    def allowed_lateness(self, time_ms: int) -> Self:
-        """How long after its end a window still takes late records, in ms of event time; it fires again for them."""
-        checked_count("allowed_lateness", time_ms, least=0)
-        self._windowing = replace(self._windowing, allowed_lateness_ms=time_ms)
-        return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
         """Send records that come too late to this side output of the result, instead of dropping them."""

@@ -26,7 +26,9 @@ __all__ = [
     "AssignTimestamps",
     "AsyncCalls",
     "BroadcastProcess",
+    "Cache",
     "CoFlatMap",
+    "CoGroupWindow",
     "CoMap",
     "CoProcess",
     "Edge",
@@ -34,6 +36,7 @@ __all__ = [
     "FlatMap",
     "Graph",
     "GraphBuilder",
+    "IntervalJoin",
     "KeyedBatches",
     "KeyedBroadcastProcess",
     "KeyedCoFlatMap",
@@ -43,6 +46,8 @@ __all__ = [
     "KeyedFlatMap",
     "KeyedMap",
     "KeyedProcess",
+    "LoopHead",
+    "LoopTail",
     "Map",
     "MapBatches",
     "Node",
@@ -56,6 +61,7 @@ __all__ = [
     "Reduce",
     "Rolling",
     "Window",
+    "WindowJoin",
     "Write",
 ]
 
@@ -186,6 +192,36 @@ class Window(Process):
 
 
 @dataclass(frozen=True)
+class CoGroupWindow(Window):
+    """Records of two keyed streams by window: windows hold rows (is_one, one, two), and `function` splits them."""
+
+    late_tags: tuple[Any, Any] = (None, None)  # of each side, as `late_tag`
+
+
+@dataclass(frozen=True)
+class IntervalJoin(Process):
+    """Pairs of records of two keyed streams: the right one's time minus the left one's is `lower_ms` to `upper_ms`.
+    `function` is a `ProcessJoinFunction`, or one of two records (`is_plain`), or None: results are `fields` of both."""
+
+    types: tuple[TypeInformation | None, TypeInformation | None] = (None, None)  # of the two streams
+    lower_ms: int = 0
+    upper_ms: int = 0
+    late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
+    is_plain: bool = False
+    fields: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class WindowJoin(Process):
+    """Pairs of records of two keyed streams that are in one window, in columns: results are `fields` of both."""
+
+    types: tuple[TypeInformation | None, TypeInformation | None] = field(kw_only=True)  # of the two streams
+    windows: PaneWindows = field(kw_only=True)
+    fields: tuple[tuple[int, ...], tuple[int, ...]] = field(kw_only=True)
+    late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
+
+
+@dataclass(frozen=True)
 class KeyedMap(Map):
     """A `MapFunction` that may hold state of its key; so are the next two."""
 
@@ -269,6 +305,30 @@ class AssignTimestamps:
 
 
 @dataclass(frozen=True)
+class LoopHead:
+    """Where a loop begins: gives out its input, and what came back through the tail of the same `loop`. The edges of a
+    graph all point backwards; what joins the two ends is the tail's state, which the head reads in the next round."""
+
+    loop: int  # the same number in both ends, and in no other loop of the program
+    rounds_max: int | None  # how often an epoch goes round, at most; None: as configured
+    tail: str | None = None  # the uid of the other end; a pass finds it
+
+
+@dataclass(frozen=True)
+class LoopTail:
+    """Where a loop closes: records that arrive here are kept for the head."""
+
+    loop: int
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A stream that is kept for later jobs: records pass, and a sink takes a copy. `node` is its id in the builder."""
+
+    node: int
+
+
+@dataclass(frozen=True)
 class Write:
     sink: Sink
 
@@ -288,6 +348,9 @@ Operation = (
     | MapBatches
     | AsyncCalls
     | AssignTimestamps
+    | LoopHead
+    | LoopTail
+    | Cache
     | Write
 )
 
@@ -357,11 +420,15 @@ class GraphBuilder:
         """The frozen graph of what was added since `take`, with all it reads from, numbered from 1."""
         wanted: set[int] = set()
         pending = sorted(self._fresh)
+        tails = {n.operation.loop: n.id for n in self.nodes.values() if isinstance(n.operation, LoopTail)}
         while pending:
             id = pending.pop()
             if id not in wanted:
                 wanted.add(id)
                 pending.extend(edge.source for edge in self.nodes[id].inputs)
+                operation = self.nodes[id].operation
+                if isinstance(operation, LoopHead) and operation.loop in tails:
+                    pending.append(tails[operation.loop])
         number = {old: new for new, old in enumerate(sorted(wanted), start=1)}
         nodes = tuple(
             replace(

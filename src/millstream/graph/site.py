@@ -14,8 +14,6 @@ from dataclasses import dataclass
 __all__ = ["UNKNOWN_SITE", "Site", "here"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# The shipped test driver and examples are users of the API, not part of it.
-_OUTSIDE = (os.path.join(_PACKAGE, "testing") + os.sep,)
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,7 @@ def here() -> Site:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        inside = file.startswith(_PACKAGE) and not file.startswith(_OUTSIDE)
-        if not inside and not file.startswith("<frozen"):
+        if not file.startswith((_PACKAGE, "<frozen")):
             return Site(file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return UNKNOWN_SITE

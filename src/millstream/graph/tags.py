@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from millstream.common.typeinfo import TypeInformation
+
 __all__ = ["SideTag"]
 
 
@@ -9,3 +11,4 @@ class SideTag:
     """What `OutputTag` is to the engine: `yield tag, value` sends `value` to the side output `tag_id`."""
 
     tag_id: str
+    type_info: TypeInformation | None  # of the values, where it was declared

@@ -106,7 +106,7 @@ def plain_line(view: ConsoleView) -> str:
     parts.append(f"out {count_text(progress.records_out)} ({rate_text(view.out_per_second)})")
     if progress.watermark_ms is not None:
         parts.append(f"watermark {_watermark(view)}")
-    if progress.state_bytes:
+    if progress.state_bytes or progress.in_loops:
         parts.append(f"state {_state(progress)}")
     if progress.restarts:
         parts.append(f"restarts {progress.restarts}")
@@ -221,7 +221,8 @@ def _watermark(view: ConsoleView) -> str:
 
 
 def _state(progress: JobProgress) -> str:
-    return f"{count_text(progress.state_rows)} rows, {bytes_text(progress.state_bytes)}"
+    in_loops = f", {count_text(progress.in_loops)} records in loops" if progress.in_loops else ""
+    return f"{count_text(progress.state_rows)} rows, {bytes_text(progress.state_bytes)}{in_loops}"
 
 
 def _first_line(text: str) -> str:

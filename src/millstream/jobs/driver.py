@@ -33,6 +33,7 @@ from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_sp
 from millstream.jobs.outcome import EpochOutcome, MixedEpochError, gather
 from millstream.jobs.progress import ProgressBoard
 from millstream.jobs.progress_report import epoch_progress, total_progress
+from millstream.jobs.rounds import followed_by, has_loops, loops_are_busy, next_round, wants_a_round
 from millstream.jobs.settings import Clock
 from millstream.jobs.sweeper import Sweeper
 from millstream.jobs.watermarks import strategies_of, watermark_is_due
@@ -58,9 +59,11 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """The driver's own knobs. `records_max` bounds an epoch's input; a bounded batch job has no bound."""
+    """The driver's own knobs. `records_max` bounds an epoch's input; a bounded batch job has no bound. `rounds_max`
+    bounds how often it goes round the program's loops."""
 
     records_max: int
+    rounds_max: int
     poll_ms: int
     min_interval_ms: int
     policy: RestartPolicy
@@ -206,34 +209,50 @@ class EpochDriver:
             planned = plan_input(self._sources, positions, self._settings.records_max, context, strategies, states)
             # The epoch's processing time is fixed here: retries see the same.
             self._input = planned = replace(planned, now_ms=self._clock.now_ms())
-            wanted = (
+            goes_on = (
                 planned.has_input
-                or timer_is_due(newest, planned.now_ms)
-                or sink_is_due(self._sinks, newest, planned.now_ms)
+                or loops_are_busy(self._plan, newest)
                 or watermark_is_due(self._plan, planned, strategies, newest, planned.now_ms)
             )
-            self._own.append(e.InputPlanned(wanted, planned.exhausted))
+            wanted = goes_on or timer_is_due(newest, planned.now_ms) or sink_is_due(self._sinks, newest, planned.now_ms)
+            # What is read last may go round: with loops, the last epoch is one that has nothing left to do.
+            ends = planned.exhausted and not (goes_on and has_loops(self._plan))
+            self._own.append(e.InputPlanned(wanted, ends))
         except Exception as error:
             self._own.append(self._failed(error))
 
     def _run_epoch(self, action: e.RunEpoch) -> None:
         assert self._input is not None
         self._epoch_started = time.monotonic()
+        try:
+            spec = epoch_spec(action, self._input, self._newest, self._strategies)
+            outcome = self._run_round(spec)
+            rounds = 1
+            while wants_a_round(self._plan, outcome) and (rounds < self._settings.rounds_max or action.final):
+                if self._canceling:
+                    break
+                spec = next_round(spec, outcome)
+                outcome = followed_by(outcome, self._run_round(spec))
+                rounds += 1
+            self._outcome = outcome
+            self._own.append(e.EpochDone())
+        except Exception as error:
+            self._own.append(self._failed(error))
+
+    def _run_round(self, spec: EpochSpec) -> EpochOutcome:
+        """One run of the plan; if Spark mixed two attempts in it, it is run again."""
         for left in reversed(range(_TRIES_OF_A_MIXED_EPOCH)):
             self._tries += 1
-            spec = epoch_spec(action, self._tries, self._input, self._newest, self._strategies)
             try:
-                self._outcome = gather(self._plan, self._runner.run(spec))
-                self._settings.show(self._outcome.output)
-                self._own.append(e.EpochDone())
-                return
+                outcome = gather(self._plan, self._runner.run(replace(spec, try_=self._tries)))
             except MixedEpochError as error:
-                _LOG.warning("epoch %d: %s", action.epoch, error)
+                _LOG.warning("epoch %d: %s", spec.epoch, error)
                 if not left:
-                    self._own.append(self._failed(error))
-            except Exception as error:
-                self._own.append(self._failed(error))
-                return
+                    raise
+            else:
+                self._settings.show(outcome.output)
+                return outcome
+        raise AssertionError("the last try returns or raises")
 
     def _failed(self, error: BaseException) -> e.EpochFailed:
         """The event of a failure; the error itself is kept to be raised if the job ends with it."""

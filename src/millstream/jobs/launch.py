@@ -33,6 +33,7 @@ from millstream.jobs.job_log import attach_log
 from millstream.jobs.manifests import check_program
 from millstream.jobs.progress import JobProgress, ProgressBoard
 from millstream.jobs.restart_settings import restart_policy
+from millstream.jobs.rounds import rounds_max
 from millstream.jobs.settings import Clock, JobSettings
 from millstream.runtime.residents import Job as SentJob
 from millstream.runtime.spec import JobFacts
@@ -86,6 +87,7 @@ class Launch:
         log = attach_log(store, facts.run, board)
         driver_settings = DriverSettings(
             records_max=_UNBOUNDED if batch else options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
+            rounds_max=rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, settings.configuration)),
             poll_ms=options.read(options.EPOCH_POLL_INTERVAL, settings.configuration),
             min_interval_ms=options.read(options.EPOCH_MIN_INTERVAL, settings.configuration),
             policy=restart_policy(settings),

@@ -36,13 +36,13 @@ __all__ = [
 
 
 def epoch_spec(
-    action: e.RunEpoch, try_: int, plan: InputPlan, newest: Manifest | None, strategies: Mapping[str, WatermarkStrategy]
+    action: e.RunEpoch, plan: InputPlan, newest: Manifest | None, strategies: Mapping[str, WatermarkStrategy]
 ) -> EpochSpec:
-    """What the tasks are told of the epoch that follows `newest`."""
+    """What the tasks are told of the epoch that follows `newest`. Which try it is, is up to who runs it."""
     states: Mapping[str, Any] = {} if newest is None else newest.states
     return EpochSpec(
         epoch=action.epoch,
-        try_=try_,
+        try_=0,
         now_ms=plan.now_ms,
         final=action.final,
         reads=plan.reads,

@@ -20,7 +20,7 @@ from millstream.runtime.barrier import Acknowledgement, Barrier
 from millstream.runtime.envelope import FAILURE
 from millstream.runtime.failure import FailureReport, UserFailureError
 
-__all__ = ["EpochOutcome", "MixedEpochError", "gather"]
+__all__ = ["EpochOutcome", "MixedEpochError", "added", "gather"]
 
 
 class MixedEpochError(RuntimeError):
@@ -87,11 +87,12 @@ def _merged(acknowledgements: list[Acknowledgement]) -> EpochOutcome:
         for uid, watermark in ack.watermarks.items():
             outcome.watermarks[uid] = min(watermark, outcome.watermarks.get(uid, watermark))
         for uid, counts in ack.operators.items():
-            outcome.operators[uid] = _added(outcome.operators.get(uid, {}), counts)
+            outcome.operators[uid] = added(outcome.operators.get(uid, {}), counts)
         outcome.metrics = merge(outcome.metrics, ack.metrics)
         outcome.output.extend(ack.output)
     return outcome
 
 
-def _added(total: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+def added(total: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Counts by name, added up."""
     return {key: total.get(key, 0) + value for key, value in more.items()}

@@ -28,7 +28,8 @@ class JobProgress:
     """A job at one moment. Rates are of the last epoch.
 
     `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. The state's rows are those its
-    segments hold: one that was overwritten or removed counts until compaction drops it.
+    segments hold: one that was overwritten or removed counts until compaction drops it. `in_loops`: records on their
+    way round the program's loops when the epoch ended.
     """
 
     job_name: str
@@ -45,6 +46,7 @@ class JobProgress:
     watermark_ms: int | None = None
     state_bytes: int = 0
     state_rows: int = 0
+    in_loops: int = 0
     restarts: int = 0
     last_error: str = ""
     operators: Mapping[str, OperatorProgress] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from millstream.compiler.stages import Plan
 from millstream.jobs.manifests import subtask_accounts
 from millstream.jobs.outcome import EpochOutcome
 from millstream.jobs.progress import OperatorProgress
+from millstream.jobs.rounds import records_in_loops
 from millstream.runtime.barrier import MIN_WATERMARK
 
 __all__ = ["StateSize", "epoch_progress", "state_size", "total_progress"]
@@ -41,6 +42,7 @@ def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sin
         "metrics": counters.get("metrics", {}),
         "state_bytes": size.bytes,
         "state_rows": size.rows,
+        "in_loops": records_in_loops(plan, manifest),
         "operators": {
             node.uid or "": OperatorProgress(node.name, total(node.uid, "in"), total(node.uid, "out"))
             for node in plan.nodes()

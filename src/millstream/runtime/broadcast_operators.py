@@ -25,7 +25,7 @@ from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.state_table import EpochPlace
 from millstream.state.open_segments import OpenSegments
 
-__all__ = ["BroadcastProcessOperator", "KeyedBroadcastOperator"]
+__all__ = ["BroadcastInputs", "BroadcastProcessOperator", "KeyedBroadcastOperator"]
 
 
 class _Clocked:
@@ -44,41 +44,41 @@ class _Clocked:
 class _Readable(_Clocked):
     """Broadcast state to read."""
 
-    __slots__ = ()
-    _states: BroadcastStates
+    _view: BroadcastView
+
+    def _reads(self, states: BroadcastStates) -> None:
+        self._states = states
+        self._asked: Any = states  # which is no descriptor, and None might be asked for
 
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastView:
-        return self._states.read(state_descriptor)
+        # Asked for every record, mostly with one and the same descriptor.
+        if state_descriptor is not self._asked:
+            self._view, self._asked = self._states.read(state_descriptor), state_descriptor
+        return self._view
 
 
 class ReadingContext(_Readable, ElementContext):
     """The `ctx` of `BroadcastProcessFunction.process_element`."""
 
-    __slots__ = ("_states",)
-
     def __init__(self, states: BroadcastStates, service: TaskTimerService) -> None:
         super().__init__(service)
-        self._states = states
+        self._reads(states)
 
 
 class KeyedReadingContext(_Readable, KeyedContext):
     """The `ctx` of `KeyedBroadcastProcessFunction.process_element`."""
 
-    __slots__ = ("_states",)
-
     def __init__(self, states: BroadcastStates, backend: KeyedBackend) -> None:
         super().__init__(backend)
-        self._states = states
+        self._reads(states)
 
 
 class TimerReadingContext(_Readable, TimerContext):
     """The `ctx` of `KeyedBroadcastProcessFunction.on_timer`."""
 
-    __slots__ = ("_states",)
-
     def __init__(self, states: BroadcastStates, backend: KeyedBackend, domain: Any) -> None:
         super().__init__(backend, domain)
-        self._states = states
+        self._reads(states)
 
 
 class WritingContext(_Clocked):
@@ -123,6 +123,7 @@ class BroadcastInputs(TwoInputs):
         operation = setting.node.operation
         assert isinstance(operation, (BroadcastProcess, KeyedBroadcastProcess))
         self.broadcast = BroadcastStates(setting.node.name, operation.states, setting.context.max_parallelism)
+        self.operator_state.reserve(descriptor.get_name() for descriptor in operation.states)
         self._broadcast_segments: OpenSegments | None = None
 
     def input(self, number: int, origin: Origin) -> Output:

@@ -11,24 +11,40 @@ epoch that was committed or not, is read again; one that was not is kept as long
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
 from millstream.errors import ProgramError
+from millstream.runtime.settled_map import SettledMap
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import EpochPlace, StateTable
 from millstream.state.version import SegmentRef, refs_from_json, refs_to_json
 
-__all__ = ["BroadcastMap", "BroadcastStates", "BroadcastView"]
+__all__ = ["ACCOUNT", "WRITER", "BroadcastMap", "BroadcastStates", "BroadcastView"]
 
-_WRITER = 0  # the subtask that stores what all have
-_ACCOUNT = "broadcast"
+WRITER = "0"
+"""The subtask that stores what all have."""
+ACCOUNT = "broadcast"
+"""What the versions are called in its account."""
 # All entries of a state are rows of one key.
 _KEY = "broadcast"
 
 
-class BroadcastMap:
+class _Entries(dict[Any, Any]):
+    """The entries of a state, found at the speed of a dictionary. A key that is not there is looked up with more care:
+    in the form it would be stored in, and after the entries are read."""
+
+    __slots__ = ("_look_up",)
+
+    def __init__(self, look_up: Callable[[Any], Any]) -> None:
+        self._look_up = look_up
+
+    def __missing__(self, key: Any) -> Any:
+        return self._look_up(key)
+
+
+class BroadcastMap(SettledMap):
     """One state as broadcast records see it: a `BroadcastState`."""
 
     def __init__(self, descriptor: Any, operator: str, max_parallelism: int) -> None:
@@ -36,10 +52,13 @@ class BroadcastMap:
         what = f"broadcast state '{self.name}' of '{operator}'"
         key = StateCodec(descriptor.type_info.key_type, f"the map keys of {what}")
         value = StateCodec(descriptor.type_info.value_type, what)
-        self._settle_key, self._settle = key.settle, value.settle
+        super().__init__(key, value)
         self._table = StateTable(self.name, None, max_parallelism, value, key)
         self._version: tuple[SegmentRef, ...] = ()
-        self._known: dict[Any, Any] | None = None
+        self._held = _Entries(self._look_up)
+        self._is_read = False  # whether `_held` has what the table has
+        # Plain keys are found without a look at them.
+        self.find: Callable[[Any], Any] = self.get if key.exact is None else self._held.__getitem__
         self._forget_changes()
 
     def _forget_changes(self) -> None:
@@ -51,15 +70,20 @@ class BroadcastMap:
         self._table.begin(place, version)
         place.segments.keep_only(self._table.view.refs, self._table.layout)
         if self._changed or self._cleared or version != self._version:
-            self._known = None
+            self._held.clear()
+            self._is_read = False
         self._version = version
         self._forget_changes()
 
     @property
     def _entries(self) -> dict[Any, Any]:
-        if self._known is None:
-            self._known = dict(self._table.read_rows([_KEY])[0])
-        return self._known
+        if not self._is_read:
+            self._held.update(self._table.read_rows([_KEY])[0])
+            self._is_read = True
+        return self._held
+
+    def _look_up(self, key: Any) -> Any:
+        return self._entries.get(self._settle_key(key))
 
     def end(self) -> tuple[SegmentRef, ...]:
         """Write what changed; the new version."""
@@ -75,61 +99,16 @@ class BroadcastMap:
             self._table.delete([_KEY] * len(gone), self._table.encode_subs(gone))
         return self._table.end()
 
-    # --- what functions may do ------------------------------------------------------------------------------------
+    # --- changes --------------------------------------------------------------------------------------------------
 
-    def get(self, key: Any) -> Any:
-        """The value under `key`; None when there is none."""
-        return self._entries.get(self._settle_key(key))
-
-    def contains(self, key: Any) -> bool:
-        """Whether there is a value under `key`."""
-        return self._settle_key(key) in self._entries
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        """All pairs."""
-        return self._entries.items()
-
-    def keys(self) -> Iterable[Any]:
-        """All keys."""
-        return self._entries.keys()
-
-    def values(self) -> Iterable[Any]:
-        """All values."""
-        return self._entries.values()
-
-    def is_empty(self) -> bool:
-        """Whether there is nothing in it."""
-        return not self._entries
-
-    def put(self, key: Any, value: Any) -> None:
-        """Set the value under `key`."""
-        settled = self._settle_key(key)
-        self._entries[settled] = self._settle(value)
-        self._changed[settled] = None
-
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        """Set all of them."""
-        for key, value in dict_value.items():
-            self.put(key, value)
-
-    def remove(self, key: Any) -> None:
-        """Forget `key`."""
-        settled = self._settle_key(key)
-        self._entries.pop(settled, None)
-        self._changed[settled] = None
+    def _note(self, key: Any) -> None:
+        self._changed[key] = None
 
     def clear(self) -> None:
         """Forget all."""
-        self._known = {}
+        self._held.clear()
+        self._is_read = True
         self._changed, self._cleared = {}, True
-
-    __contains__ = contains
-    __getitem__ = get
-    __setitem__ = put
-    __delitem__ = remove
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.keys())
 
 
 class BroadcastView:
@@ -137,7 +116,7 @@ class BroadcastView:
 
     def __init__(self, state: BroadcastMap) -> None:
         self._state = state
-        self.get, self.contains = state.get, state.contains
+        self.get, self.contains = state.find, state.contains
         self.is_empty = state.is_empty
 
     # Copies: a function that keeps one, or goes on after a change, must not see what it has not asked for.
@@ -181,14 +160,15 @@ class BroadcastStates:
         self._views = {name: BroadcastView(state) for name, state in self._maps.items()}
         self._versions: dict[str, tuple[SegmentRef, ...]] = {}
         self._is_writer = False
+        self.is_alone = False  # whether no other subtask is there to write, as in a test of one
 
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
         """Open every state at the last version. `place` is of all key groups, as everybody reads everything; `kept` is
         what each subtask acknowledged, by subtask."""
-        self._is_writer = place.subtask == _WRITER
+        self._is_writer = self.is_alone or str(place.subtask) == WRITER
         # A letter of its own after the nonce: keyed state of the same name has files beside these.
         place = replace(place, nonce=f"{place.nonce}b")
-        told = kept.get(str(_WRITER), {}).get(_ACCOUNT, {})
+        told = kept.get(WRITER, {}).get(ACCOUNT, {})
         self._versions = {
             name: tuple(refs_from_json(refs, f"broadcast state '{name}' of '{self._operator}'"))
             for name, refs in told.items()
@@ -202,7 +182,7 @@ class BroadcastStates:
             return {}
         # A state the program does not declare (yet) is handed on as it is.
         versions = self._versions | {name: state.end() for name, state in self._maps.items()}
-        return {_ACCOUNT: {name: refs_to_json(refs) for name, refs in versions.items() if refs}}
+        return {ACCOUNT: {name: refs_to_json(refs) for name, refs in versions.items() if refs}}
 
     def written(self, descriptor: Any) -> BroadcastMap:
         """The state for those who may write it."""

@@ -71,8 +71,11 @@ class ListHandle(StateHandle):
 
     def add(self, value: Any) -> None:
         """Append an element."""
+        self.append(self._settle(value))
+
+    def append(self, value: Any) -> None:
+        """Append an element that has the form already in which it would be read, as records of a typed stream have."""
         key = self._scope.key
-        value = self._settle(value)
         self._added.setdefault(key, []).append(value)
         if key in self._whole:
             self._whole[key].append(value)

@@ -103,7 +103,7 @@ class TwoKeyedInputs(TwoInputs, PerRecordOperator):
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         second = next(edge for edge in setting.node.inputs if edge.input == 2)
-        self._keyings = (self.keying, Keying(second.key_selector, second.key_type, self.call))
+        self._keyings = (self.keying, Keying.of_edge(second, self.call, self._owned))
 
     def face(self, number: int) -> None:
         super().face(number)

@@ -107,6 +107,9 @@ class ReadOperator(Operator):
                     columns = checked_batch(item, self.node.output_type)
             for start in range(0, columns.num_rows, limit):
                 yield Batch.of_columns(columns.slice(start, limit), self.node.output_type)
+        elif isinstance(item, Batch):
+            for start in range(0, len(item), limit):
+                yield item.slice(start, min(limit, len(item) - start))
         elif isinstance(item, list):
             for start in range(0, len(item), limit):
                 yield self.typed(item[start : start + limit], None, self.node.output_type)

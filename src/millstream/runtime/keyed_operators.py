@@ -95,8 +95,8 @@ class KeyedOperator(Operator):
         )
         super().__init__(setting.with_states(self.backend))
         self.time = self.backend.timers
-        self.keying = Keying(edge.key_selector, edge.key_type, self.call)
         self._owned = KeyRange(self.backend.groups, context.max_parallelism)
+        self.keying = Keying.of_edge(edge, self.call, self._owned)
         self._segments: OpenSegments | None = None
         self._gathered: list[Batch] = []
         self._gathered_bytes = self._gathered_records = 0

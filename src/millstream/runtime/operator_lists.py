@@ -1,7 +1,8 @@
 """The stored form of operator state, and who gets what of it when the parallelism changes.
 
-A list of one subtask is one Arrow column. In the manifest it is an *entry*: what it is, and its bytes (small) or the
-file they are in (large). A file lies under `segments/`, so that it is kept as long as a manifest names it.
+A list of one subtask is one Arrow column, and so is its copy of a map, as pairs. In the manifest it is an *entry*: what
+it is, and its bytes (small) or the file they are in (large). A file lies under `segments/`, so that it is kept as long
+as a manifest names it.
 
     {"mode": "split", "type": "int64", "items": 3, "bytes": 328, "sha256": "…", "inline": "<base64>"}
     {"mode": "union", "type": "pickled", "items": 9000, "bytes": 700000, "sha256": "…", "file": "segments/…"}
@@ -27,7 +28,7 @@ from millstream.storage.store import Store
 
 __all__ = ["INLINE_BYTES_MAX", "Entry", "KeptState", "Mode", "Slice", "column_of", "entry_of", "shares", "stored_type"]
 
-Mode = Literal["split", "union"]
+Mode = Literal["split", "union", "broadcast"]
 Entry = Mapping[str, Any]
 
 INLINE_BYTES_MAX = 64 * 1024
@@ -102,14 +103,24 @@ class KeptState:
         accounts = (self.accounts.get(subtask) for subtask in range(self.parallelism))
         return [None if account is None else account["lists"].get(name) for account in accounts]
 
+    def mode(self, name: str) -> Mode:
+        """How a list that somebody kept is dealt out."""
+        mode: Mode = next(entry["mode"] for entry in self.entries(name) if entry is not None)
+        return mode
+
     def of_subtask(self, subtask: int) -> Mapping[str, Entry]:
         """The lists one subtask kept."""
         account = self.accounts.get(subtask)
         return {} if account is None else account["lists"]
 
     def share(self, name: str, mode: Mode, subtask: int, parallelism: int) -> list[tuple[Entry, Slice]]:
-        """What `subtask` of `parallelism` gets of a list: all of it (union), or its part."""
+        """What `subtask` of `parallelism` gets of a list: all of it (union), or its part; of a map, one of the copies:
+        its own, or that of the subtask whose turn it is."""
         entries = self.entries(name)
+        if mode == "broadcast":
+            owner = subtask % max(len(entries), 1)
+            copy = entries[owner] if entries else None
+            return [] if copy is None else [(copy, Slice(owner, 0, copy["items"]))]
         counts = [0 if entry is None else entry["items"] for entry in entries]
         wanted = shares(counts, 1)[0] if mode == "union" else shares(counts, parallelism)[subtask]
         return [(entry, part) for part in wanted if (entry := entries[part.subtask]) is not None]

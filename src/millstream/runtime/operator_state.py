@@ -1,4 +1,4 @@
-"""Operator state in a task: lists of a subtask that a function keeps through `initialize_state` and `snapshot_state`.
+"""Operator state in a task: what a subtask's function keeps through `initialize_state` and `snapshot_state`.
 
 A function is open in a worker process from epoch to epoch, but nothing promises that its subtask stays in that
 process, or that the epoch it worked on was committed. So the function's memory counts for nothing unless it is
@@ -6,29 +6,38 @@ exactly what the last manifest says: the attempt that wrote the manifest's accou
 object. An attempt's nonce tells (`continues`). When it is not so, the function is closed, and a new copy is made, given
 its state, and opened; `initialize_state` is therefore called once on each object, before `open`, as in Flink.
 
+What it keeps are lists and maps (`operator_values`), and to what follows a map is a list of pairs.
+
 A sink's writer lives for one epoch, so it is given its state in every epoch in which it gets records. Lists that no
 function asks for are handed on as they are, to those who may ask for them later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from millstream.common.typeinfo import ListTypeInfo
-from millstream.errors import NotYetError, ProgramError
+from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo
+from millstream.errors import ProgramError
 from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.failure import UserCall
-from millstream.runtime.operator_lists import Entry, KeptState, Mode, column_of, entry_of, stored_type
+from millstream.runtime.operator_lists import Entry, KeptState, Mode, column_of, entry_of
+from millstream.runtime.operator_values import OperatorList, OperatorMap, OperatorValue
 from millstream.runtime.state_codec import StateCodec
 from millstream.storage.names import segment_name
 from millstream.storage.store import Store
 
-__all__ = ["InitializationContext", "OperatorList", "OperatorState", "SnapshotContext", "keeps_state"]
+__all__ = ["InitializationContext", "OperatorState", "SnapshotContext", "keeps_state"]
 
 _METHODS = ("initialize_state", "snapshot_state")
-_NAMES: Mapping[Mode, str] = {"split": "get_list_state", "union": "get_union_list_state"}
+_NAMES: Mapping[Mode, str] = {
+    "split": "get_list_state",
+    "union": "get_union_list_state",
+    "broadcast": "get_broadcast_state",
+}
+
+V = TypeVar("V", bound=OperatorValue)
 
 
 def keeps_state(function: Any) -> bool:
@@ -36,38 +45,7 @@ def keeps_state(function: Any) -> bool:
     return all(callable(getattr(function, method, None)) for method in _METHODS)
 
 
-class OperatorList:
-    """A `ListState` that belongs to a subtask. It lives in memory and is written at the end of every epoch."""
-
-    def __init__(self, codec: StateCodec, mode: Mode, values: list[Any]) -> None:
-        self.codec, self.mode = codec, mode
-        self._values = values
-
-    def get(self) -> list[Any]:
-        """The elements, in the order they were added."""
-        return list(self._values)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.get())
-
-    def add(self, value: Any) -> None:
-        """Append an element."""
-        self._values.append(self.codec.settle(value))
-
-    def add_all(self, values: Iterable[Any]) -> None:
-        """Append elements."""
-        self._values.extend([self.codec.settle(value) for value in values])
-
-    def update(self, values: Iterable[Any]) -> None:
-        """Replace all elements."""
-        self._values = [self.codec.settle(value) for value in values]
-
-    def clear(self) -> None:
-        """Remove all elements."""
-        self._values = []
-
-
-class _ListStates:
+class _StateStore:
     """The operator state store a function sees."""
 
     def __init__(self, state: OperatorState) -> None:
@@ -79,8 +57,8 @@ class _ListStates:
     def get_union_list_state(self, state_descriptor: Any) -> OperatorList:
         return self._state.list_of(state_descriptor, "union")
 
-    def get_broadcast_state(self, state_descriptor: Any) -> Any:
-        raise NotYetError.of("OperatorStateStore.get_broadcast_state", "broadcast streams", "use get_union_list_state")
+    def get_broadcast_state(self, state_descriptor: Any) -> OperatorMap:
+        return self._state.map_of(state_descriptor)
 
 
 class InitializationContext:
@@ -95,8 +73,8 @@ class InitializationContext:
     def get_restored_checkpoint_id(self) -> int | None:
         return self._state.restored_epoch
 
-    def get_operator_state_store(self) -> _ListStates:
-        return _ListStates(self._state)
+    def get_operator_state_store(self) -> _StateStore:
+        return _StateStore(self._state)
 
     def get_keyed_state_store(self) -> Any:
         if self._keyed is None:
@@ -136,11 +114,12 @@ class OperatorState:
         self._held: str | None = None
         self._nonce, self._now = "", SnapshotContext(0, 0)
         self._store: Store | None = None
+        self._of_streams: frozenset[str] = frozenset()
         self._forget(KeptState({}))
 
     def _forget(self, kept: KeptState) -> None:
         self._kept = kept
-        self._lists: dict[str, OperatorList] = {}
+        self._values: dict[str, OperatorValue] = {}
         # This subtask's lists as they are stored now. After a rescale nothing stored is just this subtask's.
         own = kept.parallelism == self._parallelism
         self._entries: Mapping[str, Entry] = kept.of_subtask(self._subtask) if own else {}
@@ -202,52 +181,68 @@ class OperatorState:
         }
         self._held = self._nonce
 
-    # --- the lists --------------------------------------------------------------------------------------------
+    # --- the lists and maps -----------------------------------------------------------------------------------
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """The operator has broadcast states of these names already: those of its broadcast streams."""
+        self._of_streams = frozenset(names)
 
     def list_of(self, descriptor: Any, mode: Mode) -> OperatorList:
         """The list a descriptor names, with what was kept of it."""
-        asked = _NAMES[mode]
         declared = getattr(descriptor, "type_info", None)
         if not isinstance(declared, ListTypeInfo):
+            raise self._unsuited(descriptor, mode, "a ListStateDescriptor(name, type)")
+        codec = StateCodec(declared.element_type, self._what(descriptor.get_name()))
+        return self._opened(descriptor, OperatorList(codec, mode))
+
+    def map_of(self, descriptor: Any) -> OperatorMap:
+        """The map a descriptor names, with the copy this subtask takes over."""
+        declared = getattr(descriptor, "type_info", None)
+        if not isinstance(declared, MapTypeInfo):
+            raise self._unsuited(descriptor, "broadcast", "a MapStateDescriptor(name, key type, value type)")
+        what = self._what(descriptor.get_name())
+        if descriptor.get_name() in self._of_streams:
             raise ProgramError(
-                f"{asked} of '{self.operator}': found {descriptor!r}, expected a ListStateDescriptor(name, type)"
+                f"{what} has the name of a state of its broadcast stream, which is another one. Use that by "
+                "ctx.get_broadcast_state(descriptor) in process_element and process_broadcast_element, or give this "
+                "one another name"
             )
-        name = descriptor.get_name()
+        key = StateCodec(declared.key_type, f"the map keys of {what}")
+        return self._opened(descriptor, OperatorMap(key, StateCodec(declared.value_type, what)))
+
+    def _unsuited(self, descriptor: Any, mode: Mode, expected: str) -> ProgramError:
+        return ProgramError(f"{_NAMES[mode]} of '{self.operator}': found {descriptor!r}, expected {expected}")
+
+    def _opened(self, descriptor: Any, value: V) -> V:
+        """The value, filled with what was kept of it; or the one that was asked for before."""
+        name: str = descriptor.get_name()
         what = self._what(name)
         ttl: Any = getattr(descriptor, "_ttl_config", None)
         if ttl is not None and ttl.is_enabled():
             raise ProgramError(f"{what} cannot expire: only keyed state has a time to live. Remove it, or the values")
-        codec = StateCodec(declared.element_type, what)
-        found = self._lists.get(name)
+        found: Any = self._values.get(name)
         if found is not None:
-            self._check(what, found.mode, stored_type(found.codec), mode, codec, "declared")
-            return found
-        parts = self._kept.share(name, mode, self._subtask, self._parallelism)
+            _check(what, found.mode, found.type_name, value, "declared")
+            return found  # type: ignore[no-any-return] # one mode is one kind of value
         for entry in self._kept.entries(name):
             if entry is not None:
-                self._check(what, entry["mode"], entry["type"], mode, codec, "saved")
-        column = column_of(parts, self._stored_in(), what) if parts else None
-        self._lists[name] = OperatorList(codec, mode, [] if column is None else codec.decode(column))
-        return self._lists[name]
-
-    def _check(self, what: str, old_mode: Mode, old_type: str, mode: Mode, codec: StateCodec, verb: str) -> None:
-        old, new = (_NAMES[old_mode], old_type), (_NAMES[mode], stored_type(codec))
-        if old != new:
-            raise ProgramError(
-                f"{what} was {verb} by {old[0]} as {old[1]}, and is now asked for by {new[0]} as {new[1]}. "
-                "Give the new one another name"
-            )
+                _check(what, entry["mode"], entry["type"], value, "saved")
+        parts = self._kept.share(name, value.mode, self._subtask, self._parallelism)
+        column = column_of(parts, self._stored_in(), what)
+        if column is not None:
+            value.fill(column)
+        self._values[name] = value
+        return value
 
     def _written(self) -> dict[str, Entry]:
-        """The entries of all lists that are not empty: those in use, and those nobody asked for."""
+        """The entries of all values that are not empty: those in use, and those nobody asked for."""
         written: dict[str, Entry] = {}
-        for name, used in self._lists.items():
-            values = used.get()
-            if values:
-                column = used.codec.encode(values)
-                written[name] = self._stored(name, column, used.mode, stored_type(used.codec))
+        for name, used in self._values.items():
+            column = used.column()
+            if column is not None:
+                written[name] = self._stored(name, column, used.mode, used.type_name)
         for name in self._kept.names():
-            if name not in self._lists:
+            if name not in self._values:
                 entry = self._handed_on(name)
                 if entry is not None:
                     written[name] = entry
@@ -257,7 +252,8 @@ class OperatorState:
         if name in self._entries:
             return self._entries[name]
         # Of a union everybody would get everything; handing on is done by parts, so that it does not multiply.
-        parts = self._kept.share(name, "split", self._subtask, self._parallelism)
+        mode: Mode = "broadcast" if self._kept.mode(name) == "broadcast" else "split"
+        parts = self._kept.share(name, mode, self._subtask, self._parallelism)
         column = column_of(parts, self._stored_in(), self._what(name)) if parts else None
         return None if column is None else self._stored(name, column, parts[0][0]["mode"], parts[0][0]["type"])
 
@@ -272,3 +268,12 @@ class OperatorState:
 
     def _what(self, name: str) -> str:
         return f"operator state '{name}' of '{self.operator}'"
+
+
+def _check(what: str, old_mode: Mode, old_type: str, value: OperatorValue, verb: str) -> None:
+    old, new = (_NAMES[old_mode], old_type), (_NAMES[value.mode], value.type_name)
+    if old != new:
+        raise ProgramError(
+            f"{what} was {verb} by {old[0]} as {old[1]}, and is now asked for by {new[0]} as {new[1]}. "
+            "Give the new one another name"
+        )

@@ -152,12 +152,18 @@ class Operator:
         self.time.watermark = max(self.time.watermark, watermark)
         return self.time.watermark
 
-    def typed(self, values: list[Any], timestamps: Timestamps | None, type_info: TypeInformation | None) -> Batch:
+    def typed(
+        self,
+        values: list[Any],
+        timestamps: Timestamps | None,
+        type_info: TypeInformation | None,
+        role: str = "output type",
+    ) -> Batch:
         """A batch of what user code returned, checked against the type it was declared to have."""
         try:
             return Batch.of_values(values, type_info, timestamps)
         except TypeMismatchError as error:
-            raise self.call.failed(error, "output type") from error
+            raise self.call.failed(error, role) from error
 
 
 class MapOperator(Operator):
@@ -223,27 +229,39 @@ class ProcessOperator(MapOperator):
     def apply(self, batch: Batch) -> Batch | None:
         values = batch.values()
         remaining = iter(values)
-        out: list[Any] = []
-        ends: list[int] = []
-        function, context = self._function, self.element_context()
-        stamps = iter(batch.timestamps.tolist()) if batch.timestamps is not None else None
         try:
-            for value in remaining:
-                context._timestamp = next(stamps) if stamps is not None else None
-                results = function(value, context)
-                if results is not None:
-                    out.extend(results)
-                ends.append(len(out))
+            out, stamps = self._results_of(remaining, batch.timestamps)
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
         main: Batch | None = None
-        for tag, part in self._parts(out, inherited_timestamps(batch.timestamps, ends)):
+        for tag, part in self._parts(out, stamps):
             if tag is None:
                 main = part
             else:
                 for output in self.side_outputs[tag]:
                     output(part)
         return main
+
+    def _results_of(self, values: Iterator[Any], timestamps: Timestamps | None) -> tuple[list[Any], Timestamps | None]:
+        """What the function gives for each of the values, one after another, with the timestamps of those."""
+        function, context = self._function, self.element_context()
+        if timestamps is None:
+            # A comprehension, because `extend` asks every generator first how long it is: a quarter of the time.
+            return [
+                item
+                for value in values
+                for results in (function(value, context),)
+                if results is not None
+                for item in results
+            ], None
+        out: list[Any] = []
+        ends: list[int] = []
+        for value, context._timestamp in zip(values, timestamps.tolist(), strict=True):
+            results = function(value, context)
+            if results is not None:
+                out.extend(results)
+            ends.append(len(out))
+        return out, inherited_timestamps(timestamps, ends)
 
     def element_context(self) -> Any:
         """The `ctx` of the function's calls for records."""
@@ -260,16 +278,28 @@ class ProcessOperator(MapOperator):
             return [(None, self.typed(out, stamps, self.node.output_type))]
         self._has_tags = True
         assert isinstance(self.node.operation, Process)
-        types = dict(self.node.operation.tags)
         parts: list[tuple[str | None, Batch]] = []
         for tag in self.side_outputs:
             at = [i for i, is_tagged in enumerate(tagged) if is_tagged and out[i][0].tag_id == tag]
             if at:
-                side = self.typed([out[i][1] for i in at], None if stamps is None else stamps[at], types[tag])
-                parts.append((tag, side))
+                parts.append((tag, self._side(tag, [out[i] for i in at], None if stamps is None else stamps[at])))
         is_main = ~np.array(tagged, dtype=bool)
         main = list(compress(out, is_main))
         return [*parts, (None, self.typed(main, None if stamps is None else stamps[is_main], self.node.output_type))]
+
+    def _side(self, tag: str, tagged: list[tuple[SideTag, Any]], stamps: Timestamps | None) -> Batch:
+        """The records of a side output, of the type that its readers declared."""
+        assert isinstance(self.node.operation, Process)
+        type_info = dict(self.node.operation.tags)[tag]
+        for found in {id(item[0]): item[0] for item in tagged}.values():
+            if is_typed(type_info) and is_typed(found.type_info) and found.type_info != type_info:
+                error = ProgramError(
+                    f"side output '{tag}' is given out as {found.type_info} and read as {type_info}. Use the same "
+                    "OutputTag in the function and in get_side_output()"
+                )
+                value = next(item[1] for item in tagged if item[0] is found)
+                raise self.call.failed(error, f"side output '{tag}'", (value,))
+        return self.typed([item[1] for item in tagged], stamps, type_info, f"side output '{tag}'")
 
 
 class ProjectOperator(Operator):

@@ -22,9 +22,12 @@ from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
     BroadcastProcess,
+    Cache,
     CoFlatMap,
+    CoGroupWindow,
     CoMap,
     CoProcess,
+    IntervalJoin,
     KeyedBatches,
     KeyedBroadcastProcess,
     KeyedCoFlatMap,
@@ -34,6 +37,8 @@ from millstream.graph.nodes import (
     KeyedFlatMap,
     KeyedMap,
     KeyedProcess,
+    LoopHead,
+    LoopTail,
     Node,
     PaneAggregate,
     PartialAggregate,
@@ -41,11 +46,13 @@ from millstream.graph.nodes import (
     Reduce,
     Rolling,
     Window,
+    WindowJoin,
     Write,
 )
 from millstream.metrics.registry import MetricRegistry
 from millstream.runtime.async_calls import AsyncCallsOperator
 from millstream.runtime.broadcast_operators import BroadcastProcessOperator, KeyedBroadcastOperator
+from millstream.runtime.cached_blocks import CacheOperator
 from millstream.runtime.connected_operators import (
     CoFlatMapOperator,
     CoMapOperator,
@@ -56,6 +63,9 @@ from millstream.runtime.connected_operators import (
 )
 from millstream.runtime.context import TaskContext
 from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
+from millstream.runtime.joins.co_group_operator import CoGroupOperator
+from millstream.runtime.joins.interval_join import interval_join_operator
+from millstream.runtime.joins.window_join import WindowJoinOperator
 from millstream.runtime.keyed_batches import KeyedBatchesOperator
 from millstream.runtime.keyed_operators import (
     KeyedFilterOperator,
@@ -63,6 +73,7 @@ from millstream.runtime.keyed_operators import (
     KeyedMapOperator,
     KeyedProcessOperator,
 )
+from millstream.runtime.loops import LoopHeadOperator, LoopTailOperator
 from millstream.runtime.operator_state import keeps_state
 from millstream.runtime.operators import OPERATORS, Operator, OperatorSetting
 from millstream.runtime.rolling import ReduceOperator, RollingOperator
@@ -72,7 +83,7 @@ from millstream.runtime.windows.operator import WindowOperator
 from millstream.runtime.windows.pane_operator import PaneOperator
 from millstream.runtime.windows.partial_aggregates import PartialAggregateOperator
 
-__all__ = ["Job", "Residents"]
+__all__ = ["Job", "Residents", "operator_for"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,7 +100,10 @@ _KINDS: dict[type, Callable[[OperatorSetting], Operator]] = {
     Read: ReadOperator,
     AssignTimestamps: TimestampOperator,
     Write: WriteOperator,
+    Cache: CacheOperator,
     AsyncCalls: AsyncCallsOperator,
+    LoopHead: LoopHeadOperator,
+    LoopTail: LoopTailOperator,
     KeyedMap: KeyedMapOperator,
     KeyedFlatMap: KeyedFlatMapOperator,
     KeyedFilter: KeyedFilterOperator,
@@ -106,9 +120,17 @@ _KINDS: dict[type, Callable[[OperatorSetting], Operator]] = {
     Rolling: RollingOperator,
     KeyedBatches: KeyedBatchesOperator,
     Window: _window_operator,
+    CoGroupWindow: CoGroupOperator,
+    WindowJoin: WindowJoinOperator,
+    IntervalJoin: interval_join_operator,
     PartialAggregate: PartialAggregateOperator,
     PaneAggregate: PaneOperator,
 }
+
+
+def operator_for(setting: OperatorSetting) -> Operator:
+    """The operator of a node, not open yet."""
+    return _KINDS[type(setting.node.operation)](setting)
 
 
 @dataclass(frozen=True)
@@ -210,7 +232,7 @@ def _operator(node: Node, job: Job, spec: EpochSpec, subtask: int, attempt: int,
         parameters=job.facts.parameters,
         metrics=metrics.group(node.uid),
     )
-    operator = _KINDS[type(node.operation)](OperatorSetting(node, context, job.facts.batch_records_max))
+    operator = operator_for(OperatorSetting(node, context, job.facts.batch_records_max))
     operator.operator_state.restore(spec.operator_states.get(node.uid, {}), job.facts.store)
     operator.open()
     return operator

@@ -33,6 +33,7 @@ from millstream.runtime.event_time import IDLE_WATERMARK
 from millstream.runtime.exchange import Inbox, Outbox
 from millstream.runtime.failure import UserFailureError
 from millstream.runtime.keyed_operators import KeyedOperator
+from millstream.runtime.loops import LoopHeadOperator, LoopTailOperator
 from millstream.runtime.operators import Operator, Output
 from millstream.runtime.output_capture import Captured, capture_output
 from millstream.runtime.residents import Job, Residents, Subtask
@@ -41,7 +42,11 @@ from millstream.runtime.spec import EpochSpec
 
 __all__ = ["Assignment", "run_task"]
 
-_ACKNOWLEDGING = (ReadOperator, TimestampOperator, WriteOperator, KeyedOperator, BroadcastProcessOperator)
+# Operators that keep state between epochs, in the store.
+_STATEFUL = (KeyedOperator, BroadcastProcessOperator, LoopHeadOperator, LoopTailOperator)
+_ACKNOWLEDGING = (ReadOperator, TimestampOperator, WriteOperator, *_STATEFUL)
+# Operators that decide themselves where event time stands when all their inputs are idle.
+_TIMEKEEPING = (ReadOperator, TimestampOperator, LoopHeadOperator)
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ class _Task:
             if isinstance(operator, WriteOperator):
                 input_type = self.types[self.plan.into(operator.node.id)[0].id]
                 operator.prepare(spec, job.facts, assignment.nonce, input_type)
-            if isinstance(operator, (KeyedOperator, BroadcastProcessOperator)):
+            if isinstance(operator, _STATEFUL):
                 operator.prepare(spec, job.facts, assignment.nonce)
 
     def _wire(self, operator: Operator) -> None:
@@ -240,7 +245,7 @@ class _Task:
 
 def _advanced(operator: Operator, watermark: int) -> int:
     """Move one operator's event time; behind one whose inputs are all idle it is idle, and it stands still itself."""
-    if watermark != IDLE_WATERMARK or isinstance(operator, (ReadOperator, TimestampOperator)):
+    if watermark != IDLE_WATERMARK or isinstance(operator, _TIMEKEEPING):
         return operator.advance(watermark)
     operator.advance(operator.time.watermark)
     return IDLE_WATERMARK

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from millstream.records.batch import Batch
 from millstream.state.equality import same
+from millstream.state.key_groups import key_groups
 from millstream.state.keys import KeyColumn, key_column
 from millstream.state.layout import order_of_group, orders_of
 from millstream.state.xxh64 import Int64s, UInt64s
@@ -40,6 +41,11 @@ class KeyRange:
     def orders(self, hashes: Int64s) -> UInt64s:
         """Where keys stand in segments."""
         return orders_of(hashes, self.max_parallelism)
+
+    def holds(self, hashes: Int64s) -> Any:
+        """Which of these keys the subtask owns, as booleans."""
+        groups = key_groups(hashes, self.max_parallelism)
+        return (groups >= self.groups.start) & (groups < self.groups.stop)
 
     def parts(self, orders: UInt64s, count: int) -> Any:
         """Which of `count` even ranges of the owned orders each order is in, as small integers."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.datastream.argument_checks import refuse
 from millstream.runtime.barrier import MIN_WATERMARK, Acknowledgement
+from millstream.runtime.broadcast_operators import BroadcastInputs, BroadcastProcessOperator
+from millstream.runtime.broadcast_state import ACCOUNT, WRITER
 from millstream.runtime.keyed_operators import KeyedOperator
 from millstream.runtime.operators import Operator
 from millstream.runtime.spec import EpochSpec, JobFacts
@@ -24,6 +26,7 @@ from millstream.storage.memory import MemoryStore
 __all__ = ["HarnessEpochs", "Snapshot"]
 
 Accounts = Mapping[str, Any]
+_STATEFUL = (KeyedOperator, BroadcastProcessOperator)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Snapshot:
     _states: Accounts  # by subtask, as a manifest has them; so are the next
     _functions: Accounts
     _files: Mapping[str, bytes]
+    _broadcast: Accounts = field(default_factory=dict)  # what all subtasks have: versions of broadcast states
 
     def __repr__(self) -> str:
         subtasks = sorted({*self._states, *self._functions}, key=int)
@@ -62,6 +66,9 @@ class HarnessEpochs:
         self._watermark = min((one.watermark for one in restored), default=MIN_WATERMARK)
         self._states: Accounts = {subtask: kept for one in restored for subtask, kept in one._states.items()}
         self._functions: Accounts = {subtask: kept for one in restored for subtask, kept in one._functions.items()}
+        self._broadcast: Accounts = next((one._broadcast for one in restored if one._broadcast), {})
+        if isinstance(operator, BroadcastInputs):
+            operator.broadcast.is_alone = True
         self._store = store
         for one in restored:
             for name, data in one._files.items():
@@ -80,14 +87,14 @@ class HarnessEpochs:
         operator.begin(spec)
         kept = spec.operator_states.get(uid, {})
         operator.operator_state.begin(kept, self._store, nonce, spec.epoch, now_ms)
-        if isinstance(operator, KeyedOperator):
+        if isinstance(operator, _STATEFUL):
             operator.prepare(spec, self._facts, nonce)
         operator.wake()
         if work is not None:
             work()
         reached = operator.advance(max(watermark, self._watermark))
         acknowledgement = Acknowledgement(0, self._context.subtask, nonce)
-        if isinstance(operator, KeyedOperator):
+        if isinstance(operator, _STATEFUL):
             operator.acknowledge(acknowledgement)
         operator.keep(acknowledgement)
         self._commit(acknowledgement, reached)
@@ -96,12 +103,13 @@ class HarnessEpochs:
         """What the last epoch kept."""
         files = {name: self._store.get(name) for name in self._store.list("")}
         parallelism, max_parallelism = self._context.parallelism, self._context.max_parallelism
-        return Snapshot(
-            self._epoch, self._watermark, parallelism, max_parallelism, self._states, self._functions, files
-        )
+        kept = self._states, self._functions, files, self._broadcast
+        return Snapshot(self._epoch, self._watermark, parallelism, max_parallelism, *kept)
 
     def _spec(self, now_ms: int) -> EpochSpec:
-        uid = self._operator.uid
+        uid, states = self._operator.uid, dict(self._states)
+        if self._broadcast:
+            states[WRITER] = {**states.get(WRITER, {}), ACCOUNT: self._broadcast}
         spec = EpochSpec(
             epoch=self._epoch + 1,
             try_=self._attempts,
@@ -110,7 +118,7 @@ class HarnessEpochs:
             reads={},
             floors={},
             watermarks={uid: self._watermark},
-            states={uid: self._states},
+            states={uid: states},
             operator_states={uid: self._functions} if self._functions else {},
         )
         # Through text, as a task gets it: what does not survive JSON must fail here too.
@@ -119,7 +127,9 @@ class HarnessEpochs:
     def _commit(self, acknowledgement: Acknowledgement, reached: int) -> None:
         subtask, uid = str(self._context.subtask), self._operator.uid
         # From now on only what this subtask wrote: what others kept before a rescale, it has taken its part of.
-        self._states = {subtask: acknowledgement.states[uid]} if uid in acknowledgement.states else {}
+        account = dict(acknowledgement.states.get(uid, {}))
+        self._broadcast = account.pop(ACCOUNT, {})
+        self._states = {subtask: account} if uid in acknowledgement.states else {}
         kept = acknowledgement.operator_states
         self._functions = {subtask: kept[uid]} if uid in kept else {}
         self._epoch += 1

@@ -10,41 +10,17 @@ records, as they may be in a job. A call that fails has not happened, as far as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.argument_checks import checked_output_type, refuse
-from millstream.datastream.functions.function import (
-    FilterFunction,
-    FlatMapFunction,
-    Function,
-    KeySelector,
-    MapFunction,
-)
-from millstream.datastream.functions.process import KeyedProcessFunction, ProcessFunction
-from millstream.datastream.key_selection import key_selection
-from millstream.datastream.time_domain import TimeDomain
-from millstream.errors import NotYetError
-from millstream.graph.nodes import (
-    Edge,
-    Filter,
-    FlatMap,
-    KeyedFilter,
-    KeyedFlatMap,
-    KeyedMap,
-    KeyedProcess,
-    Map,
-    MapBatches,
-    Node,
-    Operation,
-    Partitioning,
-    Process,
-)
+from millstream.datastream.argument_checks import checked_count, checked_output_type
+from millstream.datastream.functions.asynchronous import AsyncRetryStrategy
+from millstream.datastream.functions.function import KeySelector
+from millstream.datastream.state import MapStateDescriptor
+from millstream.graph.nodes import Node, Process
 from millstream.graph.site import here
 from millstream.graph.tags import SideTag
 from millstream.metrics.registry import MetricRegistry, merge
@@ -52,15 +28,19 @@ from millstream.records.batch import Batch
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.context import TaskContext
 from millstream.runtime.failure import UserFailureError
-from millstream.runtime.keyed_operators import (
-    KeyedFilterOperator,
-    KeyedFlatMapOperator,
-    KeyedMapOperator,
-    KeyedProcessOperator,
-)
-from millstream.runtime.keying import Keying
-from millstream.runtime.operators import OPERATORS, Operator, OperatorSetting
+from millstream.runtime.operators import Operator, OperatorSetting
+from millstream.runtime.residents import operator_for
 from millstream.testing.harness_epochs import HarnessEpochs, Snapshot
+from millstream.testing.harness_functions import (
+    TAGGING,
+    AsyncSettings,
+    Kind,
+    WatchedTags,
+    harness_edges,
+    harness_operation,
+    kind_of,
+)
+from millstream.testing.harness_inputs import HarnessInputs
 from millstream.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -71,39 +51,11 @@ if TYPE_CHECKING:
 __all__ = ["OperatorHarness"]
 
 T = TypeVar("T")
-Kind = Literal["map", "flat_map", "filter", "map_batches", "process"]
-
-_KINDS: Mapping[type, Kind] = {
-    MapFunction: "map",
-    FlatMapFunction: "flat_map",
-    FilterFunction: "filter",
-    ProcessFunction: "process",
-    KeyedProcessFunction: "process",
-}
-_OPERATIONS: Mapping[Kind, Callable[[Any], Operation]] = {
-    "map": Map,
-    "flat_map": FlatMap,
-    "filter": Filter,
-    "map_batches": MapBatches,
-    "process": Process,
-}
-_TIME_DOMAINS = (TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME)
-_KEYED_OPERATIONS: Mapping[Kind, Callable[[Any], Operation]] = {
-    "map": KeyedMap,
-    "flat_map": KeyedFlatMap,
-    "filter": KeyedFilter,
-    "process": lambda function: KeyedProcess(function, time_domains=_TIME_DOMAINS),
-}
-_KEYED_OPERATORS: Mapping[type, type[Operator]] = {
-    KeyedMap: KeyedMapOperator,
-    KeyedFlatMap: KeyedFlatMapOperator,
-    KeyedFilter: KeyedFilterOperator,
-    KeyedProcess: KeyedProcessOperator,
-}
+Key = Callable[[Any], Any] | KeySelector | int | str
 _UID = "harness"
 
 
-class OperatorHarness:
+class OperatorHarness(HarnessInputs):
     """Runs one function. A function class says itself what it is; for a plain callable say it with `kind`.
 
     >>> harness = OperatorHarness(str.split, kind="flat_map")
@@ -114,6 +66,9 @@ class OperatorHarness:
     With `key_by`, as on a keyed stream, the function has state and timers of the key of the record at hand. `restore`
     is what `snapshot()` of another harness returned, or a list of these, one of each subtask; the parallelism may be
     another. Used as a context manager, or with `open()` and `close()`, it opens and closes the function as a task does.
+
+    A function of two streams has a type and a key for the second, too (`input_type2`, `key_by2`). A broadcast function
+    names its states, as `broadcast(...)` does in a program. An `AsyncFunction` is called as the last four say.
     """
 
     def __init__(
@@ -123,8 +78,11 @@ class OperatorHarness:
         *,
         input_type: TypeInformation | None = None,
         kind: Kind | None = None,
-        key_by: Callable[[Any], Any] | KeySelector | int | str | None = None,
+        key_by: Key | None = None,
         key_type: TypeInformation | None = None,
+        input_type2: TypeInformation | None = None,
+        key_by2: Key | None = None,
+        broadcast_states: Sequence[MapStateDescriptor] = (),
         name: str = "function",
         subtask: int = 0,
         parallelism: int = 1,
@@ -133,28 +91,33 @@ class OperatorHarness:
         job_parameters: Mapping[str, str] | None = None,
         clock: ManualClock | None = None,
         restore: Snapshot | Sequence[Snapshot] = (),
+        timeout_ms: int = 60_000,
+        capacity: int = 100,
+        ordered: bool = True,
+        retry: AsyncRetryStrategy[Any] | None = None,
     ) -> None:
-        self._input_type = checked_output_type("OperatorHarness", input_type)
+        super().__init__()
+        given = checked_output_type("OperatorHarness", input_type)
+        self._input_types = given, checked_output_type("OperatorHarness", input_type2)
         self._clock = clock or ManualClock()
         self._registry = MetricRegistry()
         self._metrics: dict[str, Any] = {}
         self._results: list[tuple[Any, int | None]] = []
         self._side: dict[str, list[Any]] = {}
         self._opened = False
-        kind = kind or _kind_of(function)
-        _check_key(function, kind, key_by)
-        if kind == "process":
-            function = _WatchTags(function, self._new_tag)
-        edges: tuple[Edge, ...] = ()
-        if key_by is not None:
-            selector, declared = key_selection(key_by, key_type, self._input_type)
-            edges = (Edge(0, Partitioning.HASH, key_selector=selector, key_type=declared),)
+        self._kind = kind = kind_of(function, kind)
+        edges = harness_edges(function, kind, (key_by, key_by2), key_type, self._input_types)
+        if kind in TAGGING:
+            function = WatchedTags(function, self._new_tag)
+        checked_count("OperatorHarness, timeout_ms", timeout_ms)
+        checked_count("OperatorHarness, capacity", capacity)
+        calls = AsyncSettings(timeout_ms, capacity, ordered, retry)
         node = Node(
             1,
-            (_KEYED_OPERATIONS if edges else _OPERATIONS)[kind](function),
+            harness_operation(function, kind, bool(edges), broadcast_states, calls),
             name,
             inputs=edges,
-            output_type=self._input_type if kind == "filter" else checked_output_type("OperatorHarness", output_type),
+            output_type=given if kind == "filter" else checked_output_type("OperatorHarness", output_type),
             uid=_UID,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
@@ -169,8 +132,7 @@ class OperatorHarness:
             parameters=dict(job_parameters or {}),
             metrics=self._registry.group(_UID),
         )
-        kinds = _KEYED_OPERATORS if edges else OPERATORS
-        self._operator: Operator = kinds[type(node.operation)](OperatorSetting(node, context, 1))
+        self._operator: Operator = operator_for(OperatorSetting(node, context, 1))
         self._operator.outputs = [self._keep]
         self._epochs = HarnessEpochs(self._operator, (restore,) if isinstance(restore, Snapshot) else restore)
 
@@ -195,22 +157,6 @@ class OperatorHarness:
     ) -> None:
         self.close()
 
-    def push(self, value: Any, timestamp: int | None = None) -> None:
-        """Hand the function one record; what it raises is raised here."""
-        stamps = None if timestamp is None else np.array([timestamp], dtype=np.int64)
-        batch = Batch.of_values([value], self._input_type, stamps)
-        self._check_subtask(batch)
-        self._epoch(lambda: self._operator.take(batch))
-
-    def push_all(self, values: Iterable[Any]) -> None:
-        """Hand the function records without timestamps, one after another."""
-        for value in values:
-            self.push(value)
-
-    def watermark(self, timestamp_ms: int) -> None:
-        """Let event time come to `timestamp_ms`: timers that are due by then fire. It never goes back."""
-        self._epoch(watermark=timestamp_ms)
-
     def wake(self) -> None:
         """Let the function notice what time the clock shows: timers of processing time that have come fire.
 
@@ -222,6 +168,7 @@ class OperatorHarness:
         """What an epoch that ends now keeps of the function, for `restore=` of another harness.
 
         >>> from millstream.common import Types
+        >>> from millstream.datastream.functions import MapFunction
         >>> from millstream.datastream.state import ValueStateDescriptor
         >>> class Count(MapFunction):
         ...     def open(self, runtime_context):
@@ -260,20 +207,6 @@ class OperatorHarness:
         self.open()
         self._calling(lambda: self._epochs.run(self._clock.now_ms(), work, watermark))
 
-    def _check_subtask(self, batch: Batch) -> None:
-        """Refuse what the exchange before the operator would: a key that is none, and a record of another subtask."""
-        context, edges = self._operator.setting.context, self._operator.node.inputs
-        if not edges:
-            return
-        keying = Keying(edges[0].key_selector, edges[0].key_type, self._operator.call)
-        keys = self._calling(lambda: keying.column(batch))
-        [owner] = keys.partitions(context.parallelism, context.max_parallelism).tolist()
-        if owner != context.subtask:
-            raise refuse(
-                f"OperatorHarness.push: {batch.values()[0]!r} has a key of subtask {owner}; this harness is subtask "
-                f"{context.subtask} of {context.parallelism}. Push it to a harness with subtask={owner}"
-            )
-
     def _calling(self, call: Callable[[], T]) -> T:
         try:
             return call()
@@ -294,56 +227,3 @@ class OperatorHarness:
             operation = replace(node.operation, tags=(*node.operation.tags, (tag.tag_id, type_info)))
             self._operator.node = replace(node, operation=operation)
             self._operator.side_outputs[tag.tag_id] = [lambda batch: kept.extend(batch.values())]
-
-
-class _WatchTags:
-    """A process function that tells which side outputs it uses; in all else it is the function itself."""
-
-    def __init__(self, function: Any, new_tag: Callable[[SideTag], None]) -> None:
-        self._function, self._new_tag = function, new_tag
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._function, name)
-
-    def process_element(self, value: Any, ctx: Any) -> list[Any]:
-        return self._watched(self._function.process_element(value, ctx))
-
-    def on_timer(self, timestamp: int, ctx: Any) -> list[Any]:
-        # A ProcessFunction on a keyed stream may set timers, and has nothing to be called when they fire.
-        fire = getattr(self._function, "on_timer", None)
-        return [] if fire is None else self._watched(fire(timestamp, ctx))
-
-    def _watched(self, results: Iterable[Any] | None) -> list[Any]:
-        given = list(results or ())
-        for item in given:
-            if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], SideTag):
-                self._new_tag(item[0])
-        return given
-
-
-def _kind_of(function: Any) -> Kind:
-    for function_class, kind in _KINDS.items():
-        if isinstance(function, function_class):
-            return kind
-    if isinstance(function, Function):
-        raise NotYetError.of(
-            f"OperatorHarness for a {type(function).__name__}", "a later version", "test it in a job, by run()"
-        )
-    if callable(function):
-        raise refuse("OperatorHarness: a plain callable does not say what it is; pass kind='map', 'filter', …")
-    raise refuse(
-        f"OperatorHarness: found {function!r}, expected a MapFunction, FlatMapFunction, FilterFunction, "
-        "ProcessFunction, KeyedProcessFunction, or a callable with kind="
-    )
-
-
-def _check_key(function: Any, kind: Kind, key_by: Any) -> None:
-    if key_by is None and isinstance(function, KeyedProcessFunction):
-        raise refuse(
-            f"OperatorHarness: {type(function).__name__} is a KeyedProcessFunction and needs a key; pass key_by="
-        )
-    if key_by is not None and (kind == "map_batches" or not isinstance(function, Function)):
-        raise refuse(
-            f"OperatorHarness: key_by= with {function!r}, which has no open() to ask for state in, and so no use for "
-            "a key. Leave it out, or pass a function object"
-        )

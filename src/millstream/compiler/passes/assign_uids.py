@@ -2,7 +2,8 @@
 
 State and source offsets are found by uid. A uid the user gave is taken as it is and must be unique. Others are
 derived from what the node is and what feeds it (kind, name, inputs), not from line numbers or the order of
-calls, so unrelated edits leave them alone.
+calls, so unrelated edits leave them alone. Nor does the parallelism matter: this pass comes before the one that decides
+how records travel where the user did not say, so a job finds its state again when it goes on at another parallelism.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from dataclasses import replace
 
 from millstream.errors import ProgramError
-from millstream.graph.nodes import Edge, Graph, Node
+from millstream.graph.nodes import Edge, Graph, Node, Partitioning
 
 __all__ = ["assign_uids"]
 
@@ -52,5 +53,7 @@ def _derive(node: Node, uid_of: dict[int, str], taken: dict[str, Node]) -> str:
 
 def _described(edge: Edge, source_uid: str) -> str:
     """What an edge adds to the identity of the node it leads into."""
-    text = f"{source_uid}|{edge.partitioning.value}|{edge.tag}"
+    unsaid = edge.partitioning is Partitioning.UNSPECIFIED
+    way = Partitioning.FORWARD if unsaid else edge.partitioning  # saying forward() changes nothing
+    text = f"{source_uid}|{way.value}|{edge.tag}"
     return text if edge.input == 1 else f"{text}|{edge.input}"

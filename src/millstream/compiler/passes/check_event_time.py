@@ -11,12 +11,16 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import (
     AssignTimestamps,
     Graph,
+    IntervalJoin,
     KeyedProcess,
+    LoopHead,
+    LoopTail,
     Node,
     PaneAggregate,
     PartialAggregate,
     Read,
     Window,
+    WindowJoin,
 )
 
 __all__ = ["check_event_time"]
@@ -25,11 +29,17 @@ __all__ = ["check_event_time"]
 def check_event_time(graph: Graph) -> Graph:
     """The graph unchanged, or a ProgramError at the window."""
     for node in graph.nodes:
-        if _needs_timestamps(node) and not _has_timestamps(graph, node):
+        inputs = sorted({edge.input for edge in node.inputs}) if _needs_timestamps(node) else []
+        bare = next((number for number in inputs if not _has_timestamps(graph, node, number)), None)
+        if bare is not None:
+            where = "it" if len(inputs) == 1 else f"its {('first', 'second')[bare - 1]} input"
+            what, instead = "has windows of event time", ", or use windows of processing time"
+            if isinstance(node.operation, IntervalJoin):
+                what, instead = "joins by event time", ""
             raise ProgramError(
-                f"'{node.name}' has windows of event time, and nothing before it gives records timestamps. Call "
-                "assign_timestamps_and_watermarks() before the windows with a strategy that has "
-                "with_timestamp_assigner(...), or use windows of processing time",
+                f"'{node.name}' {what}, and nothing before {where} gives records timestamps. Call "
+                "assign_timestamps_and_watermarks() before key_by() with a strategy that has "
+                f"with_timestamp_assigner(...){instead}",
                 at=str(node.site),
             )
     return graph
@@ -37,14 +47,16 @@ def check_event_time(graph: Graph) -> Graph:
 
 def _needs_timestamps(node: Node) -> bool:
     operation = node.operation
+    if isinstance(operation, (IntervalJoin, WindowJoin)):
+        return True
     if isinstance(operation, Window):
         return bool(operation.assigner.is_event_time())
     return isinstance(operation, PartialAggregate) and operation.windows.is_event_time
 
 
-def _has_timestamps(graph: Graph, node: Node) -> bool:
-    """Whether anything the node reads from may give records timestamps."""
-    pending, seen = [edge.source for edge in node.inputs], set()
+def _has_timestamps(graph: Graph, node: Node, number: int) -> bool:
+    """Whether anything the node reads from on this input may give records timestamps."""
+    pending, seen = [edge.source for edge in node.inputs if edge.input == number], set()
     while pending:
         source = graph.node(pending.pop())
         if source.id not in seen:
@@ -52,13 +64,21 @@ def _has_timestamps(graph: Graph, node: Node) -> bool:
             if _stamps(source):
                 return True
             pending += [edge.source for edge in source.inputs]
+            if isinstance(source.operation, LoopHead):
+                pending += [tail.id for tail in graph.nodes if _closes(tail, source.operation)]
     return False
+
+
+def _closes(node: Node, head: LoopHead) -> bool:
+    return isinstance(node.operation, LoopTail) and node.operation.loop == head.loop
 
 
 def _stamps(node: Node) -> bool:
     operation = node.operation
-    if isinstance(operation, (Window, PaneAggregate, KeyedProcess)):
+    if isinstance(operation, (Window, PaneAggregate, KeyedProcess, IntervalJoin, WindowJoin)):
         return True  # results carry the time of the window or timer
+    if isinstance(operation, Read) and operation.source.carries_timestamps:
+        return True
     if isinstance(operation, (Read, AssignTimestamps)):
         strategy = operation.watermarks
         return strategy is not None and strategy.timestamp_assigner is not None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from millstream.compiler.stages import Channel, Plan, Stage
-from millstream.graph.nodes import Graph, Node, Partitioning
+from millstream.graph.nodes import Edge, Graph, Node, Partitioning
 
 __all__ = ["cut_stages"]
 
@@ -11,7 +13,7 @@ __all__ = ["cut_stages"]
 def cut_stages(graph: Graph) -> Plan:
     """The plan of a resolved graph. See `compiler.stages` for what a stage is."""
     by_id = {node.id: node for node in graph.nodes}
-    level = _levels(graph)
+    level = _levels(graph, _late_sources(graph, _levels(graph, {})))
     channels = tuple(
         Channel(
             id=number,
@@ -30,13 +32,34 @@ def cut_stages(graph: Graph) -> Plan:
     return Plan(graph.job_name, graph.max_parallelism, stages, channels)
 
 
-def _levels(graph: Graph) -> dict[int, int]:
+def _levels(graph: Graph, sources: Mapping[int, int]) -> dict[int, int]:
+    """Every operator as early as its inputs allow, the sources where it is said, or else at once."""
     level: dict[int, int] = {}
     for node in graph.nodes:  # edges point backwards, so every input has its level already
-        level[node.id] = max(
-            (level[e.source] + (e.partitioning is not Partitioning.FORWARD) for e in node.inputs), default=0
-        )
+        level[node.id] = max((level[e.source] + _crosses(e) for e in node.inputs), default=sources.get(node.id, 0))
     return level
+
+
+def _late_sources(graph: Graph, level: Mapping[int, int]) -> dict[int, int]:
+    """The last level at which each source can be read without delaying anybody.
+
+    A stream that meets one from behind an exchange (an enriched stream its broadcast rules) is then read where they
+    meet, and is spared the shuffle. What is behind an exchange itself stays where it is.
+    """
+    exchanged: set[int] = set()
+    for node in graph.nodes:
+        if any(_crosses(edge) or edge.source in exchanged for edge in node.inputs):
+            exchanged.add(node.id)
+    latest: dict[int, int] = {}
+    for node in reversed(graph.nodes):
+        at = level[node.id] if node.id in exchanged else latest.get(node.id, level[node.id])
+        for edge in node.inputs:
+            latest[edge.source] = min(latest.get(edge.source, at), at - _crosses(edge))
+    return {node.id: latest.get(node.id, 0) for node in graph.nodes if not node.inputs}
+
+
+def _crosses(edge: Edge) -> bool:
+    return edge.partitioning is not Partitioning.FORWARD
 
 
 def _stage(index: int, graph: Graph, level: dict[int, int], channels: tuple[Channel, ...]) -> Stage:

@@ -29,6 +29,13 @@ def _resolve(edge: Edge, source: Node, target: Node) -> Edge:
     if edge.partitioning is Partitioning.UNSPECIFIED:
         return replace(edge, partitioning=Partitioning.FORWARD if equal else Partitioning.REBALANCE)
     if edge.partitioning is Partitioning.FORWARD and not equal:
+        if edge.key_selector is not None:
+            raise ProgramError(
+                f"reinterpret_as_keyed_stream() from '{source.name}' (parallelism {source.parallelism}) to "
+                f"'{target.name}' (parallelism {target.parallelism}): records stay in their subtask, which needs equal "
+                f"parallelism. Call set_parallelism({source.parallelism}) on '{target.name}', or use key_by()",
+                at=str(target.site),
+            )
         raise ProgramError(
             f"forward() from '{source.name}' (parallelism {source.parallelism}) to '{target.name}' "
             f"(parallelism {target.parallelism}): forward needs equal parallelism. Use rebalance(), or make them equal",

@@ -45,6 +45,8 @@ from millstream.datastream.functions.internal_window import (
     InternalSingleValueWindowFunction,
     InternalWindowFunction,
 )
+from millstream.datastream.functions.interval import ProcessJoinFunction
+from millstream.datastream.functions.joining import CoGroupFunction, FlatJoinFunction, JoinFunction
 from millstream.datastream.functions.keyed_batch import KeyedBatch, KeyedBatchFunction, KeyedBatchResult
 from millstream.datastream.functions.process import (
     BaseBroadcastProcessFunction,
@@ -78,9 +80,11 @@ __all__ = [
     "BroadcastProcessFunction",
     "CheckpointedFunction",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
@@ -98,6 +102,7 @@ __all__ = [
     "InternalSingleValueWindowFunction",
     "InternalWindowFunction",
     "JavaFunctionWrapper",
+    "JoinFunction",
     "KeySelector",
     "KeyedBatch",
     "KeyedBatchFunction",
@@ -113,6 +118,7 @@ __all__ = [
     "PassThroughWindowFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "ReduceFunctionWrapper",

@@ -30,7 +30,7 @@ class FunctionInitializationContext(ABC):
 
     @abstractmethod
     def get_operator_state_store(self) -> OperatorStateStore:
-        """The lists of this operator: `get_list_state` and `get_union_list_state`."""
+        """Lists and maps of this operator: `get_list_state`, `get_union_list_state` and `get_broadcast_state`."""
 
     @abstractmethod
     def get_keyed_state_store(self) -> KeyedStateStore:

@@ -161,7 +161,7 @@ class Listed(Contents):
         self._state: ListState = store.state(_NAME, ListState, OwnState(_NAME, Types.LIST(element)), True)
 
     def add(self, value: Any, timestamp: int | None) -> None:
-        self._state.add(value)
+        self._state.append(value)
 
     def fire(self, window: Any, call: Fire, stays: bool) -> None:
         values = self._state.get()
@@ -189,7 +189,7 @@ class Evicted(Listed):
         self._fold = Fold(operation) if (operation.reduce or operation.aggregate) is not None else None
 
     def add(self, value: Any, timestamp: int | None) -> None:
-        self._state.add((value, timestamp))
+        self._state.append((value, timestamp))
 
     def fire(self, window: Any, call: Fire, stays: bool) -> None:
         elements = [TimestampedValue(value, timestamp) for value, timestamp in self._state.get()]

@@ -88,7 +88,7 @@ class WindowOperator(WindowFunctions):
         """Work on a batch at once: what it touches is not known by its keys alone, so visits to keys do not help."""
         started = time.perf_counter_ns()
         self.records_in += len(batch)
-        values, keys, stamps = batch.values(), self.keying.values(batch), self._timestamps(batch)
+        values, keys, stamps = self.records(batch), self.keying.values(batch), self._timestamps(batch)
         with self.call.running("state"):
             self.store.prefetch(keys, ())
         assigned = self._assigned(keys, stamps, values)
@@ -98,6 +98,10 @@ class WindowOperator(WindowFunctions):
         self.store.leave()
         self.busy_ns += time.perf_counter_ns() - started
         self._hand_on_results()
+
+    def records(self, batch: Batch) -> list[Any]:
+        """The records as windows keep them."""
+        return batch.values()
 
     def _timestamps(self, batch: Batch) -> list[int | None]:
         self.check_timestamps(batch)

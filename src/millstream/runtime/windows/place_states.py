@@ -165,7 +165,8 @@ class ListState(ListHandle, PlaceState):
             moved = self.get()
             self.clear()
             self._scope.at = target
-            self.add_all(moved)
+            for value in moved:
+                self.append(value)
         self._scope.at = target
 
 

@@ -1,0 +1,43 @@
+"""Refuse loops that do not go round: never closed, or closed with a stream that does not come from them."""
+
+from __future__ import annotations
+
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Graph, LoopHead, LoopTail, Node
+
+__all__ = ["check_loops"]
+
+
+def check_loops(graph: Graph) -> Graph:
+    """The graph unchanged, or a ProgramError at the line where a loop began or was closed."""
+    tails = {node.operation.loop: node for node in graph.nodes if isinstance(node.operation, LoopTail)}
+    for head in graph.nodes:
+        if not isinstance(head.operation, LoopHead):
+            continue
+        tail = tails.get(head.operation.loop)
+        if tail is None:
+            raise ProgramError(
+                f"the loop '{head.name}' is never closed: nothing would ever come back. Call close_with(feedback) on "
+                "what iterate() returned, or leave iterate() out",
+                at=str(head.site),
+            )
+        if head.id not in _upstream(graph, tail):
+            raise ProgramError(
+                f"the loop '{head.name}' ({head.site}) is closed with a stream that does not come from it. Give "
+                "close_with() a stream made from what iterate() returned",
+                at=str(tail.site),
+            )
+    return graph
+
+
+def _upstream(graph: Graph, node: Node) -> set[int]:
+    """The nodes whose records can reach `node`."""
+    by_id = {one.id: one for one in graph.nodes}
+    found: set[int] = set()
+    pending = [edge.source for edge in node.inputs]
+    while pending:
+        id = pending.pop()
+        if id not in found:
+            found.add(id)
+            pending.extend(edge.source for edge in by_id[id].inputs)
+    return found

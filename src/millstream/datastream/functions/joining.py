@@ -1,0 +1,107 @@
+"""Functions over the records of two streams that met in a window of their key, and how a window's contents reach them.
+
+`JoinFunction` and `FlatJoinFunction` see every pair of a record of the first stream and one of the second;
+`CoGroupFunction` sees all records of both sides at once, also where one side has none, which is what outer joins are
+made of. They may hold state of the key: ask for it in `open`. The adapters at the end are for the window operator.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from millstream.datastream.functions.function import Function
+from millstream.datastream.functions.internal_window import InternalWindowFunction
+from millstream.datastream.functions.runtime_context import RuntimeContext
+from millstream.runtime.joins.tagged import split_by_side
+
+__all__ = ["CoGroupFunction", "CoGroupsOfWindow", "FlatJoinFunction", "JoinFunction", "PairsOfWindow"]
+
+
+class JoinFunction(Function):
+    """One result for every pair.
+
+    >>> class Paid(JoinFunction):
+    ...     def join(self, first, second):
+    ...         return first[0], first[1] - second[1]
+    >>> Paid().join(("order 1", 700), ("order 1", 500))
+    ('order 1', 200)
+    """
+
+    @abstractmethod
+    def join(self, first: Any, second: Any) -> Any:
+        """What a record of the first stream and one of the second come to."""
+
+
+class FlatJoinFunction(Function):
+    """Any number of results for every pair: return an iterable, or `yield` them.
+
+    >>> class Larger(FlatJoinFunction):
+    ...     def join(self, first, second):
+    ...         if first > second:
+    ...             yield first
+    >>> list(Larger().join(3, 2)), list(Larger().join(1, 2))
+    ([3], [])
+    """
+
+    @abstractmethod
+    def join(self, first: Any, second: Any) -> Iterable[Any]:
+        """The values that a record of the first stream and one of the second come to; none drops the pair."""
+
+
+class CoGroupFunction(Function):
+    """All records of a key and window, of either side. One of the sides may be empty, never both.
+
+    >>> class LeftOuter(CoGroupFunction):
+    ...     def co_group(self, first, second):
+    ...         for one in first:
+    ...             for two in second or [None]:
+    ...                 yield one, two
+    >>> list(LeftOuter().co_group(["a"], []))
+    [('a', None)]
+    """
+
+    @abstractmethod
+    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any]:
+        """What the records of the two sides, each in the order they came, come to."""
+
+
+class _TwoSides(InternalWindowFunction[Any, Any, Any, Any]):
+    """An adapter around a user's function or callable; a function is opened and closed with it."""
+
+    def __init__(self, wrapped_function: Any) -> None:
+        self._wrapped_function = wrapped_function
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        if isinstance(self._wrapped_function, Function):
+            self._wrapped_function.open(runtime_context)
+
+    def close(self) -> None:
+        if isinstance(self._wrapped_function, Function):
+            self._wrapped_function.close()
+
+    def clear(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
+        """These functions keep nothing of a window."""
+
+
+class CoGroupsOfWindow(_TwoSides):
+    """Hands a window's contents to a `CoGroupFunction`, or a callable of two lists."""
+
+    def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
+        function = self._wrapped_function
+        co_group = function.co_group if isinstance(function, CoGroupFunction) else function
+        return co_group(*split_by_side(input_data))
+
+
+class PairsOfWindow(_TwoSides):
+    """Hands all pairs of a window to a `JoinFunction`, a `FlatJoinFunction`, or a callable of two records."""
+
+    def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterator[Any]:
+        function = self._wrapped_function
+        join = function.join if isinstance(function, (JoinFunction, FlatJoinFunction)) else function
+        firsts, seconds = split_by_side(input_data)
+        pairs = (join(first, second) for first in firsts for second in seconds)
+        if not isinstance(function, FlatJoinFunction):
+            return pairs
+        return (result for results in pairs if results is not None for result in results)

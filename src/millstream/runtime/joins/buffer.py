@@ -1,0 +1,196 @@
+"""The rows of one side of a join that the other side may still meet: in the store, by key and time.
+
+A row is a record with its key and its timestamp. Rows are only ever added; what removes them is time: each carries the
+time from which on nothing can meet it, and is never read after it. Compaction drops such rows, and a segment that holds
+only such is named no more, so forgetting a million rows writes nothing.
+
+Time here is event time: the watermark the epoch began with. Invariant: within an epoch the buffer is read as it was
+before it; what is added comes to be read in the next. The rows of a key come in the order they were added, whatever was
+compacted in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.runtime.joins.matching import numbered
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.states import Scope, StateHandle
+from millstream.state.equality import plain_view
+from millstream.state.keys import KeyColumn
+from millstream.state.layout import NEVER_MS, hashes_of
+from millstream.state.lookup import Layer, Probe, find_runs
+from millstream.state.resolution import orders_in
+from millstream.state.runs import expanded
+from millstream.state.segment import Chunk
+from millstream.state.table import TableView
+from millstream.state.version import SegmentRef
+from millstream.state.xxh64 import Int64s
+
+__all__ = ["RowBuffer", "RowTable", "SideRows", "later"]
+
+# Looking a key up costs about what reading so many rows one after another does.
+_ROWS_PER_LOOKUP = 8
+
+
+@dataclass(frozen=True)
+class SideRows:
+    """Rows of one side. `contents` is the records as one column: structs, plain values, or pickles."""
+
+    keys: KeyColumn
+    times: Int64s
+    contents: pa.Array
+
+    @classmethod
+    def concat(cls, several: Sequence[SideRows]) -> SideRows:
+        """All rows, one lot after another."""
+        if len(several) == 1:
+            return several[0]
+        return cls(
+            KeyColumn(
+                np.concatenate([rows.keys.hashes for rows in several]),
+                pa.concat_arrays([rows.keys.array for rows in several]),
+            ),
+            np.concatenate([rows.times for rows in several]),
+            pa.concat_arrays([rows.contents for rows in several]),
+        )
+
+    def take(self, rows: Int64s) -> SideRows:
+        """These rows."""
+        return SideRows(self.keys.take(rows), self.times[rows], self.contents.take(pa.array(rows)))
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+class RowTable(StateTable):
+    """Rows (key, number) → record, due at their timestamp; read at `time_ms` of event time."""
+
+    def __init__(self, name: str, key_type: TypeInformation | None, max_parallelism: int, value: StateCodec) -> None:
+        super().__init__(name, key_type, max_parallelism, value, sub_type=pa.int64(), has_due=True, ttl_ms=0)
+        self.time_ms = -NEVER_MS
+
+    def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
+        super().begin(replace(place, now_ms=self.time_ms), refs)
+        self._forget()
+
+    def end(self) -> tuple[SegmentRef, ...]:
+        """As any table, and what has expired while the epoch ran is forgotten first: `time_ms` has moved."""
+        self._place = replace(self._place, now_ms=self.time_ms)
+        self._forget()
+        return super().end()
+
+    def _forget(self) -> None:
+        """Name no more the segments in which every row has expired."""
+        view = self.view
+        layers = zip(view.refs, view.layers, strict=False)  # changes that are not written yet are no segment
+        needed = [ref for ref, layer in layers if self._is_needed(layer)]
+        if len(needed) < len(view.refs):
+            self.view = TableView(self._place.segments, self.layout, needed, self._place.groups, self.time_ms)
+
+    def _is_needed(self, layer: Layer) -> bool:
+        return any(entry.expires_max_ms > self.time_ms for entry in layer.segment.entries)
+
+
+class RowBuffer(StateHandle):
+    """The rows of one side in one subtask. Rows are numbered as they are added; `next_number` is what the operator
+    remembers from one epoch to the next, the largest of all subtasks, so that no two rows of a key have one number."""
+
+    table: RowTable
+
+    def __init__(self, table: RowTable, scope: Scope) -> None:
+        super().__init__(table, scope, renews_on_read=False)
+        self.next_number = 0
+
+    def begin(self) -> None:
+        """Nothing is kept here: added rows go to the table at once."""
+
+    def flush(self) -> None:
+        """Added rows are in the table already."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is stored."""
+        return self.table.view.is_empty
+
+    def add(self, rows: SideRows, expires_ms: Int64s) -> None:
+        """Keep rows for later epochs, each until event time has come to where it expires."""
+        if not len(rows):
+            return
+        numbers = self.next_number + np.arange(len(rows))
+        self.next_number += len(rows)
+        self.table.changes.put(
+            rows.keys, rows.contents, subs=pa.array(numbers), due_ms=rows.times, expires_ms=expires_ms
+        )
+
+    def meeting(self, keys: KeyColumn, first_ms: int, last_ms: int) -> SideRows:
+        """Rows of these times: at least all of the keys given, which may repeat. What is cheaper is done: looking keys
+        up, or reading one after another what there is."""
+        stored = sum(ref.rows for ref in self.table.view.refs)
+        if stored <= _ROWS_PER_LOOKUP * len(keys):
+            return self.between(first_ms, last_ms)
+        return self.of_keys(keys, first_ms, last_ms)
+
+    def of_keys(self, keys: KeyColumn, first_ms: int, last_ms: int) -> SideRows:
+        """The rows of these keys, which may repeat, and times."""
+        distinct = np.unique(numbered([keys.array])[0], return_index=True)[1]
+        probe = Probe.of(keys.take(distinct), self.table.layout)
+        pieces = (
+            (runs.chunk, expanded(runs.starts, runs.stops)[0])
+            for layer in self.table.view.layers
+            for runs in find_runs(layer.segment, probe, np.arange(len(probe))[layer.among(probe.orders)])
+        )
+        return self._rows(pieces, first_ms, last_ms)
+
+    def between(self, first_ms: int, last_ms: int) -> SideRows:
+        """All rows of these times, both ends included."""
+        return self._rows(self._chunks(first_ms, last_ms), first_ms, last_ms)
+
+    def _chunks(self, first_ms: int, last_ms: int) -> Iterator[tuple[Chunk, Int64s]]:
+        for layer in self.table.view.layers:
+            for number, entry in enumerate(layer.segment.entries):
+                if entry.due_min_ms <= last_ms and entry.due_max_ms >= first_ms:
+                    chunk = layer.segment.chunk(number)
+                    yield chunk, np.arange(chunk.rows)[layer.among(chunk.orders)]
+
+    def _rows(self, pieces: Iterable[tuple[Chunk, Int64s]], first_ms: int, last_ms: int) -> SideRows:
+        """Those of the rows of chunks that are of these times and live. No row was ever changed: there is no newer one
+        to look for."""
+        several = []
+        for chunk, rows in pieces:
+            assert chunk.due_ms is not None and chunk.values is not None
+            due = chunk.due_ms[rows]
+            rows = rows[chunk.are_live(rows, self.table.view.now_ms) & (due >= first_ms) & (due <= last_ms)]
+            if len(rows):
+                several.append(_taken(chunk, rows))
+        return SideRows.concat(several) if several else self.no_rows()
+
+    def no_rows(self) -> SideRows:
+        """Rows as this buffer holds them, but none."""
+        none, layout = np.empty(0, dtype=np.int64), self.table.layout
+        return SideRows(KeyColumn(none, pa.nulls(0, layout.stored_key_type)), none, pa.nulls(0, layout.value_type))
+
+
+def _taken(chunk: Chunk, rows: Int64s) -> SideRows:
+    """Rows of a chunk, in ascending order; a chunk that is wanted as a whole is not copied."""
+    batch = chunk.batch if len(rows) == chunk.rows else chunk.batch.take(pa.array(rows))
+    hashes = hashes_of(orders_in(batch), plain_view(batch.column("rest")).view(np.uint16))
+    return SideRows(KeyColumn(hashes, batch.column("key")), plain_view(batch.column("due_ms")), batch.column("value"))
+
+
+def later(times: Int64s, by_ms: int) -> Int64s:
+    """Times moved by so many ms; what would leave the range of times stays at its end.
+
+    >>> later(np.array([5, 2**63 - 2]), 3).tolist() == [8, 2**63 - 1]
+    True
+    """
+    lowest, highest = -(2**63), 2**63 - 1
+    if by_ms > 0:
+        return np.minimum(times, highest - by_ms) + by_ms
+    return np.maximum(times, lowest - by_ms) + by_ms

@@ -1,0 +1,46 @@
+"""Windows over two keyed streams: the general window operator with two inputs.
+
+Records are tagged with their side when they come, and from there on a window treats them all alike: any assigner,
+trigger and evictor, merging, lateness. The function splits a window's contents again (`tagged`). So everything that
+holds for windows holds here.
+
+Order: within an epoch all records of the first stream come before those of the second (`connected_operators`), each
+in their own order. That is the order in which triggers that count see them, in every repetition of an epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.graph.nodes import CoGroupWindow
+from millstream.records.batch import Batch
+from millstream.runtime.connected_operators import TwoKeyedInputs
+from millstream.runtime.joins.tagged import tagged
+from millstream.runtime.operators import OperatorSetting
+from millstream.runtime.windows.operator import WindowOperator
+
+__all__ = ["CoGroupOperator"]
+
+
+class CoGroupOperator(TwoKeyedInputs, WindowOperator):
+    """One window node of two streams in one subtask."""
+
+    methods = ("process", "process")  # one function for both inputs: it gets whole windows
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation = setting.node.operation
+        assert isinstance(operation, CoGroupWindow)
+        self._late_tags = operation.late_tags
+
+    def records(self, batch: Batch) -> list[Any]:
+        return tagged(batch.values(), self.facing == 1)
+
+    def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
+        is_one, one, two = value
+        tag = self._late_tags[0 if is_one else 1]
+        if tag is None:
+            self._dropped.inc()
+        else:
+            out.append((tag, one if is_one else two))
+            stamps.append(stamp)

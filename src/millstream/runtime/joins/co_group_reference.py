@@ -1,0 +1,74 @@
+"""Joins and coGroups by window the slow and obvious way, to hold the operators against.
+
+For windows of event time that stand fixed and fire when the watermark passes their end, with no lateness allowed: every
+window of every key has two lists. A record goes into those of its windows that were not over when its epoch began; one
+that found none is late. When the epoch's input is in and the watermark has moved, every window that is over gives out
+its two lists, once. What merges, counts or evicts is held against `runtime.windows.reference`, on tagged records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.runtime.barrier import MIN_WATERMARK
+
+__all__ = ["CoGroupReference", "Met", "TwoSidedEpoch"]
+
+Timed = tuple[Any, Any, int]  # key, value, timestamp
+
+
+@dataclass(frozen=True)
+class TwoSidedEpoch:
+    """The records of both streams, and the watermark when they are in."""
+
+    lefts: Sequence[Timed]
+    rights: Sequence[Timed]
+    watermark: int
+
+
+@dataclass(frozen=True)
+class Met:
+    """What of both sides met in a window, in the epoch it fired in (the first is 0)."""
+
+    epoch: int
+    key: Any
+    window: Any
+    lefts: tuple[Any, ...]
+    rights: tuple[Any, ...]
+
+
+@dataclass
+class CoGroupReference:
+    """`met` and `late` (of each side) are what came of the epochs run so far."""
+
+    assigner: Any
+    met: list[Met] = field(default_factory=list)
+    late: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
+
+    def run(self, epochs: Sequence[TwoSidedEpoch]) -> CoGroupReference:
+        """All epochs, one after the other."""
+        held: dict[tuple[Any, Any], tuple[list[Any], list[Any]]] = {}
+        watermark = MIN_WATERMARK
+        for number, epoch in enumerate(epochs):
+            for side, records in enumerate((epoch.lefts, epoch.rights)):
+                for key, value, timestamp in records:
+                    windows = self.assigner.assign_windows(value, timestamp, None)
+                    in_time = [window for window in windows if window.max_timestamp() > watermark]
+                    for window in in_time:
+                        held.setdefault((key, window), ([], []))[side].append(value)
+                    if not in_time:
+                        self.late[side].append(value)
+            watermark = max(watermark, epoch.watermark)
+            for key, window in [place for place in held if place[1].max_timestamp() <= watermark]:
+                lefts, rights = held.pop((key, window))
+                self.met.append(Met(number, key, window, tuple(lefts), tuple(rights)))
+        return self
+
+    def pairs(self) -> Iterator[tuple[Met, Any, Any]]:
+        """What a join gives: every left record with every right one."""
+        for met in self.met:
+            for left in met.lefts:
+                for right in met.rights:
+                    yield met, left, right

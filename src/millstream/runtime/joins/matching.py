@@ -1,0 +1,122 @@
+"""Which rows of two sides belong together: equal keys, and the time of one within a range of the other's. In columns.
+
+Keys come as numbers (`numbered` gives equal keys of both sides one number). One side is sorted by key and time, as one
+ascending number each, so that the partners of a row of the other side are one run, found by two binary searches. Runs
+are turned into pairs a piece at a time: however many pairs there are, only a piece of them is in memory.
+
+Order: pairs come as their left rows stand, those of one left row by the time of the right one, equal times as they
+stand. Nothing depends on chance, so a repeated epoch gives the same pairs in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.runtime.windows.groups import can_be_grouped, grouped
+from millstream.state.runs import expanded
+from millstream.state.xxh64 import Int64s
+
+__all__ = ["PAIRS_MAX", "numbered", "pairs"]
+
+PAIRS_MAX = 65_536
+"""So many pairs are made at a time, unless a caller wants fewer."""
+
+_FAR_MS = 1 << 61
+_ROOM = 1 << 62
+
+
+def numbered(keys: Sequence[pa.Array]) -> list[Int64s]:
+    """Numbers for the keys of several columns of one type; equal keys have one number, whatever column they are in.
+
+    >>> [codes.tolist() for codes in numbered([pa.array(["a", "b"]), pa.array(["b", "c", "a"])])]
+    [[0, 1], [1, 2, 0]]
+    """
+    whole = keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
+    if not can_be_grouped(whole.type):
+        # Lists have no dictionary of their own; how they are written tells them apart.
+        whole = pa.array(map(repr, whole.to_pylist()), pa.string(), size=len(whole))
+    codes = grouped(whole).codes
+    return np.split(codes, np.cumsum([len(column) for column in keys[:-1]]))
+
+
+def pairs(
+    left_codes: Int64s,
+    left_first_ms: Int64s,
+    left_last_ms: Int64s,
+    right_codes: Int64s,
+    right_ms: Int64s,
+    *,
+    pairs_max: int = PAIRS_MAX,
+) -> Iterator[tuple[Int64s, Int64s]]:
+    """Pairs of rows with one code and `left_first_ms <= right_ms <= left_last_ms`: their left and their right rows.
+
+    >>> left, first, last = np.array([7, 8]), np.array([0, 0]), np.array([5, 5])
+    >>> right, times = np.array([8, 7, 7, 7]), np.array([0, 5, 1, 6])
+    >>> [(a.tolist(), b.tolist()) for a, b in pairs(left, first, last, right, times)]
+    [([0, 0, 1], [2, 1, 0])]
+    """
+    if not len(left_codes) or not len(right_codes):
+        return
+    rows_in_all = len(left_codes) + len(right_codes)
+    span, times, first, last = _on_one_scale(right_ms, left_first_ms, left_last_ms, rows_in_all)
+    if int(max(left_codes.max(), right_codes.max())) >= _ROOM // span:
+        left_codes, right_codes = np.split(
+            grouped(pa.array(np.append(left_codes, right_codes))).codes, [len(left_codes)]
+        )
+    order, places = _sorted_rows(right_codes * span + times)
+    offsets = left_codes * span
+    starts, stops = _runs(places, offsets + first, offsets + last)
+    rows = np.flatnonzero(stops > starts)
+    for run, found in _pieces(starts[rows], stops[rows], pairs_max):
+        yield rows[run], order[found]
+
+
+def _on_one_scale(times: Int64s, first: Int64s, last: Int64s, keys_max: int) -> tuple[int, Int64s, Int64s, Int64s]:
+    """Times as small numbers from 0 on, below the returned one: a time, the first that is wanted, and the first after
+    the last that is wanted. What lies beyond all times is cut off."""
+    lowest, highest = int(times.min()), int(times.max())
+    if lowest > -_FAR_MS and highest < _FAR_MS and (highest - lowest + 2) * keys_max < _FAR_MS:
+        first = np.clip(first, lowest, highest + 1) - lowest
+        return highest - lowest + 2, times - lowest, first, np.clip(last, lowest - 1, highest) + 1 - lowest
+    # Times so far apart that keys would have no room beside them: their ranks will do.
+    ranked, ranks = np.unique(times, return_inverse=True)
+    return len(ranked) + 1, ranks, np.searchsorted(ranked, first), np.searchsorted(ranked, last, side="right")
+
+
+def _sorted_rows(places: Int64s) -> tuple[Int64s, Int64s]:
+    """The order of rows by place, equal ones as they stand; and the sorted places."""
+    bits = len(places).bit_length()
+    if int(places.max()) < _ROOM >> bits:
+        # The number of the row, packed behind its place: sorting plain numbers is several times faster than sorting
+        # the order of some.
+        packed = np.sort((places << bits) | np.arange(len(places)))
+        return packed & ((1 << bits) - 1), packed >> bits
+    order = np.argsort(places, kind="stable")
+    return order, places[order]
+
+
+def _runs(places: Int64s, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
+    """For each range of places, the run of sorted places from its first up to, without it, its last."""
+    # Searching in ascending order finds most of what it looks at in the cache: four times faster, the sort included.
+    order, ascending = _sorted_rows(first)
+    starts, stops = np.empty_like(first), np.empty_like(first)
+    starts[order] = np.searchsorted(places, ascending)
+    stops[order] = np.searchsorted(places, last[order])
+    return starts, stops
+
+
+def _pieces(starts: Int64s, stops: Int64s, most: int) -> Iterator[tuple[Int64s, Int64s]]:
+    """All rows of all runs (and which run each is of), `most` at a time; a long run is cut where a piece is full."""
+    ends = np.cumsum(stops - starts)
+    total = int(ends[-1]) if len(ends) else 0
+    for begin in range(0, total, most):
+        end = min(begin + most, total)
+        a, b = int(np.searchsorted(ends, begin, side="right")), int(np.searchsorted(ends, end)) + 1
+        own_starts, own_stops = starts[a:b].copy(), stops[a:b].copy()
+        own_starts[0] = stops[a] - (int(ends[a]) - begin)
+        own_stops[-1] -= int(ends[b - 1]) - end
+        found, run = expanded(own_starts, own_stops)
+        yield run + a, found

@@ -1,0 +1,57 @@
+"""Results of a join that are chosen fields of both records: what is kept of each side, and the rows made of pairs.
+
+Only chosen fields are kept, under their names: rows that were kept for other fields do not fit, even where these have
+the same types. A side of which nothing is wanted but that it is there still has to be rows of something: its first
+field.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.records.batch import Batch
+from millstream.records.columns import stream_schema
+from millstream.records.shapes import plain_type
+from millstream.runtime.joins.buffer import SideRows
+from millstream.state.xxh64 import Int64s
+
+__all__ = ["ProjectedRows"]
+
+
+class ProjectedRows:
+    """The chosen `fields` of records of `types`, as rows of `output_type`."""
+
+    def __init__(
+        self,
+        fields: tuple[tuple[int, ...], tuple[int, ...]],
+        types: tuple[TypeInformation | None, TypeInformation | None],
+        output_type: TypeInformation | None,
+    ) -> None:
+        assert output_type is not None and None not in types
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._fields, self._types, self._type, self._schema = fields, types, output_type, schema
+
+    def kept(self, number: int) -> tuple[TypeInformation, tuple[int, ...]]:
+        """What is kept of the records of an input: its type, and which fields it is."""
+        fields = self._fields[number - 1] or (0,)
+        type_info = self._types[number - 1]
+        assert type_info is not None
+        plain = plain_type(type_info)
+        assert isinstance(plain, RowTypeInfo | TupleTypeInfo)
+        types = plain.get_field_types()
+        own = plain.get_field_names() if isinstance(plain, RowTypeInfo) else [f"f{at}" for at in range(len(types))]
+        # A field may be taken twice, but names in a row differ.
+        names = [own[field] if field not in fields[:at] else f"{own[field]} {at}" for at, field in enumerate(fields)]
+        return Types.ROW_NAMED(names, [types[field] for field in fields]), fields
+
+    def batch(
+        self, left: SideRows, left_rows: Int64s, right: SideRows, right_rows: Int64s, timestamps: Int64s
+    ) -> Batch:
+        """The results of these pairs."""
+        columns: list[pa.Array] = []
+        for side, rows, fields in ((left, left_rows, self._fields[0]), (right, right_rows, self._fields[1])):
+            at = pa.array(rows)
+            columns += [side.contents.field(number).take(at) for number in range(len(fields))]
+        return Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=self._schema), self._type, timestamps)

@@ -1,0 +1,67 @@
+"""An interval join, slow and obvious: two loops over lists. What it says is right; the operator is held against it.
+
+It keeps every record that was not late for ever, and looks at all of them for every new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.runtime.barrier import MIN_WATERMARK
+
+__all__ = ["IntervalJoinReference", "Timed"]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A record with its key and its timestamp."""
+
+    key: Any
+    time_ms: int
+    value: Any
+
+
+@dataclass
+class IntervalJoinReference:
+    """Joins what it is given, epoch by epoch; both bounds belong to the interval.
+
+    >>> join = IntervalJoinReference(lower_ms=-1, upper_ms=1)
+    >>> join.epoch([Timed("k", 5, "a")], [], watermark_ms=5)
+    []
+    >>> join.epoch([], [Timed("k", 6, "b"), Timed("k", 7, "c"), Timed("k", 4, "d")], watermark_ms=9)
+    [('a', 'b', 6)]
+    >>> join.late_right
+    ['d']
+    """
+
+    lower_ms: int
+    upper_ms: int
+    late_left: list[Any] = field(default_factory=list)
+    late_right: list[Any] = field(default_factory=list)
+    _left: list[Timed] = field(default_factory=list)
+    _right: list[Timed] = field(default_factory=list)
+    _watermark_ms: int = MIN_WATERMARK
+
+    def epoch(self, left: Sequence[Timed], right: Sequence[Timed], watermark_ms: int) -> list[tuple[Any, Any, int]]:
+        """The pairs of an epoch with the time of each: those of which at least one is new. Event time then moves on."""
+        new_left, new_right = self._on_time(left, self.late_left), self._on_time(right, self.late_right)
+        known_left, known_right = len(self._left), len(self._right)
+        self._left += new_left
+        self._right += new_right
+        found = [
+            (a.value, b.value, max(a.time_ms, b.time_ms))
+            for row, a in enumerate(self._left)
+            for other, b in enumerate(self._right)
+            if (row >= known_left or other >= known_right) and self._joins(a, b)
+        ]
+        self._watermark_ms = max(self._watermark_ms, watermark_ms)
+        return found
+
+    def _on_time(self, records: Sequence[Timed], late: list[Any]) -> list[Timed]:
+        late += [record.value for record in records if record.time_ms < self._watermark_ms]
+        return [record for record in records if record.time_ms >= self._watermark_ms]
+
+    def _joins(self, a: Timed, b: Timed) -> bool:
+        return bool(a.key == b.key) and a.time_ms + self.lower_ms <= b.time_ms <= a.time_ms + self.upper_ms

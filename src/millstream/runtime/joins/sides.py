@@ -1,0 +1,234 @@
+"""What every join in columns does with its two sides: gather an epoch's records, drop the late, keep what may be met.
+
+In an epoch:
+1. records of both inputs are gathered as rows (`buffer`), sender by sender; late ones go to their side's late output,
+   or are dropped and counted;
+2. when the input is in and time has moved from `before_ms` to `now_ms`, the join is made: that is for others to say;
+3. rows that a later record may still meet are added to the side's buffer, one segment for each.
+
+A record is late by the watermark its epoch began with, so a repeated epoch judges alike. In BATCH there is one time,
+the end, and nothing is late.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError, TypeMismatchError
+from millstream.graph.tags import SideTag
+from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN
+from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.joins.buffer import RowBuffer, RowTable, SideRows
+from millstream.runtime.keyed_operators import KeyedOperator
+from millstream.runtime.keying import Keying
+from millstream.runtime.operators import OperatorSetting, Origin, Output
+from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.state_codec import StateCodec
+from millstream.state.equality import Bools
+from millstream.state.xxh64 import Int64s
+
+__all__ = ["Side", "TwoSidedOperator"]
+
+_ROWS_NUMBERED = "rows_numbered"
+_LATE_RECORDS = "numLateRecordsDropped"
+
+
+class Side:
+    """One side: how its records become rows, and its buffer. `fields`: which of a record's fields are wanted; None: the
+    whole record."""
+
+    def __init__(
+        self, name: str, keying: Keying, buffer: RowBuffer, codec: StateCodec, fields: tuple[int, ...] | None
+    ) -> None:
+        self.name, self.keying, self.buffer, self.codec = name, keying, buffer, codec
+        self._fields, self._kind = fields, codec.arrow_type
+        self._gathered: dict[Origin, list[SideRows]] = {}
+
+    def begin(self) -> None:
+        """Nothing was gathered yet."""
+        self._gathered = {}
+
+    def gather(self, origin: Origin, batch: Batch, unfit: Callable[[Batch, int], Exception]) -> None:
+        """Keep the records of a batch as rows."""
+        assert batch.timestamps is not None
+        contents = self._record(batch) if self._fields is None else self._chosen(batch, self._fields, unfit)
+        rows = SideRows(self.keying.column(batch), batch.timestamps, contents)
+        self._gathered.setdefault(origin, []).append(rows)
+
+    def fresh(self) -> SideRows:
+        """All rows gathered, sender by sender; they are let go of."""
+        gathered, self._gathered = self._gathered, {}
+        several = [rows for origin in sorted(gathered) for rows in gathered[origin]]
+        return SideRows.concat(several) if several else self.buffer.no_rows()
+
+    def _record(self, batch: Batch) -> pa.Array:
+        """Whole records: the columns of the stream as they are, where they can be."""
+        kind = self._kind
+        if not batch.typed or KIND_COLUMN in batch.columns().schema.names:
+            return self.codec.encode(batch.values())
+        columns = batch.columns().columns
+        if pa.types.is_struct(kind) and kind.num_fields and len(columns) == kind.num_fields:
+            return pa.StructArray.from_arrays(columns, fields=list(kind))
+        if len(columns) == 1 and columns[0].type == kind:
+            return columns[0]
+        return self.codec.encode(batch.values())
+
+    def _chosen(self, batch: Batch, fields: tuple[int, ...], unfit: Callable[[Batch, int], Exception]) -> pa.Array:
+        columns = batch.columns()
+        kinds = columns.schema.get_field_index(KIND_COLUMN)
+        if kinds >= 0:
+            strange = np.flatnonzero(np.asarray(columns.column(kinds).fill_null(1)) != 0)
+            if len(strange):
+                raise unfit(batch, int(strange[0]))
+        return pa.StructArray.from_arrays([columns.column(field) for field in fields], fields=list(self._kind))
+
+
+class TwoSidedOperator(KeyedOperator):
+    """Two keyed inputs, gathered. Subclasses set `sides` with `make_side` and say what `join` does."""
+
+    sides: tuple[Side, Side]
+    late_tags: tuple[SideTag | None, SideTag | None] = (None, None)
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
+        self._batch = False
+        self.before_ms = MIN_WATERMARK
+        self.started_ns = 0
+
+    def make_side(
+        self, number: int, name: str, type_info: TypeInformation | None, fields: tuple[int, ...] | None = None
+    ) -> Side:
+        """The side of input `number`. `type_info` is that of what is kept of a record: all of it, or its `fields`."""
+        edge = next(edge for edge in self.node.inputs if edge.input == number)
+        codec = StateCodec(type_info, f"state '{name}' of '{self.node.name}'")
+        table = RowTable(name, edge.key_type, self.setting.context.max_parallelism, codec)
+        buffer = RowBuffer(table, self.backend.scope)
+        self.backend.keep(name, buffer)
+        return Side(name, Keying.of_edge(edge, self.call, self._owned), buffer, codec, fields)
+
+    # --- an epoch -------------------------------------------------------------------------------------------------
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        self._batch = facts.batch
+        self.before_ms = self.now_ms
+        kept = spec.states.get(self.uid, {})
+        for side in self.sides:
+            side.begin()
+            side.buffer.table.time_ms = self.before_ms
+            side.buffer.next_number = max((numbered(account, side.name) for account in kept.values()), default=0)
+        try:
+            super().prepare(spec, facts, nonce)
+        except TypeMismatchError as error:
+            found, _, _ = error.message.partition(". ")
+            advice = "Join the streams and fields it joined, or give it another uid to begin anew"
+            raise self.call.failed(
+                ProgramError(f"'{self.node.name}' cannot go on: {found}. {advice}"), "state"
+            ) from error
+
+    @property
+    def now_ms(self) -> int:
+        """Event time, as joins go by it."""
+        if not self._batch:
+            return self.time.watermark
+        return MAX_WATERMARK if self.time.watermark == MAX_WATERMARK else MIN_WATERMARK
+
+    def input(self, number: int, origin: Origin) -> Output:
+        return partial(self._gather, number - 1, origin)
+
+    def _gather(self, number: int, origin: Origin, batch: Batch) -> None:
+        started = time.perf_counter_ns()
+        self.records_in += len(batch)
+        late = self._late(self._times(batch))
+        lost = None if late is None else batch.take(np.flatnonzero(late))
+        kept = batch if late is None else batch.take(np.flatnonzero(~late))
+        if len(kept):
+            with self.call.running("state"):
+                self.sides[number].gather(origin, kept, self._unfit)
+        self.busy_ns += time.perf_counter_ns() - started
+        if lost is not None:
+            self._refuse_late(number, lost)
+
+    def _late(self, times: Int64s) -> Bools | None:
+        """Which records come too late; None if none does."""
+        if self.before_ms == MIN_WATERMARK:
+            return None
+        late = self.are_late(times)
+        return late if late.any() else None
+
+    def are_late(self, times: Int64s) -> Bools:
+        """Which of these times are over: event time has passed them."""
+        return times < self.before_ms
+
+    def _refuse_late(self, number: int, batch: Batch) -> None:
+        tag = self.late_tags[number]
+        if tag is None:
+            self._late_records.inc(len(batch))
+        elif tag.tag_id in self.side_outputs:
+            declared = dict(getattr(self.node.operation, "tags", ()))[tag.tag_id]
+            if declared != batch.type_info:
+                batch = self.typed(batch.values(), batch.timestamps, declared)
+            self._hand_on(tag.tag_id, batch)
+
+    def advance(self, watermark: int) -> int:
+        reached = super().advance(watermark)
+        self.started_ns = time.perf_counter_ns()
+        self.join(*(side.fresh() for side in self.sides))
+        self.busy_ns += time.perf_counter_ns() - self.started_ns
+        return reached
+
+    def join(self, left: SideRows, right: SideRows) -> None:
+        """Give out what these rows and those in the buffers come to, and keep what is needed."""
+        raise NotImplementedError
+
+    def hand_on(self, tag: str | None, batch: Batch) -> None:
+        """Give out some results of `join`; what others do with them is not this operator's time."""
+        self.busy_ns += time.perf_counter_ns() - self.started_ns
+        self._hand_on(tag, batch)
+        self.started_ns = time.perf_counter_ns()
+
+    def keep_rows(self, side: Side, rows: SideRows, expires_ms: Int64s) -> None:
+        """Add rows to a side's buffer, but for those that expire now."""
+        kept = np.flatnonzero(expires_ms > self.now_ms)
+        if len(kept) == len(rows):
+            side.buffer.add(rows, expires_ms)
+        elif len(kept):
+            side.buffer.add(rows.take(kept), expires_ms[kept])
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        for side in self.sides:
+            side.buffer.table.time_ms = self.now_ms
+        super().acknowledge(acknowledgement)
+        account = acknowledgement.states[self.uid]
+        account[_ROWS_NUMBERED] = {side.name: side.buffer.next_number for side in self.sides}
+
+    # --- what records must have -----------------------------------------------------------------------------------
+
+    def _times(self, batch: Batch) -> Int64s:
+        if batch.timestamps is None:
+            error = ProgramError(
+                f"'{self.node.name}' joins by event time, and its records have no timestamps. Call "
+                "assign_timestamps_and_watermarks() with a timestamp assigner on both streams before key_by()"
+            )
+            raise self.call.failed(error, "join", tuple(batch.slice(0, 1).values()))
+        return batch.timestamps
+
+    def _unfit(self, batch: Batch, row: int) -> Exception:
+        error = ProgramError(
+            "the record is None or no INSERT, which has no fields to project. Filter such records out, or join "
+            "with a function"
+        )
+        return self.call.failed(error, "project", tuple(batch.slice(row, 1).values()))
+
+
+def numbered(account: Any, side: str) -> int:
+    """The number of the next row of a side, from what a subtask acknowledged."""
+    return int(account.get(_ROWS_NUMBERED, {}).get(side, 0))

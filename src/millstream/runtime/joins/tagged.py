@@ -1,0 +1,56 @@
+"""A record of one of two streams in a window that holds records of both: which stream it is of, and what it is.
+
+Windows of a join or coGroup keep such rows, one column for each side: where both streams are typed the state is columns
+too. Assigners, triggers and evictors of these windows see them, as Flink's see its `TaggedUnion`; the user's join
+function never does. A record that is None is a record like others: only `is_one` says whose it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.types import Row
+from millstream.records.batch import is_typed
+
+__all__ = ["split_by_side", "tagged", "tagged_type"]
+
+_FIELDS = ("is_one", "one", "two")
+_ROW = Row(*_FIELDS)
+
+
+def tagged(values: Iterable[Any], is_one: bool) -> list[Row]:
+    """Records of the first stream (`is_one`) or of the second, as a window keeps them.
+
+    >>> tagged([7], is_one=True)
+    [Row(is_one=True, one=7, two=None)]
+    """
+    return [_ROW(True, value, None) for value in values] if is_one else [_ROW(False, None, value) for value in values]
+
+
+def split_by_side(rows: Iterable[Row]) -> tuple[list[Any], list[Any]]:
+    """The records of each stream, in the order of the rows.
+
+    >>> split_by_side(tagged([2], is_one=False) + tagged([1, 3], is_one=True))
+    ([1, 3], [2])
+    """
+    ones: list[Any] = []
+    twos: list[Any] = []
+    for is_one, one, two in rows:
+        if is_one:
+            ones.append(one)
+        else:
+            twos.append(two)
+    return ones, twos
+
+
+def tagged_type(one: TypeInformation | None, two: TypeInformation | None) -> TypeInformation | None:
+    """The type of the rows; None (pickled) unless both streams have columns.
+
+    >>> print(tagged_type(Types.LONG(), Types.STRING()), tagged_type(Types.LONG(), None))
+    ROW<is_one BOOLEAN, one LONG, two STRING> None
+    """
+    if one is None or two is None or not is_typed(one) or not is_typed(two):
+        return None
+    return Types.ROW_NAMED(list(_FIELDS), [Types.BOOLEAN(), one, two])

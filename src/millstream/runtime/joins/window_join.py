@@ -1,0 +1,173 @@
+"""Joins by window in columns: every pair of records that have one key and are in one window, as chosen fields of both.
+
+For windows of event time that stand fixed (tumbling, sliding, cumulative) and fire once, when the watermark passes
+their end. In an epoch (`sides`):
+1. records of both inputs are gathered as rows; those whose windows are all over are late;
+2. when the watermark has passed the ends of some windows, the stored rows of these windows are read, by time, and meet
+   the new ones: each left row once for each of those windows it is in, with the right rows of the window;
+3. new rows that a later window needs are kept until the last window they are in is over. What is born and dies
+   within an epoch is never written, and dying costs nothing.
+
+Memory is bounded: where windows overlap, they are made a block of them at a time, and pairs a piece at a time.
+
+Order: windows by their ends; in a window pairs as their left records came, those of one left record by the time of the
+right ones. `co_group_reference` is the slow and obvious form of the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from millstream.errors import ProgramError
+from millstream.graph.nodes import WindowJoin
+from millstream.graph.pane_windows import PaneWindows
+from millstream.runtime.barrier import Acknowledgement
+from millstream.runtime.joins.buffer import SideRows
+from millstream.runtime.joins.matching import numbered, pairs
+from millstream.runtime.joins.projected_rows import ProjectedRows
+from millstream.runtime.joins.sides import Side, TwoSidedOperator
+from millstream.runtime.operators import OperatorSetting
+from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.windows.pane_firing import WindowRange
+from millstream.state.equality import Bools
+from millstream.state.runs import expanded
+from millstream.state.xxh64 import Int64s
+
+__all__ = ["WindowJoinOperator", "rows_by_window"]
+
+_EARLIEST_MS, _LATEST_MS = -(2**63), 2**63 - 1
+# So many left rows, each counted once for each of its windows, meet the right side at a time.
+_BLOCK_ROWS = 1 << 20
+_WINDOWS = "windows"
+
+
+class WindowJoinOperator(TwoSidedOperator):
+    """A window join with chosen fields as results, in one subtask."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation = setting.node.operation
+        assert isinstance(operation, WindowJoin)
+        self._windows = operation.windows
+        self._results = ProjectedRows(operation.fields, operation.types, setting.node.output_type)
+        self.late_tags = operation.late_tags
+        self.sides = (
+            self.make_side(1, "left", *self._results.kept(1)),
+            self.make_side(2, "right", *self._results.kept(2)),
+        )
+
+    # --- an epoch -------------------------------------------------------------------------------------------------
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        for account in spec.states.get(self.uid, {}).values():
+            self._check_windows(account.get(_WINDOWS, self._measures))
+        super().prepare(spec, facts, nonce)
+
+    @property
+    def _measures(self) -> list[int | None]:
+        """What says how long rows are kept."""
+        return [self._windows.size_ms, self._windows.slide_ms, self._windows.offset_ms, self._windows.step_ms]
+
+    def _check_windows(self, stored: list[int | None]) -> None:
+        """Refuse to go on with rows that were kept as long as other windows needed them."""
+        if stored != self._measures:
+            error = ProgramError(
+                f"the rows of '{self.node.name}' were kept for other windows than the program now has "
+                f"({self._windows.describe()}). Use the windows it had, or give the join another uid to begin anew"
+            )
+            raise self.call.failed(error, "state")
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        super().acknowledge(acknowledgement)
+        acknowledgement.states[self.uid][_WINDOWS] = self._measures
+
+    def are_late(self, times: Int64s) -> Bools:
+        late: Bools = self._windows.last_window(self._windows.pane_of(times)) <= self._over(self.before_ms)
+        return late
+
+    def _over(self, time_ms: int) -> int:
+        """The last window that is over when this time has come."""
+        return self._windows.fired_through(time_ms)
+
+    def join(self, left: SideRows, right: SideRows) -> None:
+        closing = WindowRange(self._over(self.before_ms), self._over(self.now_ms))
+        if closing:
+            with self.call.running("state"):
+                rows = [self._due(side, new, closing) for side, new in zip(self.sides, (left, right), strict=True)]
+            self._meet(rows[0], rows[1], closing)
+        with self.call.running("state"):
+            for side, new in zip(self.sides, (left, right), strict=True):
+                if len(new):
+                    self.keep_rows(side, new, self._windows.expiry_ms(self._windows.pane_of(new.times)))
+
+    def _due(self, side: Side, new: SideRows, closing: WindowRange) -> SideRows:
+        """The rows of a side that are in windows of the range: those stored, then new ones, each as they came."""
+        first_ms = max(self._windows.starts(closing.after + 1), _EARLIEST_MS)
+        last_ms = min(self._windows.ends(closing.through) - 1, _LATEST_MS)
+        due = np.flatnonzero((new.times >= first_ms) & (new.times <= last_ms))
+        fresh = new if len(due) == len(new) else new.take(due)
+        if side.buffer.is_empty:
+            return fresh
+        return SideRows.concat([side.buffer.between(first_ms, last_ms), fresh])
+
+    def _meet(self, left: SideRows, right: SideRows, closing: WindowRange) -> None:
+        """Give out the pairs of all windows of the range."""
+        if not len(left) or not len(right):
+            return
+        left_codes, right_codes = numbered([left.keys.array, right.keys.array])
+        for rows, numbers in rows_by_window(left.times, self._windows, closing):
+            first_ms, last_ms = self._windows.starts(numbers), self._windows.ends(numbers) - 1
+            for at, right_rows in pairs(left_codes[rows], first_ms, last_ms, right_codes, right.times):
+                self.hand_on(None, self._results.batch(left, rows[at], right, right_rows, last_ms[at]))
+
+
+def rows_by_window(
+    times: Int64s, windows: PaneWindows, range_: WindowRange, block_rows: int = _BLOCK_ROWS
+) -> Iterator[tuple[Int64s, Int64s]]:
+    """Every row with each of its windows of the range: its place among `times`, and the window's number; a block of
+    windows at a time, in the order of windows, rows of one window as they stand.
+
+    >>> sliding = PaneWindows(size_ms=20, slide_ms=10)
+    >>> [(rows.tolist(), at.tolist()) for rows, at in rows_by_window(np.array([15, 5]), sliding, WindowRange(-9, 0))]
+    [([1, 0, 1], [-1, 0, 0])]
+    """
+    panes = windows.pane_of(times)
+    first = np.maximum(windows.first_window(panes), range_.after + 1)
+    last = np.minimum(windows.last_window(panes), range_.through)
+    for start, stop in _blocks(first, last, block_rows):
+        rows = np.flatnonzero((first < stop) & (last >= start) & (last >= first))
+        if len(rows):
+            own = np.maximum(first[rows], start), np.minimum(last[rows] + 1, stop)
+            numbers, run = expanded(*own)
+            order = np.argsort(numbers, kind="stable")
+            yield rows[run[order]], numbers[order]
+
+
+def _blocks(first: Int64s, last: Int64s, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of windows, one after another, each with about `most` rows, counted in each window, or of one window.
+
+    >>> list(_blocks(np.array([0, 0, 1]), np.array([2, 0, 2]), 3))
+    [(0, 1), (1, 2), (2, 3)]
+    """
+    if int((np.maximum(last + 1, first) - first).sum()) <= most:
+        yield int(first.min()), int(last.max()) + 1
+        return
+    starts, stops = np.sort(first), np.sort(np.maximum(last + 1, first))
+    begun, ended = np.append(0, np.cumsum(starts - starts[0])), np.append(0, np.cumsum(stops - starts[0]))
+
+    def before(window: int) -> int:
+        """How many rows there are in all windows before this one."""
+        own = [(int(np.searchsorted(bounds, window)), sums) for bounds, sums in ((starts, begun), (stops, ended))]
+        (a, of_starts), (b, of_stops) = own
+        return (a - b) * (window - int(starts[0])) - int(of_starts[a]) + int(of_stops[b])
+
+    start, end = int(starts[0]), int(stops[-1])
+    while start < end:
+        low, high, limit = start + 1, end, before(start) + most
+        while low < high:  # the last window to stop at that keeps the block within its limit
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if before(middle) <= limit else (low, middle - 1)
+        yield start, low
+        start = low

@@ -1,0 +1,52 @@
+"""The matching kernel of joins, held against two loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.runtime.joins.matching import numbered, pairs
+
+_FAR = 2**63 - 1
+_TIMES = st.one_of(st.integers(-20, 20), st.sampled_from([-_FAR - 1, -_FAR, _FAR - 1, _FAR]))
+_CODES = st.one_of(st.integers(0, 3), st.sampled_from([2**40, 2**62]))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(_CODES, _TIMES, _TIMES), max_size=12),
+    st.lists(st.tuples(_CODES, _TIMES), max_size=12),
+    st.integers(1, 5),
+)
+def test_the_matching_kernel_finds_the_pairs_two_loops_find_in_pieces_of_the_size_asked_for(
+    lefts: list[tuple[int, int, int]], rights: list[tuple[int, int]], pairs_max: int
+) -> None:
+    by_time = sorted(range(len(rights)), key=lambda row: rights[row][1])
+    expected = [
+        (row, other)
+        for row, (code, first, last) in enumerate(lefts)
+        for other in by_time
+        if rights[other][0] == code and first <= rights[other][1] <= last
+    ]
+    columns = [np.array(column, dtype=np.int64) for column in zip(*lefts, strict=True)] or [np.empty(0, np.int64)] * 3
+    columns += [np.array(column, dtype=np.int64) for column in zip(*rights, strict=True)] or [np.empty(0, np.int64)] * 2
+    pieces = [list(zip(a.tolist(), b.tolist(), strict=True)) for a, b in pairs(*columns, pairs_max=pairs_max)]
+    assert [pair for piece in pieces for pair in piece] == expected
+    assert all(len(piece) == pairs_max for piece in pieces[:-1])
+    assert all(0 < len(piece) <= pairs_max for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [["a", None, "b"], [1.5, float("nan"), None], [[1, 2], [], None], [{"x": 1, "y": "a"}, {"x": None, "y": "b"}]],
+)
+def test_equal_keys_of_two_columns_have_one_number(keys: list[Any]) -> None:
+    kind = pa.array(keys).type
+    first, second = numbered([pa.array(keys, kind), pa.array(keys[::-1], kind)])
+    assert first.tolist() == second.tolist()[::-1]
+    assert len(set(first.tolist())) == len(keys)
