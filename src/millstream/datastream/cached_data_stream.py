@@ -6,15 +6,14 @@ everything above again. It is no operator that could be named or placed: what do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from millstream.datastream.argument_checks import refuse
 from millstream.datastream.stream import DataStream
 from millstream.datastream.stream_edges import no_java_object
+from millstream.datastream.unnamed_stream import UnnamedStream
 from millstream.graph.nodes import Cache, Edge, Partitioning
 
 if TYPE_CHECKING:
-    from millstream.datastream.slot_sharing_group import SlotSharingGroup
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = ["CachedDataStream", "cached"]
@@ -33,14 +32,10 @@ def cached(stream: DataStream) -> CachedDataStream:
     return CachedDataStream(environment=environment, edges=(Edge(id),))
 
 
-def _no_operator(method: str) -> NoReturn:
-    raise refuse(
-        f"{method}: a cached stream is no operator of its own. Call it before cache(), or on the next operator"
-    )
-
-
-class CachedDataStream(DataStream):
+class CachedDataStream(UnnamedStream):
     """What `DataStream.cache` returns."""
+
+    made_by = ("cache", "cached")
 
     def __init__(
         self,
@@ -59,41 +54,3 @@ class CachedDataStream(DataStream):
     def invalidate(self) -> None:
         """Remove what is cached. The next job that has this stream computes and caches it again."""
         self._environment._caches.invalidate(self._edges[0].source)
-
-    # --- refused, as in PyFlink -----------------------------------------------------------------------------
-
-    def set_parallelism(self, parallelism: int) -> NoReturn:
-        _no_operator("set_parallelism")
-
-    def name(self, name: str) -> NoReturn:
-        _no_operator("name")
-
-    def get_name(self) -> NoReturn:
-        _no_operator("get_name")
-
-    def uid(self, uid: str) -> NoReturn:
-        _no_operator("uid")
-
-    def set_uid_hash(self, uid_hash: str) -> NoReturn:
-        _no_operator("set_uid_hash")
-
-    def set_description(self, description: str) -> NoReturn:
-        _no_operator("set_description")
-
-    def set_max_parallelism(self, max_parallelism: int) -> NoReturn:
-        _no_operator("set_max_parallelism")
-
-    def force_non_parallel(self) -> NoReturn:
-        _no_operator("force_non_parallel")
-
-    def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
-        _no_operator("set_buffer_timeout")
-
-    def start_new_chain(self) -> NoReturn:
-        _no_operator("start_new_chain")
-
-    def disable_chaining(self) -> NoReturn:
-        _no_operator("disable_chaining")
-
-    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
-        _no_operator("slot_sharing_group")

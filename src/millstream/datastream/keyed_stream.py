@@ -28,23 +28,17 @@ from millstream.datastream.rolling_fields import rolling_operation
 from millstream.datastream.stream import DataStream
 from millstream.datastream.stream_edges import no_java_object
 from millstream.datastream.time_domain import TimeDomain
+from millstream.datastream.unnamed_stream import UnnamedStream
 from millstream.graph.nodes import Edge, KeyedBatches, KeyedFilter, KeyedFlatMap, KeyedMap, KeyedProcess, Reduce
 from millstream.records.batch import is_typed
 
 if TYPE_CHECKING:
     from millstream.datastream.interval_join import IntervalJoin
-    from millstream.datastream.slot_sharing_group import SlotSharingGroup
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.datastream.window import WindowAssigner
     from millstream.datastream.windowed_stream import WindowedStream
 
 __all__ = ["KeyedStream"]
-
-
-def _no_operator(method: str) -> NoReturn:
-    raise refuse(
-        f"{method}: a keyed stream is no operator of its own. Call it before key_by(), or on the next operator"
-    )
 
 
 def _partitioned_by_key(method: str) -> NoReturn:
@@ -53,8 +47,10 @@ def _partitioned_by_key(method: str) -> NoReturn:
     )
 
 
-class KeyedStream(DataStream):
+class KeyedStream(UnnamedStream):
     """What `DataStream.key_by` returns."""
+
+    made_by = ("key_by", "keyed")
 
     class AccumulateType(Enum):
         """The rolling aggregations of a keyed stream."""
@@ -219,42 +215,6 @@ class KeyedStream(DataStream):
 
     def partition_custom(self, partitioner: Any, key_selector: Any) -> NoReturn:
         _partitioned_by_key("partition_custom")
-
-    def set_parallelism(self, parallelism: int) -> NoReturn:
-        _no_operator("set_parallelism")
-
-    def name(self, name: str) -> NoReturn:
-        _no_operator("name")
-
-    def get_name(self) -> NoReturn:
-        _no_operator("get_name")
-
-    def uid(self, uid: str) -> NoReturn:
-        _no_operator("uid")
-
-    def set_uid_hash(self, uid_hash: str) -> NoReturn:
-        _no_operator("set_uid_hash")
-
-    def set_description(self, description: str) -> NoReturn:
-        _no_operator("set_description")
-
-    def set_max_parallelism(self, max_parallelism: int) -> NoReturn:
-        _no_operator("set_max_parallelism")
-
-    def force_non_parallel(self) -> NoReturn:
-        _no_operator("force_non_parallel")
-
-    def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
-        _no_operator("set_buffer_timeout")
-
-    def start_new_chain(self) -> NoReturn:
-        _no_operator("start_new_chain")
-
-    def disable_chaining(self) -> NoReturn:
-        _no_operator("disable_chaining")
-
-    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
-        _no_operator("slot_sharing_group")
 
     def iterate(self, max_wait_time_ms: int = 0, *, rounds_max: int | None = None) -> NoReturn:
         raise refuse("iterate: a loop begins before the key. Call iterate() before key_by(), and key_by() in the loop")
