@@ -2,9 +2,8 @@
 
 Every operation here sees all records of a key in one subtask, in order. Function objects may hold state of the key
 of the record at hand; plain callables have no `open()` to ask for it in, and run as on any stream. `reduce`, `sum` and
-their kin give a running result per record in STREAMING, and one final result per key in BATCH. Windows come later;
-until then their names say so. A keyed stream is not an operator: what is about naming or placing one is refused, as
-in PyFlink.
+their kin give a running result per record in STREAMING, and one final result per key in BATCH. A keyed stream is not
+an operator: what is about naming or placing one is refused, as in PyFlink (`unnamed_stream`).
 """
 
 from __future__ import annotations
