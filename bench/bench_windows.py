@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from gated import Batches, GatedJob  # noqa: E402
 from measure import Report, at_least, at_most, median_ratio, take_turns  # noqa: E402
 from parts import run_parts  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
+from spark_child import Ask, spark_child  # noqa: E402
 from window_records import (  # noqa: E402
     DISORDER_MS,
     SESSIONS_UID,
@@ -101,35 +101,11 @@ def _rate(records: int, took_s: Sequence[float]) -> str:
     return f"{records / statistics.median(took_s) / 1e6:.2f} M/s"
 
 
-@contextmanager
-def _spark_child() -> Iterator[Callable[[str, str], float]]:
-    """Spark's own windows in a process of their own: a function from a query's name and a folder to seconds."""
-    command = [sys.executable, str(FOLDER / "window_child.py"), str(TUMBLING_MS), str(DISORDER_MS)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as child:
-        assert child.stdin is not None and child.stdout is not None
-        requests, answers = child.stdin, child.stdout
-
-        def ask(query: str, folder: str) -> float:
-            print(query, folder, file=requests, flush=True)
-            answer = answers.readline()
-            if not answer:
-                raise RuntimeError(f"Spark's own query ended with exit code {child.wait()}; run {command} to see why")
-            return float(answer) / 1000
-
-        try:
-            yield ask
-        finally:
-            requests.close()
-            child.wait(60)
-
-
 def measure_tumbling(report: Report, session: SparkSession, sizes: Sizes) -> None:
     """Very many keys against few, and each against Spark's own."""
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-bench-")))
-        ask = stack.enter_context(_spark_child())
+        ask = stack.enter_context(spark_child(FOLDER / "window_child.py", TUMBLING_MS, DISORDER_MS))
         contestants: dict[str, Callable[[], float]] = {}
         for keys in (sizes.few_keys, sizes.most_keys):
             folders = [place / str(keys) / str(epoch) for epoch in range(WARM_UP_ROUNDS + sizes.rounds)]
@@ -150,8 +126,8 @@ def measure_tumbling(report: Report, session: SparkSession, sizes: Sizes) -> Non
         report.note(f"{_rate(sizes.records, ours)}, Spark's own {_rate(sizes.records, sparks)}")
 
 
-def _next_epoch_s(ask: Callable[[str, str], float], query: str, folders: Iterator[Path]) -> float:
-    return ask(query, str(next(folders)))
+def _next_epoch_s(ask: Ask, query: str, folders: Iterator[Path]) -> float:
+    return float(ask(query, str(next(folders)))["ms"]) / 1000
 
 
 def measure_sliding(report: Report, session: SparkSession, sizes: Sizes) -> None:

@@ -4,6 +4,9 @@ The source is an ordinary Python-defined source (`millstream.connectors.contract
 offers another one only while the gate allows it. The driver tells it of every manifest written, which is the moment
 an epoch is complete; the moment its input was planned is when the driver asks how far it may read. So the times are
 those of whole epochs of a real job (planning, the Spark job, manifest with fsync), seen through the public contract.
+
+Whether the gate is open is decided once for every time the driver plans, for all splits, those of a second source too:
+a gate that opens while the driver is asking never lets half of an epoch through.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
@@ -23,37 +27,47 @@ from pyspark.sql import SparkSession
 from millstream.common import Configuration, WatermarkStrategy
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.blackhole import DiscardingSink
-from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.connectors.contracts import Offset, Read, Sink, Source, SourceContext, Split
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 
-__all__ = ["Batches", "Build", "GatedJob", "GatedSource"]
+__all__ = ["Batches", "Build", "Feed", "GatedJob", "GatedSource"]
 
 Batches = Callable[[int, int], Iterator[pa.RecordBatch]]
 """(split, splits) -> the batches of one epoch in that split."""
-Build = Callable[[DataStream], DataStream]
+Build = Callable[..., DataStream]
+"""The program: from the stream of the source, and that of a second one if the job has it."""
 
 _STALLED_S = 300.0
 
 
-class GatedSource(Source):
-    """Gives the same batches every epoch, after one epoch each of `loading`; how many epochs, `grant` says."""
+@dataclass(frozen=True)
+class Feed:
+    """What a source gives: one epoch each of `loading`, then the same batches every epoch."""
 
-    def __init__(
-        self, splits: int, batches: Batches, type_info: TypeInformation, loading: Sequence[Batches] = ()
-    ) -> None:
-        self._count, self._batches, self._loading = splits, batches, loading
-        self.type_info = type_info
+    batches: Batches
+    type_info: TypeInformation
+    loading: Sequence[Batches] = ()
+
+
+class GatedSource(Source):
+    """Gives its feed out epoch by epoch; how many epochs, `grant` says, of its own or of its leader."""
+
+    def __init__(self, splits: int, feed: Feed, leader: GatedSource | None = None) -> None:
+        self._count, self._feed, self._leader = splits, feed, leader
+        self.type_info = feed.type_info
         self._restart_watch()
 
     def _restart_watch(self) -> None:
-        self._granted = 0
+        self._granted = self._open_to = 0
+        self._asked_ms = -1
+        self._is_planned = False
         self._changed = threading.Condition()
         self.planned_s: list[float] = []
         self.committed_s: list[float] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """In a task only the reading is needed."""
-        kept = ("_count", "_batches", "_loading", "type_info")
+        kept = ("_count", "_feed", "type_info")
         return {name: self.__dict__[name] for name in kept}
 
     def grant(self, epochs: int) -> None:
@@ -73,15 +87,23 @@ class GatedSource(Source):
         return [Split(f"{i:02d}", 0, i) for i in range(self._count)]
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        if offset >= self._granted:
+        gate = self if self._leader is None else self._leader
+        return gate._let_through(offset, context.now_ms)
+
+    def _let_through(self, offset: int, now_ms: int) -> int:
+        if now_ms != self._asked_ms:  # the driver plans anew
+            self._asked_ms, self._open_to, self._is_planned = now_ms, self._granted, False
+        if offset >= self._open_to:
             return offset
-        if split.info == 0:
+        if not self._is_planned:
+            self._is_planned = True
             self.planned_s.append(time.perf_counter())
         return offset + 1
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         for epoch in range(start, stop):
-            batches = self._loading[epoch] if epoch < len(self._loading) else self._batches
+            loading = self._feed.loading
+            batches = loading[epoch] if epoch < len(loading) else self._feed.batches
             yield from batches(split.info, self._count)
         return stop
 
@@ -92,7 +114,8 @@ class GatedSource(Source):
 
 
 class GatedJob:
-    """One streaming job on `session`, from a gated source through `build` into a sink that throws records away.
+    """One streaming job on `session`, from a gated source through `build` into a sink that throws records away (or
+    another). A source `beside` it gives its records of the same epochs to `build` as a second stream.
 
     Use it in a `with` block; the job is cancelled and its store removed on leaving.
     """
@@ -106,8 +129,11 @@ class GatedJob:
         build: Build,
         parallelism: int,
         loading: Sequence[Batches] = (),
+        *,
+        beside: Feed | None = None,
+        sink: Sink | None = None,
     ) -> None:
-        self.source = GatedSource(splits, batches, type_info, loading)
+        self.source = GatedSource(splits, Feed(batches, type_info, loading))
         # Not on a memory file system: the manifest's fsync is part of an epoch.
         self.store = tempfile.mkdtemp(prefix="millstream-bench-")
         configuration = Configuration()
@@ -117,8 +143,12 @@ class GatedJob:
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         environment.set_parallelism(parallelism)
         environment.use_spark_session(session)
-        stream = environment.from_source(self.source, WatermarkStrategy.no_watermarks(), "gated")
-        build(stream).sink_to(DiscardingSink())
+        sources = [self.source] if beside is None else [self.source, GatedSource(splits, beside, self.source)]
+        streams = [
+            environment.from_source(source, WatermarkStrategy.no_watermarks(), f"gated-{number}")
+            for number, source in enumerate(sources)
+        ]
+        build(*streams).sink_to(sink or DiscardingSink())
         self._client = environment.execute_async("bench")
 
     def __enter__(self) -> GatedJob:

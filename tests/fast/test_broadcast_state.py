@@ -115,6 +115,31 @@ def test_every_subtask_gives_out_what_broadcast_records_yield() -> None:
     assert sorted(values) == [("record", 1), *[("rule", "x", None, True, 7)] * 2]
 
 
+class Further(BroadcastProcessFunction):  # type: ignore[type-arg]
+    """Passes on what it gets, with its place among what this subtask got."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = 0
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        self.count += 1
+        yield self.count, value[0], ctx.get_broadcast_state(RULES).get("limit")
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put("limit", value)
+
+
+def test_what_one_function_gives_keeps_its_order_in_the_next_one_with_rules_of_its_own() -> None:
+    out = Collect("out")
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        first = env.add_source(Script([1, 2, 3])).connect(env.add_source(Script(["x"])).broadcast(RULES))
+        second = first.process(Echo()).connect(env.add_source(Script([9])).broadcast(RULES))
+        second.process(Further()).sink_to(out)
+
+    assert run(build)[out] == [(1, "rule", 9), (2, "record", 9), (3, "record", 9), (4, "record", 9)]
+
+
 class Contrary(LocalRunner):
     """Blocks arrive in another order of senders in every other subtask, as a shuffle may deliver them."""
 
@@ -265,6 +290,34 @@ def test_a_broadcast_state_reads_like_a_map() -> None:
     values, _ = informed(Fleeting(), Script([0, EPOCH, 0]), rules, states=(Fleeting.ANYTHING,))
     full = [([1, 2], [1, 2], ["['x']", "y"], False), (["x"], True, True, "y")]
     assert values == [*full, ([], [], [], True), (None, False, False, None)]
+
+
+class Rounded(BroadcastProcessFunction):  # type: ignore[type-arg]
+    """Keeps the view of its first record, as one may."""
+
+    view: Any = None
+
+    def __init__(self, state: MapStateDescriptor) -> None:
+        self.state = state
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        self.view = self.view or ctx.get_broadcast_state(self.state)
+        yield self.view.get(0.1), self.view.get(1), self.view.get(2.5), self.view[0.1]
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        changed(ctx.get_broadcast_state(self.state), value)
+
+
+@pytest.mark.parametrize("key_type", [Types.FLOAT(), Types.DOUBLE()], ids=str)
+def test_a_key_is_found_in_the_form_it_is_stored_in_also_by_a_view_of_an_epoch_before(key_type: Any) -> None:
+    state = MapStateDescriptor("rounded", key_type, Types.STRING())
+    rules = Script(
+        [("put", 0.1, "tenth"), EPOCH, ("put", 1, "one"), EPOCH, EPOCH, ("clear",), EPOCH, ("put", 2.5, "x")]
+    )
+    records = Script([0, EPOCH, 0, EPOCH, 0, EPOCH, 0, EPOCH, CRASH, 0])
+    values, _ = informed(Rounded(state), records, rules, states=(state,))
+    both = ("tenth", "one", None, "tenth")
+    assert values == [("tenth", None, None, "tenth"), both, both, (None, None, None, None), (None, None, "x", None)]
 
 
 # --- on keyed streams -------------------------------------------------------------------------------------------------

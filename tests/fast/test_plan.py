@@ -58,6 +58,42 @@ stage 1  ×2
 """
 
 
+def enriched() -> tuple[GraphBuilder, Node]:
+    """Items, mapped, meet rules that are broadcast."""
+    builder = GraphBuilder()
+    items = builder.add(Read(NumberSequenceSource(1, 10)), "items", output_type=Types.LONG())
+    rules = builder.add(Read(NumberSequenceSource(1, 2)), "rules", output_type=Types.LONG())
+    mapped = builder.add(Map(abs), "mapped", inputs=(Edge(items.id),), output_type=Types.LONG())
+    meeting = (Edge(mapped.id), Edge(rules.id, Partitioning.BROADCAST))
+    sink(builder, builder.add(Map(str), "both", inputs=meeting))
+    return builder, items
+
+
+def stages_of(builder: GraphBuilder) -> list[list[str]]:
+    plan = compile_graph(builder.graph("job", 2, 128))
+    return [[node.name for node in stage.operators] for stage in plan.stages]
+
+
+def test_a_source_is_read_where_its_stream_meets_one_from_behind_an_exchange() -> None:
+    builder, _ = enriched()
+    assert stages_of(builder) == [["rules"], ["items", "mapped", "both", "out"]]
+
+
+def test_a_source_that_others_read_early_is_read_early() -> None:
+    builder, items = enriched()
+    sink(builder, items, "early")
+    assert stages_of(builder) == [["items", "rules", "mapped", "early"], ["both", "out"]]
+
+
+def test_a_source_behind_no_exchange_waits_for_the_longest_way_of_the_others() -> None:
+    builder, _ = enriched()
+    both = builder.nodes[max(builder.nodes) - 1]
+    late = builder.add(Read(NumberSequenceSource(1, 3)), "late", output_type=Types.LONG())
+    further = builder.add(Map(abs), "further", inputs=(Edge(both.id, REBALANCE), Edge(late.id)))
+    sink(builder, further, "end")
+    assert stages_of(builder) == [["rules"], ["items", "mapped", "both", "out"], ["late", "further", "end"]]
+
+
 def test_unequal_parallelism_deals_records_out_and_equal_parallelism_keeps_them() -> None:
     builder = GraphBuilder()
     source = builder.add(Read(CollectionSource([1])), "one")

@@ -2,7 +2,8 @@
 
 The logical graph is cut at its exchanges into *levels*: an operator's level is the largest number of exchanges
 between it and a source. All operators of one level make one **stage**, whatever branch of the program they
-belong to; a stage is one Spark stage, and its tasks are the subtasks of all its operators. So the Spark plan of
+belong to; a stage is one Spark stage, and its tasks are the subtasks of all its operators. A source is at the last
+level its readers allow: what meets a stream from behind an exchange is read there. So the Spark plan of
 any program, however branched, is a straight line, no branch is computed twice, and one barrier per task closes
 the epoch for all of them.
 

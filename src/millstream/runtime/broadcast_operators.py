@@ -3,7 +3,8 @@
 Order: within an epoch all broadcast records come first, in the order of their channels, senders and sequence, then the
 records of the other side. Every subtask gets the same broadcast records; applied in one fixed order, whatever the
 shuffle did, they leave the same state everywhere, and every record of the epoch meets that state in whichever subtask
-it is, on a repeated epoch too. For this both inputs are kept until the epoch's input is in.
+it is, on a repeated epoch too. For this both inputs are kept until all that other tasks send is here; records that
+are read in the same task come after that, and are not kept.
 """
 
 from __future__ import annotations
@@ -127,7 +128,19 @@ class BroadcastInputs(TwoInputs):
         self._broadcast_segments: OpenSegments | None = None
 
     def input(self, number: int, origin: Origin) -> Output:
-        return partial(self.hold, number, origin)
+        return partial(self._hold_or_take, number, origin)
+
+    def _hold_or_take(self, number: int, origin: Origin, batch: Batch) -> None:
+        if number == self.facing == 1:
+            self.take(batch)
+        else:
+            self.hold(number, origin, batch)
+
+    def receive_end(self) -> None:
+        """Broadcast records always come from other tasks: they are all here. The other side's need not wait longer."""
+        self.work_on(2)
+        self.face(1)
+        self.work_on(1)
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         """A new epoch or attempt: open the broadcast states at the last version."""

@@ -86,12 +86,16 @@ class TwoInputs(Operator):
             yield from held.pop(origin)
 
     def advance(self, watermark: int) -> int:
-        for number in self.order:
+        for number in self.order[self.order.index(self.facing) :]:
             self.face(number)
-            for batch in self._released(number):
-                self.take(batch)
-            self.finish_input()
+            self.work_on(number)
         return super().advance(watermark)
+
+    def work_on(self, number: int) -> None:
+        """Take what was kept of an input."""
+        for batch in self._released(number):
+            self.take(batch)
+        self.finish_input()
 
     def finish_input(self) -> None:
         """All records of the input were taken. What has gathered must be worked on before the next one's."""

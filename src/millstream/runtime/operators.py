@@ -124,6 +124,9 @@ class Operator:
     def wake(self) -> None:
         """All operators of the task have begun; none has taken a batch. Emit what is due, if anything is."""
 
+    def receive_end(self) -> None:
+        """All that other tasks sent is here, and nothing is missing. What is read in this task comes after."""
+
     def input(self, number: int, origin: Origin) -> Output:
         """What takes the batches of an input. Operators of connected streams have two, numbered from 1."""
         return self.take

@@ -2,9 +2,9 @@
 
 In order:
 1. open the stage's operators, or find them open from the last epoch;
-2. read the sources' ranges, or take the blocks of the stage before; every batch runs through the operators at
-   once, and what piles up for the next stage is sent;
-3. when all input is in: check that nothing is missing, advance event time through the operators, which may emit;
+2. take the blocks of the stage before, check that nothing is missing, then read the ranges of the sources in this
+   stage; every batch runs through the operators at once, and what piles up for the next stage is sent;
+3. when all input is in: advance event time through the operators, which may emit;
 4. stage the sinks' output and gather the acknowledgement;
 5. send the rest, then a barrier to every task of the next stage.
 
@@ -140,11 +140,12 @@ class _Task:
 
     def run(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._input(rows)
+            yield from self._arrivals(rows)
             if self.inbox.failed:
                 yield seal(list(self._pass_on_failure()))
                 return
             ends = self.inbox.check()
+            yield from self._reading()
             watermarks = self._advance(ends)
             acknowledgement = self._acknowledge(watermarks)
             self.outbox.flush()
@@ -156,18 +157,22 @@ class _Task:
                     operator.abort()
             raise
 
-    def _input(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _arrivals(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for operator in self.operators.values():
             operator.wake()
-        for operator in self.operators.values():
-            if isinstance(operator, ReadOperator):
-                for _ in operator.batches(self.spec):
-                    yield from self._blocks()
         for batch in rows:
             if self.stage.index:
                 for envelope in open_envelopes(batch):
                     self._receive(envelope)
                 yield from self._blocks()
+
+    def _reading(self) -> Iterator[pa.RecordBatch]:
+        for operator in self.operators.values():
+            operator.receive_end()
+        for operator in self.operators.values():
+            if isinstance(operator, ReadOperator):
+                for _ in operator.batches(self.spec):
+                    yield from self._blocks()
 
     def _receive(self, envelope: Envelope) -> None:
         if envelope.kind == DATA:
