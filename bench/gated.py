@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
@@ -52,13 +52,14 @@ class Feed:
 class GatedSource(Source):
     """Gives its feed out epoch by epoch; how many epochs, `grant` says, of its own or of its leader."""
 
-    def __init__(self, splits: int, feed: Feed, leader: GatedSource | None = None) -> None:
+    def __init__(self, splits: int, feed: Feed, leader: GatedSource | None = None, epochs_before: int = 0) -> None:
         self._count, self._feed, self._leader = splits, feed, leader
         self.type_info = feed.type_info
+        self._epochs_before = epochs_before
         self._restart_watch()
 
     def _restart_watch(self) -> None:
-        self._granted = self._open_to = 0
+        self._granted = self._open_to = self._epochs_before
         self._asked_ms = -1
         self._is_planned = False
         self._changed = threading.Condition()
@@ -108,6 +109,8 @@ class GatedSource(Source):
         return stop
 
     def committed(self, positions: dict[str, Offset]) -> None:
+        if self._epochs_before and max(positions.values(), default=0) <= self._epochs_before:
+            return  # that is the snapshot it starts from
         with self._changed:
             self.committed_s.append(time.perf_counter())
             self._changed.notify_all()
@@ -117,7 +120,8 @@ class GatedJob:
     """One streaming job on `session`, from a gated source through `build` into a sink that throws records away (or
     another). A source `beside` it gives its records of the same epochs to `build` as a second stream.
 
-    Use it in a `with` block; the job is cancelled and its store removed on leaving.
+    Use it in a `with` block; the job is cancelled and its store removed on leaving. `epochs_before`: how many epochs of
+    the source are in the snapshot that `settings` let it start from.
     """
 
     def __init__(
@@ -129,17 +133,21 @@ class GatedJob:
         build: Build,
         parallelism: int,
         loading: Sequence[Batches] = (),
+        settings: Mapping[str, str] | None = None,
+        epochs_before: int = 0,
         *,
         beside: Feed | None = None,
         sink: Sink | None = None,
     ) -> None:
-        self.source = GatedSource(splits, Feed(batches, type_info, loading))
+        self.source = GatedSource(splits, Feed(batches, type_info, loading), epochs_before=epochs_before)
         # Not on a memory file system: the manifest's fsync is part of an epoch.
         self.store = tempfile.mkdtemp(prefix="millstream-bench-")
         configuration = Configuration()
         # While the gate is shut the driver asks again and again; not so often that it slows the baseline.
         configuration.set_string("millstream.epoch.poll-interval", "100 ms")
         configuration.set_string("millstream.store", self.store)
+        for key, value in (settings or {}).items():
+            configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         environment.set_parallelism(parallelism)
         environment.use_spark_session(session)
@@ -149,7 +157,7 @@ class GatedJob:
             for number, source in enumerate(sources)
         ]
         build(*streams).sink_to(sink or DiscardingSink())
-        self._client = environment.execute_async("bench")
+        self.client = environment.execute_async("bench")
 
     def __enter__(self) -> GatedJob:
         return self
@@ -157,9 +165,9 @@ class GatedJob:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.cancel().result()
+        self.client.cancel().result()
         try:
-            self._client.get_job_execution_result().result()
+            self.client.get_job_execution_result().result()
         except Exception as end:
             if "cancel" not in str(end):
                 raise
@@ -169,8 +177,8 @@ class GatedJob:
         self.source.grant(epochs)
         deadline = time.monotonic() + _STALLED_S
         while not self.source.wait(epochs, 0.5):
-            if self._client.get_job_status().result().is_globally_terminal_state() or time.monotonic() > deadline:
-                self._client.get_job_execution_result().result()
+            if self.client.get_job_status().result().is_globally_terminal_state() or time.monotonic() > deadline:
+                self.client.get_job_execution_result().result()
                 raise RuntimeError(f"the job committed {len(self.source.committed_s)} of {epochs} epochs and stalled")
 
     def epoch_s(self) -> float:

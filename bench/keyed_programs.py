@@ -25,6 +25,7 @@ __all__ = [
     "ColumnTotals",
     "Payloads",
     "Population",
+    "Spread",
     "TimedTotals",
     "Totals",
 ]
@@ -68,6 +69,19 @@ class Population:
         for first in range(self.first + split * BATCH_RECORDS, self.stop, splits * BATCH_RECORDS):
             keys = np.arange(first, min(first + BATCH_RECORDS, self.stop), dtype=np.int64)
             yield _batch(keys, np.full(len(keys), self.amount, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """`total` of the keys below `keys`, each once, evenly spread."""
+
+    total: int
+    keys: int
+
+    def __call__(self, split: int, splits: int) -> Iterator[pa.RecordBatch]:
+        for first in range(split * BATCH_RECORDS, self.total, splits * BATCH_RECORDS):
+            numbers = np.arange(first, min(first + BATCH_RECORDS, self.total), dtype=np.int64)
+            yield _batch(numbers * (self.keys // self.total), np.ones(len(numbers), dtype=np.int64))
 
 
 class Totals(KeyedProcessFunction):

@@ -1,0 +1,228 @@
+"""`make bench-snapshots`: what it costs to save, restore and rescale a job, in one run on one machine.
+
+    savepoint    a savepoint by reference of a large state, against one small epoch of the same job
+    restore      from the start of a job to its first epoch: from a snapshot of a large state, against an empty store
+    rescale      2 → 4 → 2 tasks while the job runs: what the epochs after it cost more than those that follow
+    growth       what an epoch spends on its snapshot, with few changes in a large state and in a small one
+
+Ours is always a whole epoch of a real job, to its manifest. Choose parts with --only; --quick for a smoke test.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
+
+from gated import Batches, GatedJob  # noqa: E402
+from keyed_programs import AMOUNT_TYPE, TOTAL_TYPE, Population, Spread, Totals  # noqa: E402
+from measure import Report, at_most, median_ratio, take_turns, timed_s  # noqa: E402
+from parts import run_parts  # noqa: E402
+from pyspark.sql import SparkSession  # noqa: E402
+
+from millstream.checkpoint.manifest import Manifest, ManifestLog  # noqa: E402
+from millstream.checkpoint.retention import named_files  # noqa: E402
+from millstream.datastream import DataStream  # noqa: E402
+from millstream.jobs.epoch_statistics import statistics_of  # noqa: E402
+from millstream.storage import open_store  # noqa: E402
+
+TASKS = 2
+FROM = "execution.state-recovery.path"
+_SETTLING_MAX = 12
+_CYCLE_EPOCHS = 3
+KEEP = {"millstream.retention.epochs": "1000"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    keys: int = 10_000_000
+    fewer_keys: int = 1_000_000
+    loading_epoch: int = 1_000_000
+    small_epoch: int = 100_000
+    rounds: int = 9
+    restores: int = 3
+    settled: int = 5
+    rescales: int = 3
+    snapshots: int = 27
+
+
+QUICK = Sizes(
+    keys=400_000, fewer_keys=40_000, loading_epoch=200_000, small_epoch=20_000,
+    rounds=4, restores=2, settled=3, rescales=1,
+    snapshots=6,
+)  # fmt: skip
+
+
+def _totals(stream: DataStream) -> DataStream:
+    return stream.key_by(0).process(Totals(), TOTAL_TYPE).uid("totals")
+
+
+def _populations(keys: int, per_epoch: int) -> list[Batches]:
+    """All keys below `keys`, in epochs."""
+    return [Population(first, min(first + per_epoch, keys), 1) for first in range(0, keys, per_epoch)]
+
+
+def _job(
+    session: SparkSession, amounts: Batches, loading: Sequence[Batches] = (), snapshot: str = "", epochs_before: int = 0
+) -> GatedJob:
+    settings = {**KEEP, **({FROM: snapshot} if snapshot else {})}
+    return GatedJob(session, TASKS, amounts, AMOUNT_TYPE, _totals, TASKS, loading, settings, epochs_before)
+
+
+def _loaded(session: SparkSession, sizes: Sizes, keys: int) -> GatedJob:
+    """A job that holds so many keys, and has done what merging was left over from loading them."""
+    loading = _populations(keys, sizes.loading_epoch)
+    job = _job(session, Spread(sizes.small_epoch, keys), loading)
+    for _ in loading:
+        job.epoch_s()
+    for _ in range(_SETTLING_MAX):
+        job.epochs_s(2 * _CYCLE_EPOCHS)
+        written = [cost.new_bytes for cost in _snapshot_costs(job, 2 * _CYCLE_EPOCHS)]
+        if max(written) < 2 * min(written):
+            break
+    return job
+
+
+def _newest(job: GatedJob) -> Manifest:
+    newest = ManifestLog(open_store(job.store)).newest()
+    assert newest is not None
+    return newest
+
+
+def _ms(took_s: Sequence[float]) -> str:
+    return f"{1000 * statistics.median(took_s):.0f} ms"
+
+
+def measure_savepoint(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Savepoints of a running job, in turn with its epochs."""
+    with _loaded(session, sizes, sizes.keys) as job:
+
+        def save() -> float:
+            return timed_s(lambda: job.client.trigger_savepoint(None).result())
+
+        took = take_turns({"savepoint": save, "epoch": job.epoch_s}, sizes.rounds)
+    ratio = median_ratio(took["savepoint"], took["epoch"])
+    report.add(at_most(f"savepoint by reference of {sizes.keys:,} keys, to an epoch", ratio, 1.5))
+    report.note(f"savepoint {_ms(took['savepoint'])}, epoch of {sizes.small_epoch:,} records {_ms(took['epoch'])}")
+
+
+def measure_restore(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Jobs that begin with a large state and with none: from their start to their first epoch."""
+    with _loaded(session, sizes, sizes.keys) as job:
+        store, manifest = open_store(job.store), _newest(job)
+        files = sorted(named_files(manifest))
+        (splits,) = manifest.sources.values()
+        epochs = next(int(str(at.offset)) for at in splits.values())
+        amounts = Spread(sizes.small_epoch, sizes.keys)
+
+        def first_epoch_s(snapshot: str = "", epochs_before: int = 0) -> float:
+            started = time.perf_counter()
+            with _job(session, amounts, (), snapshot, epochs_before) as begun:
+                begun.epoch_s()
+                return time.perf_counter() - started
+
+        took = take_turns(
+            {
+                "restored": lambda: first_epoch_s(f"{job.store}@{manifest.epoch}", epochs),
+                "empty": first_epoch_s,
+                "read": lambda: timed_s(lambda: [store.get(name) for name in files]),
+            },
+            sizes.restores,
+        )
+    allowed = [3 * empty + read for empty, read in zip(took["empty"], took["read"], strict=True)]
+    name = f"restore of {sizes.keys:,} keys to an epoch, to 3 × empty + reading"
+    report.add(at_most(name, median_ratio(took["restored"], allowed), 1))
+    read = f"reading {len(files)} files {_ms(took['read'])}"
+    report.note(f"restored {_ms(took['restored'])}, empty {_ms(took['empty'])}, {read}")
+
+
+def measure_rescale(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """How many epochs' worth of time is lost when the job goes over to other tasks."""
+    lost: dict[tuple[int, int], list[float]] = {(2, 4): [], (4, 2): []}
+    usual: dict[int, list[float]] = {2: [], 4: []}
+    with _loaded(session, sizes, sizes.keys) as job:
+        for _ in range(sizes.rescales + 1):  # the first round starts Python workers, and does not count
+            for (_, tasks), found in lost.items():
+                job.client.rescale(tasks)
+                took = [job.epoch_s() for _ in range(2 * sizes.settled)]
+                settled = statistics.median(took[sizes.settled :])
+                usual[tasks].append(settled)
+                found.append(sum(took[: sizes.settled]) / settled - sizes.settled)
+    for (before, after), found in lost.items():
+        name = f"rescale {before} → {after} with {sizes.keys:,} keys, lost time in epochs"
+        report.add(at_most(name, statistics.median(found[1:]), 2, ""))
+    report.note(
+        f"epochs of {sizes.small_epoch:,}: {_ms(usual[2])} with 2 tasks, {_ms(usual[4])} with 4, on {TASKS} cores"
+    )
+
+
+def measure_growth(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """What tasks spend on writing their state and the driver on the manifest, with as many changes in both states."""
+    with _loaded(session, sizes, sizes.keys) as large, _loaded(session, sizes, sizes.fewer_keys) as small:
+        jobs = {sizes.keys: large, sizes.fewer_keys: small}
+        # The commit of an epoch is told by the one after it.
+        take_turns({str(keys): job.epoch_s for keys, job in jobs.items()}, sizes.snapshots + 1, warm_up_rounds=0)
+        costs = {keys: _snapshot_costs(job, sizes.snapshots) for keys, job in jobs.items()}
+    # Segments are merged in a rhythm of some epochs: a figure is the mean of one such cycle.
+    cycles = {
+        keys: [statistics.mean(cost.ms for cost in cycle) for cycle in _cycles(found)] for keys, found in costs.items()
+    }
+    name = f"snapshot of {sizes.small_epoch:,} changes, {sizes.keys:,} to {sizes.fewer_keys:,} keys"
+    report.add(at_most(name, median_ratio(cycles[sizes.keys], cycles[sizes.fewer_keys]), 1.2))
+    told = (
+        f"{keys:,} keys: {statistics.median(cycles[keys]):.0f} ms, "
+        f"{statistics.mean(cost.new_bytes for cost in found) / 1e6:.1f} MB new of {found[-1].bytes / 1e6:.0f} MB"
+        for keys, found in costs.items()
+    )
+    report.note("; ".join(told))
+
+
+def _cycles(costs: Sequence[_Cost]) -> list[Sequence[_Cost]]:
+    return [costs[first : first + _CYCLE_EPOCHS] for first in range(0, len(costs), _CYCLE_EPOCHS)]
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What one epoch spent on its snapshot: time of all tasks and of the commit, and bytes."""
+
+    ms: float
+    new_bytes: int
+    bytes: int
+
+
+def _snapshot_costs(job: GatedJob, epochs: int) -> list[_Cost]:
+    """Of the last epochs but one: how long a commit took is told by the manifest after it."""
+    log = ManifestLog(open_store(job.store))
+    found = [statistics_of(log.read(epoch)) or {} for epoch in log.epochs()[-epochs - 1 :]]
+    return [
+        _Cost(
+            sum(one["write_us"] for one in told["operators"].values()) / 1000 + after["before"]["commit_ms"],
+            told["new_bytes"],
+            told["bytes"],
+        )
+        for told, after in pairwise(found)
+    ]
+
+
+PARTS: dict[str, Callable[[Report, SparkSession, Sizes], None]] = {
+    "savepoint": measure_savepoint,
+    "restore": measure_restore,
+    "rescale": measure_rescale,
+    "growth": measure_growth,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(run_parts("snapshots", "snapshots: saving, restoring, rescaling", PARTS, Sizes(), QUICK, tasks=TASKS))
