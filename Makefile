@@ -49,7 +49,7 @@ test-spark: java $(READY)
 	$(PYTEST) --ignore=tests/fast tests $(ARGS)
 
 chaos: java $(READY) ## kill running jobs at SEEDS=N random moments
-	MILLSTREAM_KILL_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill $(ARGS)
+	MILLSTREAM_KILL_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill tests/golden/test_collection_under_fire.py $(ARGS)
 
 check: $(READY) ## lint, types, layers
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
     MillstreamError
     ├── ProgramError            the program is wrong; found before anything ran
     │   ├── ConfigurationError  a setting is unknown, malformed or out of range
+    │   ├── StateSchemaError    state was saved as something that cannot be read as it is declared now
     │   └── TypeMismatchError   a value does not fit the declared type
     ├── NotYetError             PyFlink has it, Millstream does not have it yet
     ├── NotAvailableError       PyFlink has it, Millstream will not (no JVM object behind it); says what to use
@@ -27,6 +28,7 @@ __all__ = [
     "NotYetError",
     "PlatformError",
     "ProgramError",
+    "StateSchemaError",
     "StoreDamagedError",
     "StoreError",
     "TypeMismatchError",
@@ -64,6 +66,10 @@ class TypeMismatchError(ProgramError):
         super().__init__(message, at=at)
         self.value = value
         self.path = path
+
+
+class StateSchemaError(ProgramError):
+    """State was saved as something that cannot be read as the program declares it now. Nothing was changed."""
 
 
 class NotYetError(MillstreamError, NotImplementedError):

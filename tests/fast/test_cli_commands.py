@@ -103,11 +103,6 @@ def test_a_definition_without_key_and_value_is_refused(text: str) -> None:
         settings_of(RunRequest(Path("job.py"), definitions=(text,)), console_is_terminal=True)
 
 
-def test_two_different_stores_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="Give one of them"):
-        settings_of(RunRequest(Path("job.py"), store="a", resume="b"), console_is_terminal=True)
-
-
 def refused(request: RunRequest, capsys: pytest.CaptureFixture[str]) -> str:
     assert run_program(request) == 2
     shown = capsys.readouterr()
@@ -132,19 +127,6 @@ def test_a_folder_is_no_program(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_parallelism_zero_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "-p: found 0" in refused(RunRequest(script(tmp_path, ""), parallelism=0), capsys)
-
-
-def test_resuming_from_a_store_without_a_job_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    message = refused(RunRequest(script(tmp_path, ""), resume=str(tmp_path / "nowhere")), capsys)
-    assert "no job has ever run there" in message
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_resuming_from_a_savepoint_is_not_built_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    savepoint = tmp_path / "savepoint-1"
-    savepoint.mkdir()
-    (savepoint / "_metadata").write_bytes(b"")
-    assert "comes with snapshots" in refused(RunRequest(script(tmp_path, ""), resume=str(savepoint)), capsys)
 
 
 # --- running a script (no job in it) --------------------------------------------------------------------------

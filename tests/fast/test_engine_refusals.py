@@ -22,7 +22,7 @@ from millstream.compiler.stages import Plan
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.datastream.functions import MapFunction
 from millstream.errors import FencedError, JobFailedError, ProgramError, StoreError
-from millstream.jobs.driver import Runner
+from millstream.jobs.driver_settings import Runner
 from millstream.jobs.launch import Launch
 from millstream.jobs.outcome import MixedEpochError, gather
 from millstream.runtime.barrier import Barrier, ChannelEnd

@@ -409,7 +409,7 @@ def test_only_the_chosen_fields_are_kept() -> None:
 def test_other_fields_than_were_kept_are_refused() -> None:
     left, right, store = [*at("a1"), EPOCH, *at("a2")], [*at("b1"), EPOCH, *at("b2")], f"joined-{next(_STORES)}"
     assert joined(left, right, project(["name"], ["ms"]), store=store, epochs=1).status == "SUSPENDED"
-    with pytest.raises(JobFailedError, match=r"'left records' was saved with value .*give it another uid"):
+    with pytest.raises(JobFailedError, match=r"'left records' of .* was saved with the fields name,.* another uid"):
         joined(left, right, project(["key"], ["ms"]), store=store)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millstream.common import CompletableFuture, JobClient, JobExecutionResult, JobID, JobStatus
-from millstream.errors import JobFailedError, NotAvailableError, NotYetError, ProgramError
+from millstream.errors import JobFailedError, NotAvailableError, ProgramError
 
 ID = JobID("0" * 31 + "f")
 
@@ -31,6 +31,12 @@ class ScriptedJob:
 
     def stop(self, drain: bool) -> None:
         self.ended.set()
+
+    def savepoint(self, directory: str | None) -> str:
+        return f"{directory}/savepoint"
+
+    def rescale(self, parallelism: int) -> None:
+        pass
 
     def result(self) -> JobExecutionResult:
         self.ended.wait()
@@ -68,12 +74,13 @@ def test_the_failure_of_a_job_comes_out_of_its_future() -> None:
     assert isinstance(end.exception(), JobFailedError)
 
 
-def test_savepoints_say_when_they_come_and_what_works_today() -> None:
-    client = JobClient(ScriptedJob())
-    with pytest.raises(NotYetError, match="snapshots"):
-        client.trigger_savepoint("dir")
-    with pytest.raises(NotYetError, match="same store"):
-        client.stop_with_savepoint(True, "dir")
+def test_stopping_with_a_savepoint_saves_after_the_end() -> None:
+    job = ScriptedJob()
+    assert JobClient(job).stop_with_savepoint(False, "saved").result() == "saved/savepoint"
+    assert job.ended.is_set()
+
+
+def test_a_client_needs_a_running_job() -> None:
     with pytest.raises(NotAvailableError, match="execute_async"):
         JobClient(object())  # type: ignore[arg-type]
 

@@ -26,6 +26,7 @@ PACKAGES_WITHOUT_SPARK = (
     "graph",
     "runtime",
     "datastream",
+    "state_reader",
 )
 # May import PySpark when imported themselves; nobody below may import them in turn at import time.
 EDGES = {"millstream.connectors.spark_frame"}

@@ -352,6 +352,6 @@ def test_a_damaged_job_record_is_named_and_left_alone(store: Store, data: bytes)
 
 
 def test_a_job_record_of_a_newer_format_asks_for_an_upgrade(store: Store) -> None:
-    store.put("job.json", b'{"format": "millstream-job-2"}')
+    store.put("job.json", b'{"format": "millstream-job-9"}')
     with pytest.raises(StoreDamagedError, match=r"newer Millstream\. Upgrade"):
         job_record.claim(store, "clicks", job_id="j1", now_ms=1)

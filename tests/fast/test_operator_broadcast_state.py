@@ -213,7 +213,7 @@ def test_a_descriptor_used_again_gives_the_same_map() -> None:
 def test_a_map_saved_with_another_type_is_refused() -> None:
     store, script = a_store(), Script([1, EPOCH, 2, EPOCH, 3])
     through(Copies(), script, store=store, epochs=1)
-    with pytest.raises(JobFailedError, match="was saved by get_broadcast_state as map<int64, string>, and is now"):
+    with pytest.raises(JobFailedError, match="'seen' of 'PROCESS' was saved as string, is now int64"):
         through(Copies(MapStateDescriptor("seen", Types.LONG(), Types.LONG())), script, store=store)
 
 

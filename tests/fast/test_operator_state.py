@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.checkpoint.manifest import ManifestLog
-from millstream.checkpoint.retention import segments_to_delete
+from millstream.checkpoint.retention import files_to_delete, named_files
 from millstream.common import RestartStrategies, Types
 from millstream.common.time import Time
 from millstream.compiler.passes import compile_graph
@@ -617,8 +617,8 @@ def test_a_large_list_is_a_file_that_lives_as_long_as_a_manifest_names_it() -> N
     assert said is not None and said.epoch == 2  # not written again while nothing changes
     stored = MemoryStore(store).list(SEGMENTS)
     assert file in stored and len(stored) >= 2
-    assert file not in segments_to_delete(stored, [newest], newest.epoch)
-    assert set(segments_to_delete(stored, [newest], newest.epoch)) == set(stored) - {file}
+    gone = files_to_delete(stored, named_files(newest), newest=newest.epoch, published_through=newest.epoch)
+    assert set(gone) == set(stored) - {file}
 
 
 def test_a_small_list_is_in_the_manifest() -> None:
@@ -672,7 +672,7 @@ def test_values_come_back_as_they_were(type_info: Any, values: list[Any]) -> Non
 def test_a_state_saved_with_another_type_is_refused() -> None:
     store, script = a_store(), Script([1, EPOCH, CRASH, 2, EPOCH, 3])
     until_crash(Seen(), script, store=store)
-    with pytest.raises(JobFailedError, match="'seen' of 'PROCESS' was saved by get_list_state as int64, and is now"):
+    with pytest.raises(JobFailedError, match="'seen' of 'PROCESS' was saved as int64, is now string"):
         through(Seen(ListStateDescriptor("seen", Types.STRING())), script, store=store)
     # Nothing was lost by the refusal.
     assert through(Seen(), script, store=store)["out"][-2:] == [(2, [1]), (3, [1, 2])]

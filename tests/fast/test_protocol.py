@@ -231,9 +231,10 @@ def all_events(state: ProtocolState) -> Iterator[Event]:
     for has_input in (True, False):
         for exhausted in (True, False):
             yield e.InputPlanned(has_input, exhausted)
+            yield e.InputPlanned(has_input, exhausted, drains=True)
     for retryable in (True, False):
         yield e.EpochFailed("x", retryable, at_ms=0)
-    yield from (DONE, COMMITTED, STOP, e.CommitLost(), e.CancelRequested(), e.Woken())
+    yield from (DONE, COMMITTED, STOP, e.StopRequested(drain=True), e.CommitLost(), e.CancelRequested(), e.Woken())
     yield from (e.CommitUnknown("x", at_ms=0), e.CommitAbsent(at_ms=0), e.CommitFound(True), e.CommitFound(False))
     if state.publishing is not None:
         yield e.Published(state.publishing)

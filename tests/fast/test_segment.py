@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.errors import StoreDamagedError, TypeMismatchError
+from millstream.errors import StateSchemaError, StoreDamagedError
 from millstream.state.changes import TableChanges
 from millstream.state.equality import same
 from millstream.state.keys import key_column_of_arrow
@@ -158,7 +158,7 @@ def test_a_segment_of_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None
 )
 def test_a_state_declared_otherwise_than_saved_is_refused(tmp_path: Path, layout: TableLayout, said: str) -> None:
     ref = written(LocalStore(tmp_path))
-    with pytest.raises(TypeMismatchError, match=rf"state 'total' was saved with {said}.*new name"):
+    with pytest.raises(StateSchemaError, match=rf"state 'total' was saved with {said}.*new name"):
         OpenSegments(LocalStore(tmp_path)).segment(ref, layout)
 
 

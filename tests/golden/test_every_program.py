@@ -1,7 +1,7 @@
 """Every program gives its one golden answer at any parallelism, in one epoch and in many, streaming and in BATCH, and
 when it is stopped or dies half-way and goes on at another parallelism.
 
-In memory, without Spark; `tests/fast` has the programs through a crash, `tests/spark` all of them in one Spark job.
+In memory, without Spark; `tests/spark` has all of them in one Spark job.
 """
 
 from __future__ import annotations
@@ -43,6 +43,17 @@ def test_batch_mode_runs_the_same_stages_once(name: str) -> None:
     result = run(build, parallelism=2, epoch_records=4)
     assert multiset(result[out]) == multiset(EVERY[name].golden(2))
     assert result.epochs == 1 or name in LOOPS
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_crash_in_the_middle_changes_no_answer(name: str) -> None:
+    out = Collect()
+    split = NUMBERS[1::3]
+    source = Script(NUMBERS[0::3], [*split[:5], CRASH, *split[5:]], NUMBERS[2::3], type_info=Types.LONG())
+    result = run(lambda env: EVERY[name].add(env, out, source), parallelism=2, epoch_records=9)
+    assert multiset(result[out]) == multiset(EVERY[name].golden(2))
+    assert result.restarts == 1
+    assert out.publications == sorted(out.publications), "epochs were published out of order"
 
 
 def half_of(name: str, source: Script, parallelism: int, store: str, dies: bool) -> Collect:

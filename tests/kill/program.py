@@ -3,7 +3,9 @@ beside it, per user, a count and a sum in keyed state, told by a timer at the en
 (`killed_windows`), which hold records of several epochs, connected streams with asynchronous calls and broadcast
 state (`killed_streams`), and a loop (`killed_loop`).
 
-    python program.py STORE OUTPUT
+    python program.py STORE OUTPUT [SNAPSHOT [EPOCH]]
+
+With a snapshot it starts from there (give '' for none); with an epoch it stops by itself once that is committed.
 
 One line is printed as each phase is reached, so that a test can strike at a chosen moment:
 
@@ -36,6 +38,7 @@ from millstream.jobs.progress import JobProgress
 RECORDS = 3_600
 RECORDS_PER_SECOND = 3_000
 EPOCH_RECORDS = 300
+EPOCHS_KEPT = 3
 END_MS = 10**12
 EVENT = Types.ROW_NAMED(["id", "user", "cents"], [Types.LONG(), Types.STRING(), Types.LONG()])
 
@@ -137,14 +140,18 @@ def build(env: StreamExecutionEnvironment, output: Path) -> None:
     results.sink_to(left.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("loop-out")
 
 
-def main(store: str, output: str) -> None:
+def main(store: str, output: str, snapshot: str = "", last_epoch: str = "0") -> None:
     phase("imported")
     # Not in memory: what a killed Spark leaves behind then goes away with the test.
     session = make_session("local[2]", {"spark.local.dir": str(Path(output).parent / "spark")})
     phase("session")
     env = StreamExecutionEnvironment.get_execution_environment().use_spark_session(session)
     env.set_parallelism(2).set_store(store)
-    env.configure(Configuration().set_integer("millstream.epoch.max-records", EPOCH_RECORDS))
+    settings = Configuration().set_integer("millstream.epoch.max-records", EPOCH_RECORDS)
+    settings.set_integer("millstream.retention.epochs", EPOCHS_KEPT)
+    if snapshot:
+        settings.set_string("execution.state-recovery.path", snapshot)
+    env.configure(settings)
     build(env, Path(output))
     job = env._launch("killed")
     seen = 0
@@ -154,6 +161,8 @@ def main(store: str, output: str) -> None:
         if progress.epoch > seen:
             seen = progress.epoch
             phase(f"epoch {seen}")
+            if seen == int(last_epoch):
+                job.stop()
 
     job.board.listen(tell)
     job.result()

@@ -7,47 +7,12 @@ seed: `MILLSTREAM_KILL_SEEDS` says how many seeds (8 by default; `make chaos SEE
 
 from __future__ import annotations
 
-import os
-import queue
 import random
-import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import program
-import pyarrow.parquet as pq
 import pytest
-from process_session import ProcessSession
-
-ROOT = Path(__file__).resolve().parents[2]
-FIRST = int(os.environ.get("MILLSTREAM_KILL_FIRST_SEED", "0"))
-SEEDS = range(FIRST, FIRST + int(os.environ.get("MILLSTREAM_KILL_SEEDS", "8")))
-
-SINKS = ("each", "many", "parquet", "totals", "windows", "streams", "loop")
-
-# A phase comes within seconds; on a machine that does much else besides, within a minute or two.
-PHASE_TIMEOUT_S = 180.0
-
-
-@dataclass(frozen=True)
-class Strike:
-    """Kill some time after the program has reached a phase: imported, session, or an epoch (a number).
-
-    The time is a share: of 4 s while Spark and the job start, else of what the epoch before took (2 s at most: the
-    first one takes long), so that a strike falls anywhere between two commits however fast the machine is.
-    """
-
-    phase: str | int
-    share: float
-
-    def delay_s(self, epoch_s: float) -> float:
-        return self.share * (min(epoch_s, 2.0) if isinstance(self.phase, int) else 4.0)
-
-    def is_reached(self, line: str) -> bool:
-        if isinstance(self.phase, int):
-            return line.startswith("PHASE epoch ") and int(line.split()[-1]) >= self.phase
-        return line == f"PHASE {self.phase}"
+from killing import SEEDS, SINKS, Strike, difference, output_of, run_to_the_end, run_until
 
 
 def strikes(seed: int) -> list[Strike]:
@@ -63,76 +28,6 @@ def _strike(rng: random.Random) -> Strike:
     if where < 0.25:
         return Strike("session", round(rng.random(), 3))
     return Strike(rng.randrange(1, 11), round(rng.random() * 1.2, 3))
-
-
-def start(folder: Path) -> ProcessSession:
-    script = Path(program.__file__)
-    # Spark's workers import what stands beside the program.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(script.parent)])}
-    command = [sys.executable, str(script), str(folder / "store"), str(folder / "output")]
-    return ProcessSession(command, environment, folder, folder / "stderr.log")
-
-
-def run_to_the_end(folder: Path) -> None:
-    job = start(folder)
-    try:
-        while job.next_line(PHASE_TIMEOUT_S) is not None:
-            pass
-        assert job.wait(60) == 0, job.errors()[-4000:]
-    finally:
-        job.kill()
-
-
-def run_until(strike: Strike, folder: Path) -> str:
-    """Start the job, kill it at `strike`, and say how far it had come."""
-    job, last = start(folder), "nothing"
-    reached_at, delay_s = time.monotonic(), 0.0
-    try:
-        while (line := job.next_line(PHASE_TIMEOUT_S)) is not None:
-            last, took_s = line, time.monotonic() - reached_at
-            reached_at += took_s
-            if strike.is_reached(line):
-                delay_s = strike.delay_s(took_s)
-                time.sleep(delay_s)
-                assert job.exit_code() in (None, 0), f"it failed before it was killed:\n{job.errors()[-4000:]}"
-                break
-        else:
-            assert job.wait(60) == 0, job.errors()[-4000:]
-            return "it had finished before"
-    except queue.Empty:
-        raise AssertionError(f"stuck after {last!r}:\n{job.errors()[-4000:]}") from None
-    finally:
-        killed = job.kill()
-    return f"killed {killed} processes {delay_s * 1000:.0f} ms after {last!r}"
-
-
-def output_of(folder: Path) -> dict[str, bytes]:
-    """What the job has published, sorted: the visible files of each sink, and nothing but finished parts."""
-    found = {}
-    for sink in SINKS:
-        parts = sorted(path for path in (folder / "output" / sink).iterdir() if not path.name.startswith("."))
-        assert parts and all(path.name.startswith("part-") for path in parts), parts
-        records = [line for path in parts for line in (_rows(path) if sink == "parquet" else _lines(path))]
-        found[sink] = b"\n".join(sorted(records))
-    return found
-
-
-def _lines(path: Path) -> list[bytes]:
-    content = path.read_bytes()
-    assert content.endswith(b"\n"), f"{path} is cut"
-    return content.splitlines()
-
-
-def _rows(path: Path) -> list[bytes]:
-    return [repr(tuple(row.values())).encode() for row in pq.read_table(path).to_pylist()]
-
-
-@pytest.fixture(scope="session")
-def clean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The output of a run that nobody disturbs."""
-    folder = tmp_path_factory.mktemp("clean")
-    run_to_the_end(folder)
-    return output_of(folder)
 
 
 @pytest.mark.slow
@@ -162,14 +57,4 @@ def test_a_killed_job_writes_what_an_undisturbed_one_writes(seed: int, clean: di
     found = output_of(tmp_path)
     for sink, records in clean.items():
         if found[sink] != records:
-            raise AssertionError(_difference(seed, sink, found[sink], records, history, tmp_path))
-
-
-def _difference(seed: int, sink: str, found: bytes, clean: bytes, history: list[str], folder: Path) -> str:
-    ours, theirs = found.split(b"\n"), clean.split(b"\n")
-    lost = len(set(theirs) - set(ours))
-    return (
-        f"seed {seed}, sink '{sink}': {len(ours)} records, {len(theirs)} without kills, {lost} lost, "
-        f"{len(ours) - len(set(ours))} doubled. {'; '.join(history)}. Look into {folder}; to repeat it alone: "
-        f"MILLSTREAM_KILL_FIRST_SEED={seed} make chaos SEEDS=1"
-    )
+            raise AssertionError(difference(seed, sink, found[sink], records, history, tmp_path))

@@ -6,7 +6,7 @@ Every action but the last ones is answered by an event:
     PlanInput         → InputPlanned, EpochFailed
     WaitForInput      → Woken, EpochFailed
     RunEpoch          → EpochDone, EpochFailed
-    Commit            → Committed, CommitLost, CommitUnknown
+    Commit            → Committed, CommitLost, CommitUnknown; EpochFailed when there is no manifest to write
     InspectCommit     → CommitFound, CommitAbsent, CommitUnknown
     Restart           → Started, EpochFailed               wait, read the newest manifest, forget everything else
     Finish, Suspend, Cancel, Fail, StopFenced              the last: nothing follows
@@ -78,10 +78,11 @@ class Started:
 @dataclass(frozen=True)
 class InputPlanned:
     """The sources were asked. `has_input`: there is a range to read or a timer due. `exhausted`: after this
-    range, nothing will ever come."""
+    range, nothing will ever come. `drains`: nothing is to be read any more, on request."""
 
     has_input: bool
     exhausted: bool
+    drains: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,14 @@ class EpochDone:
 
 @dataclass(frozen=True)
 class EpochFailed:
-    """Planning, waiting, running or starting failed at `at_ms`; `draw` is a random number in [0, 1)."""
+    """Planning, waiting, running, making the manifest or starting failed at `at_ms`; `draw` is a random number in
+    [0, 1). `tolerable`: it may pass as a failed checkpoint; a failure of the user's code may not."""
 
     reason: str
     retryable: bool
     at_ms: int
     draw: float = 0.5
+    tolerable: bool = True
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,10 @@ class PublishFailed:
 
 @dataclass(frozen=True)
 class StopRequested:
-    """Finish the running epoch, publish it, record the stop, and end; the job can be resumed."""
+    """Finish the running epoch, publish it, record the stop, and end; the job can be resumed. `drain`: read nothing
+    more, end event time so that what is pending comes out, and finish for good."""
+
+    drain: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,9 +202,10 @@ class Publish:
 
 @dataclass(frozen=True)
 class PlanInput:
-    """Ask every source how far it can be read in `epoch`."""
+    """Ask every source how far it can be read in `epoch`. `drains`: not at all, the job is to end."""
 
     epoch: int
+    drains: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,10 +240,12 @@ class InspectCommit:
 
 @dataclass(frozen=True)
 class Restart:
-    """Wait `delay_ms`, forget everything, choose a new attempt, and read the newest manifest."""
+    """Wait `delay_ms`, forget everything, choose a new attempt, and read the newest manifest. `tolerated`: the failure
+    was one that the job puts up with, and does not count as a restart."""
 
     delay_ms: int
     reason: str
+    tolerated: bool = False
 
 
 @dataclass(frozen=True)

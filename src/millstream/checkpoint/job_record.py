@@ -1,7 +1,12 @@
 """`job.json`: which job a store belongs to. Written once, by the first driver that comes.
 
 A store holds one job. Two jobs in one store would take each other's manifests for their own, so the second is refused
-before it reads or writes anything else.
+before it reads or writes anything else. A job that was started from a snapshot of another one shares files with it:
+its record names the stores they lie in (`bases`, nearest first) and the snapshot it begins with. Such a record has
+format 2, so that a Millstream that knows nothing of it does not look for the files in vain.
+
+A fork has a name of its own, but its program may still call itself by the name it had: it is accepted under both, and
+the job is called by the fork's.
 """
 
 from __future__ import annotations
@@ -16,28 +21,47 @@ from millstream.storage.store import Store
 
 __all__ = ["FORMAT", "JobRecord", "claim", "read"]
 
-FORMAT = 1
+FORMAT = 2
 _KIND = "millstream-job-"
+_OF_FORMAT_2 = ("bases", "begins", "program")
 
 
 @dataclass(frozen=True)
 class JobRecord:
-    """The owner of a store."""
+    """The owner of a store. `begins`: the snapshot it starts from, while it has no epoch of its own. `program`: what
+    its program calls itself, where that is not `job`."""
 
     job: str
     job_id: str
     created_ms: int
+    bases: tuple[str, ...] = ()
+    begins: str = ""
+    program: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which a program may come."""
+        return (self.job, self.program) if self.program else (self.job,)
 
 
-def claim(store: Store, job: str, *, job_id: str, now_ms: int) -> JobRecord:
+def claim(
+    store: Store,
+    job: str,
+    *,
+    job_id: str,
+    now_ms: int,
+    bases: tuple[str, ...] = (),
+    begins: str = "",
+    program: str = "",
+) -> JobRecord:
     """Make `store` this job's, or find that it already is; StoreError when it is another job's.
 
-    `job_id` and `now_ms` are used only when the store is new; the record that stands there wins.
+    The rest is used only when the store is new; the record that stands there wins.
 
     >>> from millstream.storage import open_store
     >>> store = open_store("memory://doctest-claim")
     >>> claim(store, "clicks", job_id="j1", now_ms=5)
-    JobRecord(job='clicks', job_id='j1', created_ms=5)
+    JobRecord(job='clicks', job_id='j1', created_ms=5, bases=(), begins='', program='')
     >>> claim(store, "clicks", job_id="j2", now_ms=6).job_id
     'j1'
     >>> claim(store, "orders", job_id="j3", now_ms=7)
@@ -45,16 +69,17 @@ def claim(store: Store, job: str, *, job_id: str, now_ms: int) -> JobRecord:
     millstream.errors.StoreError: Store memory://doctest-claim belongs to job 'clicks', not to 'orders'. \
 Give another --store, or name the job 'clicks' to go on with it.
     """
-    mine = JobRecord(job, job_id, now_ms)
+    mine = JobRecord(job, job_id, now_ms, bases, begins, program)
     if not store.exists(job_name()) and store.create(job_name(), _encode(mine)):
         return mine
     owner = read(store)
     if owner is None:
         raise StoreError(f"Store {store.url}: {job_name()} vanished while it was read. Start the job again.")
-    if owner.job != job:
+    if job not in owner.names:
+        either = " or ".join(map(repr, owner.names))
         raise StoreError(
             f"Store {store.url} belongs to job {owner.job!r}, not to {job!r}. "
-            f"Give another --store, or name the job {owner.job!r} to go on with it."
+            f"Give another --store, or name the job {either} to go on with it."
         )
     return owner
 
@@ -69,7 +94,9 @@ def read(store: Store) -> JobRecord | None:
 
 
 def _encode(record: JobRecord) -> bytes:
-    return (json.dumps({"format": f"{_KIND}{FORMAT}", **asdict(record)}, indent=1) + "\n").encode()
+    fields = asdict(record)
+    more = {name: value for name in _OF_FORMAT_2 if (value := fields.pop(name))}
+    return (json.dumps({"format": f"{_KIND}{FORMAT if more else 1}", **fields, **more}, indent=1) + "\n").encode()
 
 
 def _decode(data: bytes, name: str) -> JobRecord:
@@ -85,7 +112,14 @@ def _decode(data: bytes, name: str) -> JobRecord:
             f"Millstream. Upgrade Millstream, then start the job again."
         )
     try:
-        return JobRecord(str(document["job"]), str(document["job_id"]), int(document["created_ms"]))
+        return JobRecord(
+            str(document["job"]),
+            str(document["job_id"]),
+            int(document["created_ms"]),
+            tuple(map(str, document.get("bases", ()))),
+            str(document.get("begins", "")),
+            str(document.get("program", "")),
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(name, error) from error
 

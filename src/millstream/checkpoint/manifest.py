@@ -222,6 +222,9 @@ class Found(Enum):
     ABSENT = "absent"
 
 
+_READS_MAX = 10
+
+
 class ManifestLog:
     """The committed epochs of the job whose store this is.
 
@@ -242,8 +245,24 @@ class ManifestLog:
 
     def read(self, epoch: int) -> Manifest:
         """The manifest of `epoch`; StoreDamagedError when it is absent, damaged, or says it is another epoch's."""
+        return self._decoded(epoch, self._store.get(manifest_name(epoch)))
+
+    def read_if_there(self, epoch: int) -> Manifest | None:
+        """The manifest of `epoch`, or None when it is not there. A collector may take it away, and put it back, now."""
         name = manifest_name(epoch)
-        manifest = decode(self._store.get(name), name)
+        for _ in range(_READS_MAX):
+            if not self._store.exists(name):
+                return None
+            try:
+                data = self._store.get(name)
+            except StoreDamagedError:
+                continue  # it was there a moment ago
+            return self._decoded(epoch, data)
+        return self.read(epoch)
+
+    def _decoded(self, epoch: int, data: bytes) -> Manifest:
+        name = manifest_name(epoch)
+        manifest = decode(data, name)
         if manifest.epoch != epoch:
             raise StoreDamagedError(
                 f"{name} is damaged: it holds the manifest of epoch {manifest.epoch}. Was a file copied or renamed?"

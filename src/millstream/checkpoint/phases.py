@@ -79,13 +79,20 @@ _OWN: Mapping[Phase, _Moves] = {
     Phase.NEW: {e.Started: _STARTED, e.EpochFailed: _ENDED},
     Phase.RECOVERING: _beside(Phase.RECOVERING, _STARTED),
     Phase.PLANNING: {
-        e.InputPlanned: {Phase.RUNNING, Phase.WAITING, Phase.SETTLING, Phase.CLOSING, Phase.SUSPENDED},
+        e.InputPlanned: {
+            Phase.RUNNING,
+            Phase.WAITING,
+            Phase.PLANNING,
+            Phase.SETTLING,
+            Phase.CLOSING,
+            Phase.SUSPENDED,
+        },
         e.EpochFailed: _FAILED,
         **_beside(Phase.PLANNING),
     },
     Phase.WAITING: {
         e.Woken: {Phase.PLANNING},
-        e.StopRequested: {Phase.SETTLING, Phase.CLOSING, Phase.SUSPENDED},
+        e.StopRequested: {Phase.PLANNING, Phase.SETTLING, Phase.CLOSING, Phase.SUSPENDED},
         e.EpochFailed: _FAILED,
         **_beside(Phase.WAITING),
     },
@@ -96,6 +103,7 @@ _OWN: Mapping[Phase, _Moves] = {
     },
     Phase.HOLDING: _beside(Phase.HOLDING, {Phase.COMMITTING}),
     Phase.COMMITTING: {
+        e.EpochFailed: _ENDED,
         e.Committed: {Phase.PLANNING, Phase.SETTLING},
         e.CommitLost: {Phase.FENCED},
         e.CommitUnknown: {Phase.INSPECTING},

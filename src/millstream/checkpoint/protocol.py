@@ -26,7 +26,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.events import Action, Event
 from millstream.checkpoint.manifest import Status
 from millstream.checkpoint.phases import MOVES, Phase
-from millstream.checkpoint.restart import GiveUp, RestartPolicy
+from millstream.checkpoint.restart import NO_TOLERANCE, GiveUp, RestartPolicy, Tolerance
 from millstream.errors import MillstreamError
 
 __all__ = ["MOVES", "IllegalMoveError", "Phase", "ProtocolState", "begin", "decide"]
@@ -55,7 +55,12 @@ class ProtocolState:
     verdict: e.Restart | e.Fail | None = None
     """In FAILING: what happens once the publish in flight has ended."""
     stopping: bool = False
+    draining: bool = False
+    """A stop was asked for that ends event time first."""
     failures: tuple[int, ...] = ()
+    tolerance: Tolerance = NO_TOLERANCE
+    tolerated: int = 0
+    """How many failures in a row have been put up with since the last commit."""
     history: tuple[tuple[Phase, Event], ...] = ()
 
     @property
@@ -79,15 +84,15 @@ class IllegalMoveError(MillstreamError):
         )
 
 
-def begin(policy: RestartPolicy) -> ProtocolState:
+def begin(policy: RestartPolicy, tolerance: Tolerance = NO_TOLERANCE) -> ProtocolState:
     """The state of a driver that has just been started; feed it `Started`.
 
     >>> from millstream.checkpoint.restart import NoRestart
     >>> state, actions = decide(begin(NoRestart()), e.Started(newest=None))
     >>> state.phase.name, actions
-    ('PLANNING', (PlanInput(epoch=1),))
+    ('PLANNING', (PlanInput(epoch=1, drains=False),))
     """
-    return ProtocolState(policy)
+    return ProtocolState(policy, tolerance=tolerance)
 
 
 def decide(state: ProtocolState, event: Event) -> Decision:
@@ -116,7 +121,10 @@ def _started(state: ProtocolState, event: e.Started) -> Decision:
         status=newest.status,
         published=newest.published_through,
         stopping=state.stopping,
+        draining=state.draining,
         failures=state.failures,
+        tolerance=state.tolerance,
+        tolerated=state.tolerated,
         history=state.history,
     )
     return _recover(fresh)
@@ -135,7 +143,7 @@ def _go_on(state: ProtocolState) -> Decision:
     """Plan the next epoch, unless the input has ended or a stop was asked for."""
     if state.status == "DRAINED" or state.stopping:
         return _settle(state)
-    return replace(state, phase=Phase.PLANNING), (e.PlanInput(state.running),)
+    return replace(state, phase=Phase.PLANNING), (e.PlanInput(state.running, drains=state.draining),)
 
 
 # --- running ------------------------------------------------------------------------------------------------
@@ -144,6 +152,10 @@ def _go_on(state: ProtocolState) -> Decision:
 def _input_planned(state: ProtocolState, event: e.InputPlanned) -> Decision:
     if state.stopping:
         return _settle(state)
+    if state.draining and not event.drains:
+        return _go_on(state)  # the request came while the sources were asked: this epoch is to read nothing
+    if event.drains:
+        return replace(state, phase=Phase.RUNNING, final=True), (e.RunEpoch(state.running, final=True),)
     if event.has_input or event.exhausted:
         # Exhausted without input still runs once: the maximum watermark makes what is pending come out.
         after = replace(state, phase=Phase.RUNNING, final=event.exhausted)
@@ -172,7 +184,7 @@ def _commit_running(state: ProtocolState) -> Decision:
 
 def _committed(state: ProtocolState, event: Event) -> Decision:
     commit = _awaited(state)
-    after = replace(state, committed=commit.epoch, status=commit.status, commit=None, final=False)
+    after = replace(state, committed=commit.epoch, status=commit.status, commit=None, final=False, tolerated=0)
     if commit.status == "FINISHED":
         return replace(after, phase=Phase.FINISHED, published=commit.epoch), (e.Finish(),)
     if commit.status == "SUSPENDED":
@@ -257,13 +269,16 @@ def _settle(state: ProtocolState) -> Decision:
 def _epoch_failed(state: ProtocolState, event: e.EpochFailed) -> Decision:
     if not event.retryable:
         return _conclude(state, e.Fail(event.reason))
-    return _fail(state, event.reason, event.at_ms, event.draw)
+    return _fail(state, event.reason, event.at_ms, event.draw, tolerable=event.tolerable)
 
 
-def _fail(state: ProtocolState, reason: str, at_ms: int, draw: float) -> Decision:
-    """Ask the restart policy."""
+def _fail(state: ProtocolState, reason: str, at_ms: int, draw: float, *, tolerable: bool = True) -> Decision:
+    """Put up with it, as often in a row as is tolerated; then ask the restart policy."""
+    if tolerable and state.tolerated < state.tolerance.failures_max:
+        after = replace(state, tolerated=state.tolerated + 1, commit=None)
+        return _conclude(after, e.Restart(state.tolerance.delay_ms, reason, tolerated=True))
     answer = state.policy.on_failure(state.failures, at_ms, draw)
-    after = replace(state, failures=(*state.failures, at_ms), commit=None)
+    after = replace(state, failures=(*state.failures, at_ms), tolerated=0, commit=None)
     if isinstance(answer, GiveUp):
         return _conclude(after, e.Fail(f"{reason} ({answer.reason})"))
     return _conclude(after, e.Restart(answer.delay_ms, reason))
@@ -282,6 +297,9 @@ def _execute_verdict(state: ProtocolState) -> Decision:
 
 
 def _stop_requested(state: ProtocolState, event: e.StopRequested) -> Decision:
+    if event.drain and not state.stopping:
+        draining = replace(state, draining=True)
+        return _go_on(draining) if state.phase is Phase.WAITING else (draining, ())
     stopping = replace(state, stopping=True)
     return _settle(stopping) if state.phase is Phase.WAITING else (stopping, ())
 

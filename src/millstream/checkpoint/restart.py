@@ -12,6 +12,7 @@ from typing import Protocol
 from millstream.errors import ConfigurationError
 
 __all__ = [
+    "NO_TOLERANCE",
     "ExponentialDelay",
     "FailureRate",
     "FixedDelay",
@@ -19,6 +20,7 @@ __all__ = [
     "NoRestart",
     "RestartAfter",
     "RestartPolicy",
+    "Tolerance",
 ]
 
 
@@ -34,6 +36,20 @@ class GiveUp:
     """Do not start again; `reason` completes the sentence 'the job failed and was not restarted: …'."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How many failed epochs in a row are run again, each after a pause, before a failure counts as one of the job.
+
+    A policy is asked only about the failure that exceeds it; a committed epoch, or a restart, begins the count anew.
+    """
+
+    failures_max: int = 0
+    delay_ms: int = 0
+
+
+NO_TOLERANCE = Tolerance()
 
 
 class RestartPolicy(Protocol):

@@ -1,10 +1,13 @@
 """What may be deleted from a job's store: a pure decision over names and numbers.
 
-Two kinds of files pile up: manifests, and staged output, the losing attempts' included. The rule for both is that a
-file goes only when no start of the job, from any epoch that is kept, could ask for it:
+Every epoch leaves a manifest, segments of state and staged output; attempts that lost leave segments and output too.
+The rule for all of them is that a file goes only when no start of the job and no reader, from any epoch that is kept,
+could ask for it:
 
-- a manifest goes when it is neither among the newest `keep_last` nor of an epoch not known to be published;
-- a staged file goes when its epoch is published, older than the newest, and no kept manifest names the file.
+- an epoch is kept while it is among the newest `keep_last`, not known to be published, one of those that `every_ms`
+  picks within `for_ms`, or named by a pin or a lease;
+- a segment goes when its epoch is older than the newest and no kept manifest names the file;
+- a staged file goes when, besides, its epoch is published.
 
 Nothing at or after the newest epoch is ever touched: its tasks may be writing. Files this module does not know
 (not named by `storage/names.py`) are not its business and stay.
@@ -12,80 +15,77 @@ Nothing at or after the newest epoch is ever touched: its tasks may be writing. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from millstream.checkpoint.manifest import JSON, Manifest
-from millstream.storage.names import manifest_name, parse_segment, parse_staged
+from millstream.storage.names import parse_segment, parse_staged
 
-__all__ = ["KEEP_LAST", "kept_epochs", "named_files", "segments_to_delete", "what_to_delete"]
-
-KEEP_LAST = 10
+__all__ = ["RetentionPolicy", "files_to_delete", "kept_epochs", "named_files"]
 
 
-def what_to_delete(
-    epochs: Collection[int],
-    staged: Iterable[str],
+@dataclass(frozen=True)
+class RetentionPolicy:
+    """How much of its past a job keeps: the newest epochs, and the first of every interval for some time."""
+
+    keep_last: int = 10
+    every_ms: int | None = None
+    for_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep_last < 1:
+            raise ValueError(f"keep_last is {self.keep_last}: the newest manifest always stays, so give 1 or more")
+
+
+def kept_epochs(
+    created_ms: Mapping[int, int],
+    policy: RetentionPolicy,
     *,
     published_through: int,
-    named: Collection[str] = frozenset(),
-    keep_last: int = KEEP_LAST,
-) -> list[str]:
-    """The names to delete, in the order to delete them: manifests oldest first, then staged files.
+    now_ms: int,
+    held: Collection[int] = frozenset(),
+) -> set[int]:
+    """The epochs whose manifests stay, of those that were created at these times. `held`: named by pins and leases.
 
-    `epochs` are those of the manifests there are, `staged` the names below `staged/`, `named` what `named_files` finds
-    in the manifests that stay (`kept_epochs` says which those are).
-
-    >>> what_to_delete([1, 2, 3], [], published_through=3, keep_last=2)
-    ['manifests/000000000001.json']
-    >>> what_to_delete([4, 5], ["staged/out/000000000004-00000-a1-00000"], published_through=4, keep_last=1)
-    ['manifests/000000000004.json', 'staged/out/000000000004-00000-a1-00000']
-    """
-    if not epochs:
-        return []
-    kept, newest = kept_epochs(epochs, published_through=published_through, keep_last=keep_last), max(epochs)
-    manifests = [manifest_name(epoch) for epoch in sorted(set(epochs) - kept)]
-    return manifests + sorted(name for name in staged if _is_done(name, newest, published_through, named))
-
-
-def kept_epochs(epochs: Collection[int], *, published_through: int, keep_last: int = KEEP_LAST) -> set[int]:
-    """The epochs whose manifests stay: the newest ones, and all not known to be published.
-
-    >>> sorted(kept_epochs([1, 2, 3, 4], published_through=2, keep_last=1))
+    >>> sorted(kept_epochs({1: 0, 2: 5, 3: 9, 4: 12}, RetentionPolicy(keep_last=1), published_through=2, now_ms=20))
     [3, 4]
+    >>> hourly = RetentionPolicy(keep_last=1, every_ms=10, for_ms=100)
+    >>> sorted(kept_epochs({1: 0, 2: 5, 3: 9, 4: 12, 5: 30, 6: 31}, hourly, published_through=6, now_ms=32))
+    [1, 4, 5, 6]
     """
-    if keep_last < 1:
-        raise ValueError(f"keep_last is {keep_last}: the newest manifest always stays, so give 1 or more")
-    newest = sorted(epochs)[-keep_last:]
-    return {*newest, *(epoch for epoch in epochs if epoch > published_through)}
+    epochs = sorted(created_ms)
+    kept = {*epochs[-policy.keep_last :], *(epoch for epoch in epochs if epoch > published_through or epoch in held)}
+    if policy.every_ms:
+        picked: dict[int, int] = {}
+        for epoch in epochs:
+            if policy.for_ms is None or created_ms[epoch] >= now_ms - policy.for_ms:
+                picked.setdefault(created_ms[epoch] // policy.every_ms, epoch)
+        kept |= set(picked.values())
+    return kept
 
 
-def named_files(manifests: Iterable[Manifest]) -> set[str]:
-    """Every staged file that the output listed in `manifests` mentions, wherever in a sink's payload it stands."""
-    return {
-        text
-        for manifest in manifests
-        for parts in manifest.staged.values()
-        for part in parts
-        for text in _texts(part.payload)
-        if parse_staged(text) is not None
-    }
+def named_files(manifest: Manifest) -> frozenset[str]:
+    """Every segment and staged file that a manifest mentions, wherever in a state or a sink's payload it stands."""
+    places: list[JSON] = [dict(manifest.states), *(p.payload for parts in manifest.staged.values() for p in parts)]
+    texts = (text for place in places for text in _texts(place))
+    return frozenset(text for text in texts if parse_segment(text) is not None or parse_staged(text) is not None)
 
 
-def segments_to_delete(segments: Iterable[str], kept: Iterable[Manifest], newest: int) -> list[str]:
-    """The segments of keyed state that no kept manifest names, of epochs before the newest: compacted away, or
-    written by attempts that lost. A segment of the newest epoch or a later one may be in the making.
+def files_to_delete(files: Iterable[str], named: Collection[str], *, newest: int, published_through: int) -> list[str]:
+    """The segments and staged files that nobody will ask for again. `named`: by the manifests that are kept.
 
-    >>> segments_to_delete(["segments/op/s/000000000001-00000-a.arrow"], [], newest=2)
+    >>> files_to_delete(["segments/op/s/000000000001-00000-a.arrow"], (), newest=2, published_through=1)
     ['segments/op/s/000000000001-00000-a.arrow']
     """
-    named = {text for manifest in kept for text in _texts(dict(manifest.states))}
-    found = ((name, parse_segment(name)) for name in segments)
-    return sorted(name for name, said in found if said is not None and said.epoch < newest and name not in named)
+    return sorted(name for name in files if name not in named and _is_past(name, newest, published_through))
 
 
-def _is_done(name: str, newest: int, published_through: int, named: Collection[str]) -> bool:
-    said = parse_staged(name)
-    return said is not None and said.epoch <= published_through and said.epoch < newest and name not in named
+def _is_past(name: str, newest: int, published_through: int) -> bool:
+    segment = parse_segment(name)
+    if segment is not None:
+        return segment.epoch < newest
+    staged = parse_staged(name)
+    return staged is not None and staged.epoch <= published_through and staged.epoch < newest
 
 
 def _texts(value: JSON) -> Iterator[str]:

@@ -1,114 +1,86 @@
-"""`millstream list`: the jobs under a folder, read from their stores.
-
-A store tells how far a job has come, not whether somebody runs it now: there is no file that says so, because such a
-file would lie after a crash. What is shown instead is when the newest epoch was committed.
-"""
+"""`millstream list`: the jobs under a folder (`state_reader.stored_jobs`) and their snapshots, on the screen."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from millstream.checkpoint.job_record import read as read_job_record
-from millstream.checkpoint.manifest import Manifest, ManifestLog
-from millstream.errors import MillstreamError, StoreError
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.pins import pins_of
+from millstream.checkpoint.savepoints import epoch_ranges
+from millstream.cli.tables import aligned_text
+from millstream.errors import MillstreamError
 from millstream.jobs.amounts import count_text, span_text
-from millstream.storage.names import job_name
-from millstream.storage.store import Store, open_store
+from millstream.state_reader.stored_jobs import DAMAGED, DEFAULT_ROOT, ListedJob
+from millstream.state_reader.stored_jobs import jobs as stored_jobs
+from millstream.storage.store import open_store, shown_address
 
-__all__ = ["ListedJob", "found_jobs", "list_jobs", "table_text"]
-
-DEFAULT_ROOT = ".millstream"
-_NO_EPOCH = "NO EPOCH YET"
-_DAMAGED = "DAMAGED"
+__all__ = ["list_jobs", "snapshots_text", "table_text"]
 
 
-@dataclass(frozen=True)
-class ListedJob:
-    """One line of the list. `last_epoch_ms` is when the newest epoch was committed; None: none was."""
-
-    name: str
-    id: str
-    status: str
-    epoch: int
-    records: int
-    last_epoch_ms: int | None
-    store: str
-    problem: str = ""
-
-
-def list_jobs(root: str | None, *, as_json: bool, screen: TextIO | None = None, now_ms: int | None = None) -> int:
-    """Print the jobs under `root`; returns the exit code."""
+def list_jobs(
+    root: str | None,
+    *,
+    as_json: bool,
+    snapshots: bool = False,
+    screen: TextIO | None = None,
+    now_ms: int | None = None,
+) -> int:
+    """Print the jobs under `root`, with what can be started from if asked; returns the exit code."""
     screen = screen or sys.stdout
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     try:
-        jobs = found_jobs(root)
+        jobs = stored_jobs(root)
     except MillstreamError as error:
         print(f"millstream: {error}", file=sys.stderr)
         return 2
     if as_json:
-        print(json.dumps([asdict(job) for job in jobs], indent=1), file=screen)
+        listed = [{**asdict(job), **(_snapshots_json(job) if snapshots else {})} for job in jobs]
+        print(json.dumps(listed, indent=1), file=screen)
     elif not jobs:
         print(f"no jobs under {root or DEFAULT_ROOT}", file=screen)
     elif screen.isatty():
         _print_table(jobs, now_ms, screen)
     else:
         print(table_text(jobs, now_ms), file=screen)
+    if snapshots and not as_json:
+        for job in jobs:
+            print(f"\n{snapshots_text(job, now_ms)}", file=screen)
     return 0
 
 
-def found_jobs(root: str | None) -> list[ListedJob]:
-    """The jobs under `root`, newest work first."""
-    jobs = [_listed(store, shown) for store, shown in _stores(root)]
-    return sorted(jobs, key=lambda job: (-(job.last_epoch_ms or 0), job.store))
+# --- what can be started from ---------------------------------------------------------------------------------
 
 
-def _stores(root: str | None) -> Iterator[tuple[Store, str]]:
-    where = root or DEFAULT_ROOT
-    if "://" in where:
-        store = open_store(where)
-        if not store.exists(job_name()):
-            raise StoreError(f"{where} holds no job. Give the store of one job, or a local folder of stores")
-        yield store, where
-        return
-    folder = Path(where)
-    if not folder.is_dir():
-        if root is None:
-            return
-        raise StoreError(f"there is no folder {where}. Give the store of a job, or a folder of stores")
-    places = [folder] if (folder / job_name()).is_file() else sorted(p for p in folder.iterdir() if p.is_dir())
-    for place in places:
-        if (place / job_name()).is_file():
-            yield open_store(str(place)), str(place)
+def _snapshots_json(job: ListedJob) -> dict[str, Any]:
+    if job.status == DAMAGED:
+        return {"retained": [], "kept": []}
+    store = open_store(job.store)
+    return {"retained": ManifestLog(store).epochs(), "kept": [asdict(pin) for pin in pins_of(store)]}
 
 
-def _listed(store: Store, shown: str) -> ListedJob:
-    """What a store tells; a damaged one is listed too, with its problem."""
-    try:
-        record = read_job_record(store)
-    except MillstreamError as error:
-        return ListedJob("?", "?", _DAMAGED, 0, 0, None, shown, error.message)
-    assert record is not None, "its job.json was just seen"
-    try:
-        newest = ManifestLog(store).newest()
-    except MillstreamError as error:
-        return ListedJob(record.job, record.job_id, _DAMAGED, 0, 0, None, shown, error.message)
-    if newest is None:
-        return ListedJob(record.job, record.job_id, _NO_EPOCH, 0, 0, None, shown)
-    return ListedJob(
-        record.job, record.job_id, newest.status, newest.epoch, records_of(newest), newest.created_ms, shown
-    )
-
-
-def records_of(manifest: Manifest) -> int:
-    """How many records the job has taken in: what its sources gave."""
-    counters: Any = manifest.counters.get("operators") or {}
-    return sum(int(counters.get(uid, {}).get("out", 0)) for uid in manifest.sources)
+def snapshots_text(job: ListedJob, now_ms: int) -> str:
+    """The epochs of a job that are retained, its savepoints and its forks, as lines."""
+    lines = [f"{job.name} in {job.store}"]
+    if job.status == DAMAGED:
+        return f"{lines[0]}\n  damaged"
+    store = open_store(job.store)
+    record = read_job_record(store)
+    if record is not None and record.begins:
+        lines.append(f"  began with  {shown_address(record.begins)}")
+    lines.append(f"  epochs      {epoch_ranges(ManifestLog(store).epochs()) or 'none'}")
+    for pin in sorted(pins_of(store), key=lambda pin: pin.created_ms):
+        ago = f"{span_text(max(0, now_ms - pin.created_ms))} ago"
+        if pin.reason == "savepoint":
+            lines.append(f"  savepoint   epoch {pin.epoch}, {ago}: --from {job.store}@{pin.name}")
+        else:
+            lines.append(f"  fork        epoch {pin.epoch}, {ago}: {shown_address(pin.by)} ({pin.name})")
+    return "\n".join(lines)
 
 
 # --- how it looks ---------------------------------------------------------------------------------------------
@@ -129,19 +101,10 @@ def table_text(jobs: Sequence[ListedJob], now_ms: int) -> str:
     job     id        status   epoch  records  last epoch  store
     clicks  01234567  RUNNING      7    1,200  12 s ago    jobs/a
     """
-    rows = [_HEADINGS, *(_cells(job, now_ms) for job in jobs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    numbers = {_HEADINGS.index("epoch"), _HEADINGS.index("records")}
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if column in numbers else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    return aligned_text(_HEADINGS, [_cells(job, now_ms) for job in jobs], right=("epoch", "records"))
 
 
-_STATUS_STYLES = {"RUNNING": "green", "FINISHED": "blue", "DRAINED": "blue", "SUSPENDED": "yellow", _DAMAGED: "red"}
+_STATUS_STYLES = {"RUNNING": "green", "FINISHED": "blue", "DRAINED": "blue", "SUSPENDED": "yellow", DAMAGED: "red"}
 
 
 def _print_table(jobs: Sequence[ListedJob], now_ms: int, screen: TextIO) -> None:

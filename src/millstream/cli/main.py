@@ -1,4 +1,4 @@
-"""The `millstream` command: `run`, `list`, `version`.
+"""The `millstream` command and its subcommands.
 
 This module only says what can be typed. What a command does is imported when it is called, so that `--help` answers
 at once: neither PySpark nor PyArrow is loaded for it.
@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from millstream.cli.snapshot_commands import add_snapshot_commands
+from millstream.cli.state_commands import state_app
 
 __all__ = ["app"]
 
@@ -45,8 +48,20 @@ def run(
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option("--from", metavar="STORE", help="Resume the job of this store; refused when there is none."),
+        typer.Option(
+            "--from",
+            "-s",
+            metavar="SNAPSHOT",
+            help="Start from a job's store (where it ended), STORE@EPOCH, STORE@SAVEPOINT or a savepoint's folder; in "
+            "the job's own store unless --store is given.",
+        ),
     ] = None,
+    drops: Annotated[
+        bool,
+        typer.Option(
+            "--allow-non-restored-state", "-n", help="Leave state behind that the program has no operator for."
+        ),
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of the live console.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show Millstream's own traceback of an error.")] = False,
 ) -> None:
@@ -61,6 +76,7 @@ def run(
         definitions=tuple(define or ()),
         store=store,
         resume=resume,
+        drops=drops,
         plain=plain,
         debug=debug,
     )
@@ -73,12 +89,76 @@ def list_(
         str | None,
         typer.Argument(metavar="[ROOT]", help="A job's store, or a folder of stores. [default: ./.millstream]"),
     ] = None,
+    snapshots: Annotated[
+        bool, typer.Option("--snapshots", help="Their retained epochs, savepoints and forks.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """List jobs and how far they are, by their newest manifests."""
     from millstream.cli.listing import list_jobs
 
-    raise typer.Exit(list_jobs(root, as_json=as_json))
+    raise typer.Exit(list_jobs(root, as_json=as_json, snapshots=snapshots))
+
+
+app.add_typer(state_app, name="state")
+add_snapshot_commands(app)
+
+
+@app.command()
+def verify(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A job's store, STORE@EPOCH, or a savepoint's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Check everything that manifests name, and say which epochs are whole. Exit code 1 when something is damaged."""
+    from millstream.cli.verify import verify_store
+
+    raise typer.Exit(verify_store(path, as_json=as_json))
+
+
+@app.command()
+def checkpoints(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's store, name or id.")],
+    epoch: Annotated[int | None, typer.Option("--epoch", metavar="E", help="This one, by operator and task.")] = None,
+    last: Annotated[int | None, typer.Option("-n", metavar="N", help="Only the newest N.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Show the epochs a job retains: how long they took, what they read and wrote, and a summary."""
+    from millstream.cli.checkpoints import show_checkpoints
+
+    raise typer.Exit(show_checkpoints(job, epoch=epoch, last=last, as_json=as_json))
+
+
+@app.command()
+def replay(
+    snapshot: Annotated[str, typer.Argument(metavar="JOB@EPOCH", help="The job's store, name or id, and an epoch.")],
+    script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The job's program, as it was then.")],
+    operator: Annotated[str, typer.Option("--operator", "-o", metavar="UID", help="The operator's uid, or its name.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]...", help="The program's own arguments.")
+    ] = None,
+    debugger: Annotated[bool, typer.Option("--pdb", help="Enter the debugger where user code raises.")] = False,
+    alone: Annotated[bool, typer.Option("--alone", help="Do not run what is behind the operator.")] = False,
+    differences_max: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Show so many differences.")] = 20,
+    pyflink: Annotated[bool, typer.Option("--pyflink", help="Serve its `pyflink` imports.")] = False,
+    define: Annotated[list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting. Repeatable.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show Millstream's own traceback of an error.")] = False,
+) -> None:
+    """Run an operator's part of a committed epoch again, here, and compare. Nothing of the job is touched."""
+    from millstream.cli.replay import ReplayRequest, replay_epoch
+
+    request = ReplayRequest(
+        snapshot=snapshot,
+        operator=operator,
+        script=script,
+        arguments=tuple(arguments or ()),
+        pyflink=pyflink,
+        definitions=tuple(define or ()),
+        downstream=not alone,
+        differences_max=differences_max,
+        debugger=debugger,
+        debug=debug,
+    )
+    raise typer.Exit(replay_epoch(request))
 
 
 @app.command()

@@ -20,15 +20,17 @@ from types import TracebackType
 from typing import TextIO
 
 from millstream.cli.pyflink_import import SERVE_VARIABLE, serve_pyflink
-from millstream.errors import ConfigurationError, JobFailedError, MillstreamError, NotYetError, ProgramError, StoreError
+from millstream.errors import ConfigurationError, JobFailedError, MillstreamError, NotAvailableError, ProgramError
 
-__all__ = ["RunRequest", "run_program", "settings_of"]
+__all__ = ["RunRequest", "Start", "run_program", "settings_of", "start_of"]
 
 DONE, FAILED, WRONG_COMMAND, ABORTED = 0, 1, 2, 130
 
 _PARALLELISM = "parallelism.default"
 _STORE = "millstream.store"
 _CONSOLE = "millstream.console"
+_SNAPSHOT = "execution.state-recovery.path"
+_DROPS = "execution.state-recovery.ignore-unclaimed-state"
 
 
 @dataclass(frozen=True)
@@ -42,17 +44,26 @@ class RunRequest:
     definitions: tuple[str, ...] = ()
     store: str | None = None
     resume: str | None = None
+    drops: bool = False
     plain: bool = False
     debug: bool = False
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where `--from` starts: the snapshot (None: wherever the store's job is), and the store it belongs to (None: a
+    savepoint, which belongs to no job)."""
+
+    snapshot: str | None
+    store: str | None
 
 
 def run_program(request: RunRequest) -> int:
     """Run it; returns the exit code."""
     try:
         check_script(request.script)
-        settings = settings_of(request, console_is_terminal=sys.stderr.isatty())
-        if request.resume is not None:
-            check_resumable(request.resume)
+        start = None if request.resume is None else start_of(request.resume)
+        settings = settings_of(request, start, console_is_terminal=sys.stderr.isatty())
     except MillstreamError as error:
         return _refused(error, request.debug)
     from millstream.datastream.launch_defaults import with_launch_defaults
@@ -76,8 +87,10 @@ def check_script(script: Path) -> None:
         raise ProgramError(f"{script} cannot be read by this user. Change its permissions")
 
 
-def settings_of(request: RunRequest, *, console_is_terminal: bool) -> dict[str, str]:
+def settings_of(request: RunRequest, start: Start | None = None, *, console_is_terminal: bool) -> dict[str, str]:
     """The settings that the options stand for, all keys checked. `-D` loses to the option that means the same.
+
+    Without `--store`, a snapshot of a job is started in that job's own store: it goes on, or back.
 
     >>> settings_of(RunRequest(Path("job.py"), parallelism=4, store="jobs/a"), console_is_terminal=True)
     {'parallelism.default': '4', 'millstream.store': 'jobs/a'}
@@ -87,14 +100,13 @@ def settings_of(request: RunRequest, *, console_is_terminal: bool) -> dict[str, 
         if request.parallelism < 1:
             raise ConfigurationError(f"-p: found {request.parallelism}, expected 1 or more subtasks")
         settings[_PARALLELISM] = str(request.parallelism)
-    if request.store is not None and request.resume is not None and request.store != request.resume:
-        raise ConfigurationError(
-            f"--store is {request.store} and --from is {request.resume}: a job resumes in its own store. "
-            "Give one of them"
-        )
-    store = request.resume or request.store
+    store = request.store or (start.store if start else None)
     if store is not None:
         settings[_STORE] = store
+    if start is not None and start.snapshot is not None:
+        settings[_SNAPSHOT] = start.snapshot
+    if request.drops:
+        settings[_DROPS] = "true"
     if request.plain or not console_is_terminal:
         settings.setdefault(_CONSOLE, "plain")
     if request.pyflink:
@@ -113,18 +125,25 @@ def _definition(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def check_resumable(url: str) -> None:
-    """`--from` must name a store that already holds a job."""
+def start_of(text: str) -> Start:
+    """What `--from` names; it must be there. A job that has no epoch yet starts where it would anyway."""
     from millstream.checkpoint.job_record import read
+    from millstream.checkpoint.manifest import ManifestLog
+    from millstream.checkpoint.savepoints import find_snapshot
+    from millstream.cli.job_argument import named_snapshot
     from millstream.storage.store import open_store
 
-    local = Path(url)
-    if local.is_file() or (local / "_metadata").exists():
-        raise NotYetError.of(f"starting from {url}", "snapshots", "--from STORE resumes a job at its newest epoch")
-    if read(open_store(url)) is None:
-        raise StoreError(
-            f"--from {url}: no job has ever run there. Use --store to start one, or `millstream list` to find its store"
+    name = named_snapshot(text)
+    if (Path(name.store) / "_metadata").is_file():
+        raise NotAvailableError(
+            f"--from {text}: that is a savepoint of Flink, whose state is in a form of its own. Build one from data "
+            "with millstream.state_reader.SavepointBuilder"
         )
+    store = open_store(name.store)
+    if name.at is None and read(store) is not None and not ManifestLog(store).epochs():
+        return Start(None, name.store)
+    found = find_snapshot(name)
+    return Start(str(name), None if found.is_savepoint else name.store)
 
 
 # --- running it -----------------------------------------------------------------------------------------------

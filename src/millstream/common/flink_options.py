@@ -90,23 +90,42 @@ _PIPELINE = (
 
 _CHECKPOINTS = (
     Option(
-        "execution.checkpointing.interval", _DURATION, None, "About how long an epoch takes; every epoch is durable."
+        "execution.checkpointing.interval", _DURATION, None, "The longest an epoch should take; every epoch is durable."
     ),
-    *_without_effect(
-        "savepoints come with snapshots; until then the same store resumes the job",
-        ("execution.checkpointing.savepoint-dir", _STRING, None),
-        ("state.savepoints.dir", _STRING, None),
-        ("execution.savepoint.path", _STRING, None),
-        ("execution.state-recovery.path", _STRING, None),
+    *(
+        Option(key, _STRING, None, "Where savepoints go that name no folder; else they stay in the job's store.")
+        for key in ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
+    ),
+    *(
+        Option(key, _STRING, None, "The snapshot the job starts from: STORE@EPOCH, or a savepoint.")
+        for key in ("execution.state-recovery.path", "execution.savepoint.path")
+    ),
+    *(
+        Option(key, _BOOLEAN, False, "Whether state that the program has no operator for may be left behind.")
+        for key in ("execution.state-recovery.ignore-unclaimed-state", "execution.savepoint.ignore-unclaimed-state")
+    ),
+    *(
+        Option(key, _INT, None, "How many of its newest epochs a job keeps (millstream.retention.epochs).")
+        for key in ("execution.checkpointing.num-retained", "state.checkpoints.num-retained")
+    ),
+    Option(
+        "execution.checkpointing.externalized-checkpoint-retention",
+        _STRING,
+        None,
+        "DELETE_ON_CANCELLATION: a job that is cancelled leaves nothing behind but its savepoints.",
+    ),
+    Option("execution.checkpointing.timeout", _DURATION, 600_000, "If set, an epoch that takes longer is cancelled."),
+    Option("execution.checkpointing.min-pause", _DURATION, 0, "The least time from an epoch's end to the next start."),
+    Option(
+        "execution.checkpointing.tolerable-failed-checkpoints",
+        _INT,
+        0,
+        "How many failed epochs in a row are run again before the restart strategy is asked.",
     ),
     *_without_effect(
         "every epoch is an exactly-once, incremental checkpoint in the job's store (millstream.store)",
         ("execution.checkpointing.mode", _STRING, "EXACTLY_ONCE"),
-        ("execution.checkpointing.timeout", _DURATION, 600_000),
-        ("execution.checkpointing.min-pause", _DURATION, 0),
         ("execution.checkpointing.max-concurrent-checkpoints", _INT, 1),
-        ("execution.checkpointing.tolerable-failed-checkpoints", _INT, 0),
-        ("execution.checkpointing.externalized-checkpoint-retention", _STRING, None),
         ("execution.checkpointing.unaligned", _BOOLEAN, False),
         ("execution.checkpointing.unaligned.enabled", _BOOLEAN, False),
         ("execution.checkpointing.unaligned.forced", _BOOLEAN, False),
@@ -123,12 +142,9 @@ _CHECKPOINTS = (
         ("execution.checkpointing.incremental", _BOOLEAN, False),
         ("execution.checkpointing.storage", _STRING, None),
         ("execution.checkpointing.dir", _STRING, None),
-        ("execution.checkpointing.num-retained", _INT, 1),
         ("execution.checkpointing.local-backup.enabled", _BOOLEAN, False),
         ("execution.checkpointing.file-merging.enabled", _BOOLEAN, False),
-        ("execution.savepoint.ignore-unclaimed-state", _BOOLEAN, False),
         ("execution.savepoint-restore-mode", _STRING, "NO_CLAIM"),
-        ("execution.state-recovery.ignore-unclaimed-state", _BOOLEAN, False),
         ("execution.state-recovery.claim-mode", _STRING, "NO_CLAIM"),
     ),
     *_without_effect(
@@ -139,7 +155,6 @@ _CHECKPOINTS = (
         ("state.backend.local-recovery", _BOOLEAN, False),
         ("state.checkpoint-storage", _STRING, None),
         ("state.checkpoints.dir", _STRING, None),
-        ("state.checkpoints.num-retained", _INT, 1),
         ("state.changelog.enabled", _BOOLEAN, False),
     ),
 )

@@ -1,6 +1,6 @@
 """JobClient: a program's hand on a running job.
 
-It knows nothing of how jobs run: everything goes through `JobControl`, five small methods that the job itself
+It knows nothing of how jobs run: everything goes through `JobControl`, a few small methods that the job itself
 offers. PyFlink answers in futures, so this does too; those that wait for the job do their waiting in a thread of
 their own, which never keeps the process alive.
 """
@@ -16,7 +16,7 @@ from millstream.common.completable_future import CompletableFuture
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
-from millstream.errors import NotAvailableError, NotYetError
+from millstream.errors import NotAvailableError
 
 __all__ = ["JobClient", "JobControl"]
 
@@ -36,6 +36,12 @@ class JobControl(Protocol):
 
     def stop(self, drain: bool) -> None:
         """Ends it after the epoch under way; with `drain`, as if the input had ended."""
+
+    def savepoint(self, directory: str | None) -> str:
+        """Saves its newest epoch; returns what to start from it with."""
+
+    def rescale(self, parallelism: int) -> None:
+        """Goes on at another parallelism."""
 
     def result(self) -> JobExecutionResult:
         """Waits for its end; raises if it failed."""
@@ -70,16 +76,30 @@ class JobClient:
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture:
-        """Ends the job with a savepoint; comes with snapshots."""
-        raise NotYetError.of(
-            "JobClient.stop_with_savepoint", "snapshots", "cancel() and start again with the same store resumes the job"
-        )
+        """Ends the job after its running epoch and saves that; a future of what to start again from.
+
+        With `advance_to_end_of_event_time` event time ends first, so that windows and timers give what they have; do so
+        when the job is not to go on.
+        """
+
+        def stop() -> str:
+            self._control.stop(advance_to_end_of_event_time)
+            self._control.result()
+            return self._control.savepoint(savepoint_directory)
+
+        return _later(stop, "stop")
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
-        """Writes a savepoint; comes with snapshots."""
-        raise NotYetError.of(
-            "JobClient.trigger_savepoint", "snapshots", "every epoch is already a checkpoint in the job's store"
-        )
+        """Saves the newest epoch beside the running job; a future of what to start from it with.
+
+        With a folder, the savepoint is one of its own in it, to be copied anywhere; without, and if no default is set,
+        it stays in the job's store, which then keeps that epoch.
+        """
+        return _later(lambda: self._control.savepoint(savepoint_directory), "savepoint")
+
+    def rescale(self, parallelism: int) -> None:
+        """Lets the job go on at another parallelism from its next epoch on, without a restart (beyond PyFlink)."""
+        self._control.rescale(parallelism)
 
     def get_accumulators(self) -> CompletableFuture:
         """The job's accumulators and metrics now, as a future of a dict."""

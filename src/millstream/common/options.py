@@ -28,6 +28,15 @@ __all__ = [
     "EPOCH_POLL_INTERVAL",
     "KNOWN",
     "LOOP_ROUNDS_MAX",
+    "RECORD",
+    "RESCALE_AUTO",
+    "RESCALE_COOLDOWN",
+    "RESCALE_MAX",
+    "RESCALE_MIN",
+    "RESCALE_TARGET_EPOCH",
+    "RETENTION_EPOCHS",
+    "RETENTION_INTERVAL",
+    "RETENTION_PERIOD",
     "SPARK_MASTER",
     "STORE",
     "Option",
@@ -51,6 +60,15 @@ EPOCH_MIN_INTERVAL = Option(
 BATCH_MAX_RECORDS = Option(
     "millstream.batch.max-records", OptionType.INT, 65_536, "The most rows in one Arrow batch inside a task."
 )
+RETENTION_EPOCHS = Option(
+    "millstream.retention.epochs", OptionType.INT, 10, "How many of its newest epochs a job keeps."
+)
+RETENTION_INTERVAL = Option(
+    "millstream.retention.interval", OptionType.DURATION, None, "Keep besides the first epoch of every such interval."
+)
+RETENTION_PERIOD = Option(
+    "millstream.retention.period", OptionType.DURATION, None, "For how long those are kept; for ever unless given."
+)
 LOOP_ROUNDS_MAX = Option(
     "millstream.loop.rounds-max",
     OptionType.INT,
@@ -63,6 +81,26 @@ CACHE_DIRECTORY = Option(
     None,
     "Where cached streams are kept while the program runs: a folder or URL that all tasks reach. Without it, a folder "
     "of the driver's machine.",
+)
+RECORD = Option(
+    "millstream.record",
+    OptionType.BOOLEAN,
+    False,
+    "Whether what sources read is kept with each epoch, for replaying epochs of sources that cannot be read again.",
+)
+RESCALE_AUTO = Option(
+    "millstream.rescale.auto", OptionType.BOOLEAN, False, "Whether the job changes its parallelism by itself."
+)
+RESCALE_MIN = Option("millstream.rescale.min", OptionType.INT, 1, "The lowest parallelism it then goes down to.")
+RESCALE_MAX = Option("millstream.rescale.max", OptionType.INT, None, "The highest parallelism it then goes up to.")
+RESCALE_TARGET_EPOCH = Option(
+    "millstream.rescale.target-epoch",
+    OptionType.DURATION,
+    1_000,
+    "How long an epoch should run: longer ones with input left over ask for more subtasks, far shorter ones for fewer.",
+)
+RESCALE_COOLDOWN = Option(
+    "millstream.rescale.cooldown", OptionType.DURATION, 60_000, "How long a parallelism is kept before it may change."
 )
 CONSOLE = Option(
     "millstream.console",
@@ -83,6 +121,15 @@ _OWN = (
     BATCH_MAX_RECORDS,
     LOOP_ROUNDS_MAX,
     CACHE_DIRECTORY,
+    RETENTION_EPOCHS,
+    RETENTION_INTERVAL,
+    RETENTION_PERIOD,
+    RECORD,
+    RESCALE_AUTO,
+    RESCALE_MIN,
+    RESCALE_MAX,
+    RESCALE_TARGET_EPOCH,
+    RESCALE_COOLDOWN,
     CONSOLE,
     SPARK_MASTER,
 )

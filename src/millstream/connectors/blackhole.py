@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
@@ -22,6 +22,9 @@ class DiscardingSink(Sink):
 
     def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
         """Nothing is published, so there is nothing to repeat."""
+
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        return pending, ""
 
     def describe(self) -> str:
         return "discard"

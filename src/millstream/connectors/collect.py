@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.staging import StagedBatches, read_staged_values
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -104,6 +104,12 @@ class CollectSink(Sink):
     def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
         values = [value for payload in publish for value in read_staged_values(payload, store, self.type_info)]
         open_queue(self.id).deliver(epoch, values)
+
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        return pending, "this program collects what comes after that epoch; what others collected before is theirs"
+
+    def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
+        return read_staged_values(staged, store, self.type_info)
 
     def describe(self) -> str:
         return "collect into the program"

@@ -31,6 +31,7 @@ __all__ = [
     "Guarantee",
     "Json",
     "Offset",
+    "RestorePoint",
     "Sink",
     "SinkWriter",
     "Source",
@@ -116,6 +117,14 @@ class Source(ABC):
         """This source, ready for the job in `store`. Called once by the driver before the first epoch."""
         return self
 
+    def reopened(self, store: Store, session: Any) -> Source:
+        """This source, only to read again what it has read before, for a replay: nothing may be received or moved on.
+
+        What is written to `store` does not reach the job. Default: as `opened`. A source that keeps nothing of what it
+        has read says so with an error.
+        """
+        return self.opened(store, session)
+
     def committed(self, positions: dict[str, Offset]) -> None:
         """The manifest that holds `positions` is written: what lies before them is never read again."""
 
@@ -169,6 +178,17 @@ class CommitPlan:
     pending: Json = None
 
 
+@dataclass(frozen=True)
+class RestorePoint:
+    """Where a job goes on from: `epoch` of its past, or, `forked`, of another job, which may go on beside it. `store`
+    is the job's own from now on; `uid` the sink's."""
+
+    epoch: int
+    uid: str
+    store: Store
+    forked: bool = False
+
+
 class Sink(ABC):
     """An output. Subclass it, or use `millstream.connectors.TwoPhaseSink` for the usual shape."""
 
@@ -194,9 +214,23 @@ class Sink(ABC):
     def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
         """Publish what the manifest of `epoch` lists, on the driver. Harmless when repeated, also after half of it."""
 
+    def staged_records(self, staged: Json, store: Store) -> Sequence[Any] | None:
+        """The records in what a writer staged, for a replay to compare. Default: None, it cannot tell.
+
+        A sink that can tell stages in the job's store and nowhere else: a replay runs its writer, on top of the store.
+        """
+        return None
+
     def opened(self, session: Any) -> Sink:
         """This sink, ready for the driver. Called once before the first epoch; `session` is the Spark session."""
         return self
+
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        """The job goes on from an epoch that had this `pending`: what of it is still to be published, and a sentence
+        for the user on the output of later epochs, which is published already and comes again ("": nothing to say).
+
+        Called before the job starts, again if that fails, and never on a sink that was opened."""
+        return pending, "what it published after that epoch stays, and comes again under new epoch numbers"
 
     def close(self) -> None:
         """The driver is done with this sink."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -47,6 +47,9 @@ class ForeachSink(Sink):
 
     def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
         """Nothing is left to publish: the function saw every record already."""
+
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        return pending, "the function is called again with the records that came after that epoch"
 
     def describe(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)

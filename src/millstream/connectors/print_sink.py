@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.common.types import print_text
-from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.staging import read_staged, stage_bytes
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -65,6 +65,12 @@ class PrintSink(Sink):
         stream = sys.stderr if self.to_stderr else sys.stdout
         stream.write(text)
         stream.flush()
+
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        return pending, "what was printed after that epoch is printed again"
+
+    def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
+        return read_staged(staged, store).decode("utf-8", "surrogatepass").splitlines()
 
     def describe(self) -> str:
         where = "standard error" if self.to_stderr else "standard output"

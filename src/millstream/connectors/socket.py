@@ -18,7 +18,7 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.errors import JobFailedError, ProgramError
+from millstream.errors import JobFailedError, NotAvailableError, ProgramError
 from millstream.storage.names import safe
 from millstream.storage.store import Store, open_store
 
@@ -67,6 +67,12 @@ class SocketSource(Source):
         source._receiver = _Receiver(connection, store, self._folder, self.charset)
         source._receiver.start()
         return source
+
+    def reopened(self, store: Store, session: Any) -> Source:
+        raise NotAvailableError(
+            f"SocketSource: what {self.host}:{self.port} sent is removed once it is committed, so an epoch that read "
+            "it cannot be replayed. Run the job with millstream.record on: then its input is kept with its epochs"
+        )
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         return (Split("socket", 0, {"store": self._store_url, "folder": self._folder}),)

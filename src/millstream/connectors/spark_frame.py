@@ -20,7 +20,7 @@ from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.connectors.spark_store import spark_url, type_of_spark_schema
 from millstream.connectors.stored_batches import StoredBatches, read_stored
-from millstream.errors import JobFailedError, ProgramError
+from millstream.errors import JobFailedError, NotAvailableError, ProgramError
 from millstream.storage.store import Store
 
 if TYPE_CHECKING:
@@ -85,6 +85,15 @@ class SparkFrameSource(Source):
             source.close()
             raise
         return source
+
+    def reopened(self, store: Store, session: Any) -> Source:
+        if self.streaming:
+            raise NotAvailableError(
+                f"from_spark: what the streaming DataFrame {self.name!r} gave is removed once it is committed, so an "
+                "epoch that read it cannot be replayed. Run the job with millstream.record on: then its input is kept "
+                "with its epochs"
+            )
+        return self.opened(store, session)
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         assert self._stored is not None, "the source is not opened"

@@ -1,8 +1,9 @@
 """Checkpoint settings: getters and setters over the environment's configuration, and nothing else.
 
 Every epoch of Millstream is a checkpoint: its manifest, once written, is the point the job resumes from. So the
-interval sets how long an epoch may be, and the rest of Flink's knobs (alignment, concurrency, pauses) are kept and
-given back, but have nothing to turn here. The modes and values are checked as Flink checks them.
+interval sets how long an epoch may take, pause, timeout and tolerable failures are those of epochs, and the rest of
+Flink's knobs (alignment, concurrency, at-least-once) are kept and given back, but have nothing to turn here; that is
+said once. The modes and values are checked as Flink checks them.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.common.configuration import Configuration
+from millstream.common.options import KNOWN, Option
 from millstream.common.time import Duration
 from millstream.datastream.argument_checks import checked_count, refuse
 from millstream.datastream.checkpointing_mode import CheckpointingMode
 from millstream.datastream.duration_settings import duration_ms
 from millstream.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.datastream.notices import say_once
 from millstream.datastream.stream_edges import no_java_object
+from millstream.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
     Choice = TypeVar("Choice", bound=Enum)
 
-__all__ = ["CheckpointConfig"]
+__all__ = ["CheckpointConfig", "say_what_has_no_effect"]
 
 _PREFIX = "execution.checkpointing."
 _INTERVAL = _PREFIX + "interval"
@@ -37,10 +41,37 @@ _RETENTION = _PREFIX + "externalized-checkpoint-retention"
 _UNALIGNED = _PREFIX + "unaligned.enabled"
 _UNALIGNED_FORCED = _PREFIX + "unaligned.forced"
 _ALIGNED_TIMEOUT = _PREFIX + "aligned-checkpoint-timeout"
+_WHY_NOT = {
+    _MODE: "what runs is exactly-once, which costs no more here",
+    _CONCURRENT: "epochs follow one another, and only publishing runs beside the next",
+    _UNALIGNED: "barriers travel behind an epoch's data, so there is no alignment to skip",
+    _UNALIGNED_FORCED: "barriers travel behind an epoch's data, so there is no alignment to skip",
+    _ALIGNED_TIMEOUT: "barriers travel behind an epoch's data, so there is no alignment to time",
+}
+
+
+def say_what_has_no_effect(configuration: Configuration) -> None:
+    """Say of every checkpoint setting that differs from its default and turns nothing here that it does, once."""
+    for key, text in configuration.to_dict().items():
+        option = KNOWN.get(key)
+        if option is None or option.effect or not key.startswith(_PREFIX):
+            continue
+        if _differs(option, text):
+            said = f"{key} has no effect here: {_WHY_NOT[key]}" if key in _WHY_NOT else f"{key}: {option.doc}"
+            say_once(key, said)
+
+
+def _differs(option: Option, text: str) -> bool:
+    """Whether a setting is not its default. What cannot be read is harmless too, where nobody reads it."""
+    try:
+        value = option.parse(text.upper().replace("-", "_") if option.key == _MODE else text)
+    except ConfigurationError:
+        return True
+    return bool(value != option.default)
 
 
 class CheckpointConfig:
-    """How often the job commits, and Flink's other checkpoint settings as data.
+    """How often the job commits, how long that may take, and Flink's other checkpoint settings as data.
 
     >>> config = CheckpointConfig()
     >>> config.is_checkpointing_enabled(), config.get_checkpoint_timeout()
@@ -55,6 +86,10 @@ class CheckpointConfig:
 
     def _set_ms(self, method: str, key: str, value_ms: int, least: int) -> Self:
         self._configuration.set_string(key, f"{checked_count(method, value_ms, least)} ms")
+        return self
+
+    def _said(self) -> Self:
+        say_what_has_no_effect(self._configuration)
         return self
 
     def _choice(self, key: str, kind: type[Choice], default: Choice) -> Choice:
@@ -73,25 +108,27 @@ class CheckpointConfig:
         return self._choice(_MODE, CheckpointingMode, CheckpointingMode.EXACTLY_ONCE)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> Self:
-        """Either mode is accepted; what runs is exactly-once."""
+        """Either mode is accepted; what runs is exactly-once, and with at-least-once that is said."""
         if not isinstance(checkpointing_mode, CheckpointingMode):
             raise refuse(f"set_checkpointing_mode: found {checkpointing_mode!r}, expected a CheckpointingMode")
         self._configuration.set_string(_MODE, checkpointing_mode.name)
-        return self
+        return self._said()
 
     def get_checkpoint_interval(self) -> int:
         """In ms; -1 when none was set."""
         return duration_ms(self._configuration, _INTERVAL, -1)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> Self:
-        """Commit about every so many ms."""
+        """Commit at least every so many ms, as far as the size of epochs can be fitted to it."""
         return self._set_ms("set_checkpoint_interval", _INTERVAL, checkpoint_interval, least=1)
 
     def get_checkpoint_timeout(self) -> int:
-        """In ms; ten minutes unless set."""
+        """In ms; ten minutes unless set, as in Flink. Only one that was set is kept to: an epoch is the work itself,
+        not only the saving of it."""
         return duration_ms(self._configuration, _TIMEOUT, 600_000)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> Self:
+        """An epoch that runs longer than so many ms is cancelled and counts as failed."""
         return self._set_ms("set_checkpoint_timeout", _TIMEOUT, checkpoint_timeout, least=1)
 
     def get_min_pause_between_checkpoints(self) -> int:
@@ -99,6 +136,7 @@ class CheckpointConfig:
         return duration_ms(self._configuration, _MIN_PAUSE, 0)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> Self:
+        """Wait at least so many ms after an epoch was committed before the next one begins."""
         method = "set_min_pause_between_checkpoints"
         return self._set_ms(method, _MIN_PAUSE, min_pause_between_checkpoints, least=0)
 
@@ -107,9 +145,10 @@ class CheckpointConfig:
         return self._configuration.get_integer(_CONCURRENT, 1)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> Self:
+        """Kept as data."""
         checked = checked_count("set_max_concurrent_checkpoints", max_concurrent_checkpoints)
         self._configuration.set_integer(_CONCURRENT, checked)
-        return self
+        return self._said()
 
     def is_fail_on_checkpointing_errors(self) -> bool:
         """Whether the first failed checkpoint fails the job."""
@@ -120,9 +159,11 @@ class CheckpointConfig:
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
+        """How many epochs may fail in a row, and are run again, before it counts as a failure of the job."""
         return self._configuration.get_integer(_TOLERABLE, 0)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> Self:
+        """Beyond it the restart strategy decides. Failures of your own functions are never tolerated."""
         method = "set_tolerable_checkpoint_failure_number"
         self._configuration.set_integer(_TOLERABLE, checked_count(method, tolerable_checkpoint_failure_number, least=0))
         return self
@@ -150,7 +191,7 @@ class CheckpointConfig:
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> Self:
         """Kept as data: barriers travel behind an epoch's data, so there is no alignment to skip."""
         self._configuration.set_boolean(_UNALIGNED, bool(enabled))
-        return self
+        return self._said()
 
     def disable_unaligned_checkpoints(self) -> Self:
         return self.enable_unaligned_checkpoints(False)
@@ -162,7 +203,7 @@ class CheckpointConfig:
             timeout_ms = alignment_timeout.to_millis()
         else:
             raise refuse(f"set_aligned_checkpoint_timeout: found {alignment_timeout!r}, expected a Duration")
-        return self._set_ms("set_aligned_checkpoint_timeout", _ALIGNED_TIMEOUT, timeout_ms, least=0)
+        return self._set_ms("set_aligned_checkpoint_timeout", _ALIGNED_TIMEOUT, timeout_ms, least=0)._said()
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         return Duration.of_millis(duration_ms(self._configuration, _ALIGNED_TIMEOUT, 0))
@@ -177,7 +218,7 @@ class CheckpointConfig:
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> Self:
         self._configuration.set_boolean(_UNALIGNED_FORCED, bool(force_unaligned_checkpoints))
-        return self
+        return self._said()
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._configuration.get_boolean(_UNALIGNED_FORCED, False)

@@ -15,7 +15,7 @@ from millstream.common.execution_config import ExecutionConfig
 from millstream.common.options import check_key
 from millstream.common.restart_strategy import RestartStrategyConfiguration
 from millstream.datastream.argument_checks import checked_count, checked_text, refuse
-from millstream.datastream.checkpoint_config import CheckpointConfig
+from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_has_no_effect
 from millstream.datastream.checkpointing_mode import CheckpointingMode
 from millstream.datastream.duration_settings import duration_ms
 from millstream.datastream.execution_mode import RuntimeExecutionMode
@@ -207,7 +207,7 @@ class EnvironmentSettings:
         return self._checkpoint_config
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE) -> Self:
-        """Commit about every `interval` ms. Every epoch is a checkpoint; without this they are as short as can be."""
+        """Commit at least every `interval` ms: epochs are kept as small as that takes. Every epoch is a checkpoint."""
         self._checkpoint_config.set_checkpoint_interval(interval)
         self._checkpoint_config.set_checkpointing_mode(mode)
         return self
@@ -268,6 +268,7 @@ class EnvironmentSettings:
         from millstream.jobs.settings import JobSettings
 
         interval_ms = self.get_checkpoint_interval()
+        say_what_has_no_effect(self._configuration)
         return JobSettings(
             store=self._configuration.get_string(_STORE, "") or None,
             runtime_mode=self._runtime_mode(),

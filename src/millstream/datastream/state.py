@@ -1,19 +1,20 @@
 """State of a key: what functions see of it, and the descriptors that name it.
 
-The state classes are interfaces: the task brings the objects. A descriptor is data: a name, a type, and how long a
-value lives. Two descriptors of one name in one operator mean the same state. How long values live is described in
-`state_ttl`.
+The state classes are interfaces: the task brings the objects. A descriptor is data: a name, a type, how long a value
+lives, and how values saved as another type are read. Two descriptors of one name in one operator mean the same state.
+How long values live is described in `state_ttl`, serialisers and changes of type in `state_evolution`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, Self, TypeVar
 
 from millstream.common.typeinfo import MapTypeInfo, TypeInformation, Types
 from millstream.datastream.argument_checks import checked_function, checked_text, refuse
 from millstream.datastream.functions.function import AggregateFunction, ReduceFunction, ReduceFunctionWrapper
+from millstream.datastream.state_evolution import StateSerializer, Upgrade, checked_evolution
 from millstream.datastream.state_ttl import StateTtlConfig
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "State",
     "StateDescriptor",
+    "StateSerializer",
     "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
@@ -232,13 +234,21 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 class StateDescriptor(ABC):  # noqa: B024 - PyFlink has it abstract; its kinds differ in what they are made of
     """The name and type of a state."""
 
-    def __init__(self, name: str, type_info: TypeInformation) -> None:
+    def __init__(
+        self,
+        name: str,
+        type_info: TypeInformation,
+        *,
+        upgrade: Upgrade | None = None,
+        serializer: StateSerializer[Any] | None = None,
+    ) -> None:
         self.name = checked_text(type(self).__name__, name)
         if not isinstance(type_info, TypeInformation):
             hint = "Call it: Types.NAME()" if callable(type_info) else "Use one of Types, such as Types.LONG()"
             raise refuse(f"{type(self).__name__} '{name}': found {type_info!r} as its type. {hint}")
         self.type_info = type_info
         self._ttl_config: StateTtlConfig | None = None
+        self._evolution = checked_evolution(self.name, upgrade=upgrade, serializer=serializer)
 
     def get_name(self) -> str:
         """The name under which the state is kept."""
@@ -249,6 +259,32 @@ class StateDescriptor(ABC):  # noqa: B024 - PyFlink has it abstract; its kinds d
         if not isinstance(ttl_config, StateTtlConfig):
             raise refuse(f"enable_time_to_live of '{self.name}': found {ttl_config!r}, expected a StateTtlConfig")
         self._ttl_config = ttl_config
+
+    def evolve(
+        self,
+        *,
+        renames: Mapping[str, str] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        upgrade: Upgrade | None = None,
+    ) -> Self:
+        """Say how values that were saved as another type are read as this one (beyond PyFlink).
+
+        Fields that are new, gone, elsewhere or wider need no word. `renames` tells which old field a new one is,
+        `defaults` what a new field is in old values (else None); a field within a field goes by its path,
+        `"address.street"`. `upgrade` is a function from an old value to a new one, for changes that nothing else can
+        make; or a mapping from old types to functions, where there were several. Returns the descriptor.
+
+        >>> visit = Types.ROW_NAMED(["page", "seconds"], [Types.STRING(), Types.LONG()])
+        >>> descriptor = ValueStateDescriptor("visit", visit).evolve(renames={"url": "page"}, defaults={"seconds": 0})
+        """
+        self._evolution = checked_evolution(
+            self.name,
+            renames=renames,
+            defaults=defaults,
+            upgrade=self._evolution.upgrade if upgrade is None else upgrade,
+            serializer=self._evolution.serializer,
+        )
+        return self
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -267,31 +303,59 @@ class ValueStateDescriptor(StateDescriptor):
     'total'
     """
 
-    def __init__(self, name: str, value_type_info: TypeInformation) -> None:
-        super().__init__(name, value_type_info)
+    def __init__(
+        self,
+        name: str,
+        value_type_info: TypeInformation,
+        *,
+        upgrade: Upgrade | None = None,
+        serializer: StateSerializer[Any] | None = None,
+    ) -> None:
+        super().__init__(name, value_type_info, upgrade=upgrade, serializer=serializer)
 
 
 class ListStateDescriptor(StateDescriptor):
-    """Names a `ListState`."""
+    """Names a `ListState`. `upgrade` and `serializer` are for its elements."""
 
-    def __init__(self, name: str, elem_type_info: TypeInformation) -> None:
-        super().__init__(name, Types.LIST(elem_type_info))
+    def __init__(
+        self,
+        name: str,
+        elem_type_info: TypeInformation,
+        *,
+        upgrade: Upgrade | None = None,
+        serializer: StateSerializer[Any] | None = None,
+    ) -> None:
+        super().__init__(name, Types.LIST(elem_type_info), upgrade=upgrade, serializer=serializer)
 
 
 class MapStateDescriptor(StateDescriptor):
-    """Names a `MapState`, or a broadcast state."""
+    """Names a `MapState`, or a broadcast state. `upgrade` and `serializer` are for its values."""
 
-    def __init__(self, name: str, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
-        super().__init__(name, MapTypeInfo(key_type_info, value_type_info))
+    def __init__(
+        self,
+        name: str,
+        key_type_info: TypeInformation,
+        value_type_info: TypeInformation,
+        *,
+        upgrade: Upgrade | None = None,
+        serializer: StateSerializer[Any] | None = None,
+    ) -> None:
+        super().__init__(name, MapTypeInfo(key_type_info, value_type_info), upgrade=upgrade, serializer=serializer)
 
 
 class ReducingStateDescriptor(StateDescriptor):
     """Names a `ReducingState` and how it combines."""
 
     def __init__(
-        self, name: str, reduce_function: Callable[[Any, Any], Any] | ReduceFunction, type_info: TypeInformation
+        self,
+        name: str,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        type_info: TypeInformation,
+        *,
+        upgrade: Upgrade | None = None,
+        serializer: StateSerializer[Any] | None = None,
     ) -> None:
-        super().__init__(name, type_info)
+        super().__init__(name, type_info, upgrade=upgrade, serializer=serializer)
         found = checked_function(f"ReducingStateDescriptor '{name}'", reduce_function, ReduceFunction)
         self._reduce_function = found if isinstance(found, ReduceFunction) else ReduceFunctionWrapper(found)
 
@@ -301,10 +365,18 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """Names an `AggregatingState`, how it folds, and the type of its accumulator."""
+    """Names an `AggregatingState`, how it folds, and the type of its accumulator, which is what `upgrade` is for."""
 
-    def __init__(self, name: str, agg_function: AggregateFunction, state_type_info: TypeInformation) -> None:
-        super().__init__(name, state_type_info)
+    def __init__(
+        self,
+        name: str,
+        agg_function: AggregateFunction,
+        state_type_info: TypeInformation,
+        *,
+        upgrade: Upgrade | None = None,
+        serializer: StateSerializer[Any] | None = None,
+    ) -> None:
+        super().__init__(name, state_type_info, upgrade=upgrade, serializer=serializer)
         what = f"AggregatingStateDescriptor '{name}'"
         self._agg_function = checked_function(what, agg_function, AggregateFunction, callables=False)
 

@@ -24,7 +24,7 @@ from millstream.datastream.caches import EnvironmentCaches
 from millstream.datastream.environment_dependencies import EnvironmentDependencies
 from millstream.datastream.environment_settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
-from millstream.datastream.launch_defaults import launch_defaults
+from millstream.datastream.launch_defaults import launch_defaults, taker_of_jobs
 from millstream.datastream.stream import DataStream
 from millstream.datastream.stream_edges import no_java_object
 from millstream.errors import NotYetError
@@ -215,6 +215,9 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
 
         try:
             graph = self._graph(job_name)
+            taker = taker_of_jobs()
+            if taker is not None:
+                taker(graph, self._job_settings())
             return launch(graph, self._job_settings(), self._configuration.to_dict())
         finally:
             self._builder.take()

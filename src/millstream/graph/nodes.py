@@ -369,6 +369,7 @@ class Node:
     output_type: TypeInformation | None = None
     uid: str | None = None
     uid_hash: str | None = None
+    uid_is_derived: bool = False
     description: str | None = None
     parallelism: int | None = None
     max_parallelism: int | None = None

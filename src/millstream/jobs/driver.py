@@ -16,60 +16,40 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
+
+import cloudpickle
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
-from millstream.checkpoint.restart import RestartPolicy
 from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
-from millstream.jobs.damage import whole_epoch_advice
-from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input
+from millstream.jobs.autoscale import EpochLoad, LoadHistory
+from millstream.jobs.autoscale import decide as decide_scale
+from millstream.jobs.driver_settings import DriverSettings, Replan, Runner
+from millstream.jobs.epoch_budget import next_budget
+from millstream.jobs.epoch_run import EpochRun
+from millstream.jobs.epoch_statistics import epoch_statistics, input_lags, statistics_of, with_statistics
+from millstream.jobs.epoch_watch import EpochWatch
+from millstream.jobs.failures import judge
+from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input, without_reads
 from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
-from millstream.jobs.outcome import EpochOutcome, MixedEpochError, gather
+from millstream.jobs.outcome import EpochOutcome
 from millstream.jobs.progress import ProgressBoard
 from millstream.jobs.progress_report import epoch_progress, total_progress
-from millstream.jobs.rounds import followed_by, has_loops, loops_are_busy, next_round, wants_a_round
+from millstream.jobs.rounds import has_loops, loops_are_busy
 from millstream.jobs.settings import Clock
 from millstream.jobs.sweeper import Sweeper
 from millstream.jobs.watermarks import strategies_of, watermark_is_due
-from millstream.runtime.failure import UserFailureError
 from millstream.runtime.residents import Job
-from millstream.runtime.spec import EpochSpec
 
-__all__ = ["DriverSettings", "EpochDriver", "Runner"]
+__all__ = ["EpochDriver"]
 
 _LOG = logging.getLogger(__name__)
-_TRIES_OF_A_MIXED_EPOCH = 3
-
-
-class Runner(Protocol):
-    """What runs the tasks of an epoch: Spark, or this process."""
-
-    def prepare(self, job: Job) -> None: ...
-
-    def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]: ...
-
-    def cancel(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class DriverSettings:
-    """The driver's own knobs. `records_max` bounds an epoch's input; a bounded batch job has no bound. `rounds_max`
-    bounds how often it goes round the program's loops."""
-
-    records_max: int
-    rounds_max: int
-    poll_ms: int
-    min_interval_ms: int
-    policy: RestartPolicy
-    new_run: Callable[[], str]
-    show: Callable[[list[list[str]]], None]
-    note: Callable[[str], None]
 
 
 class EpochDriver:
@@ -85,13 +65,15 @@ class EpochDriver:
         clock: Clock,
         board: ProgressBoard,
         settings: DriverSettings,
+        replan: Replan,
     ) -> None:
+        self._replan = replan
         self._plan, self._job, self._runner = plan, job, runner
         self._sources, self._sinks = sources, sinks
         self._strategies = strategies_of(plan)
         self._clock, self._board, self._settings = clock, board, settings
         self._log = ManifestLog(job.facts.store)
-        self._sweeper = Sweeper(job.facts.store, self._log)
+        self._sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention)
         self._outside: queue.Queue[e.Event] = queue.Queue()
         self._own: deque[e.Event] = deque()
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="millstream-publish")
@@ -101,17 +83,27 @@ class EpochDriver:
         self._outcome: EpochOutcome | None = None
         self._failure: BaseException | None = None
         self._run_started_ms = clock.now_ms()
-        self._epoch_started = 0.0
-        self._tries = 0
         self._canceling = False
+        self._epoch_run = EpochRun(runner, settings, lambda: self._canceling)
+        self._adopted: tuple[Plan, tuple[PlannedSource, ...]] | None = None
+        self._watch = EpochWatch()
+        self._budget = settings.records_max
+        self._load = LoadHistory(settings.parallelism, clock.now_ms())
+        self._asked = threading.Event()  # to stop or cancel: pauses are over
         self._ended = threading.Event()
 
     def request(self, event: e.StopRequested | e.CancelRequested) -> None:
         """Ask the job to stop or cancel; from any thread."""
         self._outside.put(event)
+        self._asked.set()
         if isinstance(event, e.CancelRequested):
             self._canceling = True
             threading.Thread(target=self._cancel_running, name="millstream-cancel", daemon=True).start()
+
+    def rescale(self, parallelism: int) -> None:
+        """Go on at another parallelism, from the next epoch on; from any thread. What cannot be is refused here."""
+        self._adopted = self._replan(parallelism)
+        self._load = LoadHistory(parallelism, self._clock.now_ms())
 
     def _cancel_running(self) -> None:
         """Cancel until the loop has noticed: an epoch may be starting at this very moment."""
@@ -120,7 +112,7 @@ class EpochDriver:
 
     def run(self) -> Phase:
         """Run until the job ends; returns the phase it ended in, or raises why it failed."""
-        state = begin(self._settings.policy)
+        state = begin(self._settings.policy, self._settings.checkpoints.tolerance)
         try:
             self._start()
             while not state.phase.is_last:
@@ -130,6 +122,8 @@ class EpochDriver:
         finally:
             self._ended.set()
             self._publisher.shutdown(wait=True)
+            if state.phase is Phase.CANCELED and self._settings.deletes_on_cancel:
+                self._sweeper.clear()
             for planned in self._sources:
                 planned.source.close()
             for sink in self._sinks.values():
@@ -176,13 +170,14 @@ class EpochDriver:
             self._tell_sources(self._newest)
             self._outcome = None
             self._show_progress(self._newest)
-            self._board.change(published=self._newest.published_through)
         self._own.append(e.Started(summary))
 
     def _restart(self, action: e.Restart) -> None:
-        _LOG.warning("restarting in %d ms: %s", action.delay_ms, action.reason)
-        self._board.change(status="RESTARTING", restarts=self._board.now.restarts + 1)
-        self._wait(action.delay_ms)
+        what = "tolerated, running again" if action.tolerated else "restarting"
+        _LOG.warning("%s in %d ms: %s", what, action.delay_ms, action.reason)
+        if not action.tolerated:
+            self._board.change(status="RESTARTING", restarts=self._board.now.restarts + 1)
+        self._asked.wait(action.delay_ms / 1000)
         self._job = replace(self._job, facts=replace(self._job.facts, run=self._settings.new_run()))
         try:
             self._start()
@@ -190,23 +185,20 @@ class EpochDriver:
         except Exception as error:
             self._own.append(self._failed(error))
 
-    def _wait(self, delay_ms: int) -> None:
-        """Wait, but not beyond a request from outside: a cancel or stop comes first."""
-        deadline = time.monotonic() + delay_ms / 1000
-        while time.monotonic() < deadline and self._outside.empty():
-            time.sleep(min(0.02, max(0.0, deadline - time.monotonic())))
-
     # --- an epoch ---------------------------------------------------------------------------------------------
 
     def _plan_input(self, action: e.PlanInput) -> None:
-        pause_ms = self._settings.min_interval_ms - (time.monotonic() - self._epoch_started) * 1000
-        if pause_ms > 0:
-            time.sleep(pause_ms / 1000)
+        pause_ms = self._watch.pause_ms(self._settings.min_interval_ms, self._settings.checkpoints.min_pause_ms)
+        self._asked.wait(pause_ms / 1000)
+        self._watch.trigger(self._clock.now_ms())
         try:
+            self._change_plan()
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
             newest, strategies = self._newest, self._strategies
             positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
-            planned = plan_input(self._sources, positions, self._settings.records_max, context, strategies, states)
+            planned = plan_input(self._sources, positions, self._budget, context, strategies, states)
+            if action.drains:
+                planned = without_reads(planned)
             # The epoch's processing time is fixed here: retries see the same.
             self._input = planned = replace(planned, now_ms=self._clock.now_ms())
             goes_on = (
@@ -217,70 +209,44 @@ class EpochDriver:
             wanted = goes_on or timer_is_due(newest, planned.now_ms) or sink_is_due(self._sinks, newest, planned.now_ms)
             # What is read last may go round: with loops, the last epoch is one that has nothing left to do.
             ends = planned.exhausted and not (goes_on and has_loops(self._plan))
-            self._own.append(e.InputPlanned(wanted, ends))
+            self._own.append(e.InputPlanned(wanted, ends, action.drains))
         except Exception as error:
             self._own.append(self._failed(error))
 
+    def _change_plan(self) -> None:
+        """Between two epochs, take over the plan that was adopted. State is read by key group: nothing is moved."""
+        if self._adopted is None:
+            return
+        (self._plan, self._sources), self._adopted = self._adopted, None
+        facts = replace(self._job.facts, run=self._settings.new_run())
+        self._job = Job(cloudpickle.dumps(self._plan), facts)
+        self._runner.prepare(self._job)
+
     def _run_epoch(self, action: e.RunEpoch) -> None:
         assert self._input is not None
-        self._epoch_started = time.monotonic()
         try:
-            spec = epoch_spec(action, self._input, self._newest, self._strategies)
-            outcome = self._run_round(spec)
-            rounds = 1
-            while wants_a_round(self._plan, outcome) and (rounds < self._settings.rounds_max or action.final):
-                if self._canceling:
-                    break
-                spec = next_round(spec, outcome)
-                outcome = followed_by(outcome, self._run_round(spec))
-                rounds += 1
-            self._outcome = outcome
+            with self._watch.running():
+                spec = epoch_spec(action, self._input, self._newest, self._strategies)
+                self._outcome = self._epoch_run.run(self._plan, spec)
             self._own.append(e.EpochDone())
         except Exception as error:
             self._own.append(self._failed(error))
 
-    def _run_round(self, spec: EpochSpec) -> EpochOutcome:
-        """One run of the plan; if Spark mixed two attempts in it, it is run again."""
-        for left in reversed(range(_TRIES_OF_A_MIXED_EPOCH)):
-            self._tries += 1
-            try:
-                outcome = gather(self._plan, self._runner.run(replace(spec, try_=self._tries)))
-            except MixedEpochError as error:
-                _LOG.warning("epoch %d: %s", spec.epoch, error)
-                if not left:
-                    raise
-            else:
-                self._settings.show(outcome.output)
-                return outcome
-        raise AssertionError("the last try returns or raises")
-
     def _failed(self, error: BaseException) -> e.EpochFailed:
         """The event of a failure; the error itself is kept to be raised if the job ends with it."""
-        if isinstance(error, UserFailureError):
-            report = error.report
-            if report.error == "StoreDamagedError":
-                advice = whole_epoch_advice(report.message, self._log, self._job.facts.store)
-                report = replace(report, message=report.message + advice)
-            self._settings.show([list(line) for line in report.output])
-            self._failure = JobFailedError(
-                f"'{report.operator}' failed: {report.error}: {report.message}", report=report.text(), at=report.site
-            )
-            ours = report.error in _OWN_KINDS
-            event = self._event(f"{report.error}: {report.message}", retryable=not ours)
-        else:
-            self._failure = error
-            event = self._event(str(error) or type(error).__name__, not isinstance(error, MillstreamError))
+        judged = judge(error, self._log, self._job.facts.store)
+        self._failure = judged.error
+        self._settings.show(list(judged.output))
+        self._watch.failed()
         if not self._canceling:
-            self._note(f"epoch failed: {event.reason}", error)
-            self._board.change(last_error=event.reason)
-        return event
+            self._note(f"epoch failed: {judged.reason}", error)
+            self._board.change(last_error=judged.reason)
+        now_ms, draw = self._clock.now_ms(), random.random()
+        return e.EpochFailed(judged.reason, judged.retryable, now_ms, draw, judged.tolerable)
 
     def _note(self, what: str, error: BaseException) -> None:
         """For the job's log, JVM frames and all: what the user sees is the error, raised or on the console."""
         self._settings.note(what + "\n" + "".join(traceback.format_exception(error)))
-
-    def _event(self, reason: str, retryable: bool) -> e.EpochFailed:
-        return e.EpochFailed(reason, retryable, self._clock.now_ms(), random.random())
 
     # --- the commit -------------------------------------------------------------------------------------------
 
@@ -290,26 +256,16 @@ class EpochDriver:
             if action.status in ("FINISHED", "SUSPENDED"):
                 assert self._newest is not None
                 manifest = closing_manifest(action, self._newest, self._job.facts, now_ms)
+                manifest = with_statistics(manifest, epoch_statistics(manifest, self._newest, self._watch.times()))
             else:
-                assert self._outcome is not None and self._input is not None
-                manifest = epoch_manifest(
-                    action,
-                    self._plan,
-                    self._job.facts,
-                    self._input,
-                    self._outcome,
-                    self._newest,
-                    now_ms,
-                    {p.uid: p.source for p in self._sources},
-                    self._sinks,
-                )
-        except MillstreamError as error:
-            self._failure = error
-            self._own.append(e.CommitAbsent(now_ms))
+                manifest = self._manifest_of_epoch(action, now_ms)
+        except Exception as error:  # a sink may not know what to publish, a source may have been cut short
+            self._own.append(self._failed(error))
             return
         self._attempted = manifest
         try:
-            committed = self._log.commit(manifest)
+            with self._watch.committing():
+                committed = self._log.commit(manifest)
         except Exception as error:
             self._failure = error
             self._own.append(e.CommitUnknown(str(error), now_ms, random.random()))
@@ -318,12 +274,45 @@ class EpochDriver:
             self._has_committed()
         self._own.append(e.Committed() if committed else e.CommitLost())
 
+    def _manifest_of_epoch(self, action: e.Commit, now_ms: int) -> Manifest:
+        assert self._outcome is not None and self._input is not None
+        planned, outcome, newest = self._input, self._outcome, self._newest
+        sources = {p.uid: p.source for p in self._sources}
+        manifest = epoch_manifest(
+            action, self._plan, self._job.facts, planned, outcome, newest, now_ms, sources, self._sinks
+        )
+        lags = input_lags(planned, outcome.sources, self._budget)
+        told = epoch_statistics(
+            manifest, newest, self._watch.times(), outcome, now_ms=planned.now_ms, lags=lags, sinks=self._sinks
+        )
+        return with_statistics(manifest, told)
+
     def _has_committed(self) -> None:
         manifest = self._newest = self._attempted
         assert manifest is not None
+        self._watch.committed(manifest.epoch)
+        self._learn(manifest)
         self._tell_sources(manifest)
         self._show_progress(manifest)
         self._sweeper.committed(manifest)
+
+    def _learn(self, manifest: Manifest) -> None:
+        """Fit the next epoch's size, and perhaps the parallelism, to how long this one took."""
+        told = statistics_of(manifest)
+        if told is None or manifest.status != "RUNNING":
+            return
+        settings, took_ms = self._settings, told["run_ms"]
+        interval_ms = settings.checkpoints.interval_ms
+        self._budget = next_budget(self._budget, settings.records_max, interval_ms, took_ms, told["in"])
+        self._load = self._load.followed_by(EpochLoad(took_ms, told["lags"]), self._clock.now_ms())
+        wanted = None if settings.autoscale is None else decide_scale(self._load, settings.autoscale)
+        if wanted is not None:
+            settings.note(f"epoch {manifest.epoch}: parallelism {self._load.parallelism} is to become {wanted}")
+            try:
+                self.rescale(wanted)
+            except MillstreamError as error:  # an operator may have bounds of its own; the job goes on as it is
+                self._note("rescale: refused", error)
+                self._load = replace(self._load, changed_ms=self._load.now_ms, epochs=())
 
     def _tell_sources(self, manifest: Manifest) -> None:
         for planned in self._sources:
@@ -355,8 +344,10 @@ class EpochDriver:
         try:
             time.sleep(action.delay_ms / 1000)
             manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
+            started = time.monotonic()
             for uid, staged in manifest.staged.items():
                 self._sinks[uid].commit(action.epoch, [item.payload for item in staged], self._job.facts.store)
+            self._watch.published(action.epoch, (time.monotonic() - started) * 1000)
             self._board.change(published=action.epoch)
             self._outside.put(e.Published(action.epoch))
         except Exception as error:
@@ -383,11 +374,8 @@ class EpochDriver:
         """Of a manifest just committed, or just found when the driver started."""
         sources = [planned.uid for planned in self._sources]
         if self._outcome is None or manifest.status in ("FINISHED", "SUSPENDED"):
-            self._board.change(**total_progress(manifest, self._plan, sources, self._sinks))
+            totals = total_progress(manifest, self._plan, sources, self._sinks)
+            self._board.change(published=manifest.published_through, **totals)
             return
-        took_s = time.monotonic() - self._epoch_started
+        took_s = self._watch.running_s()
         self._board.change(**epoch_progress(manifest, self._outcome, self._plan, sources, self._sinks, took_s))
-
-
-# Failures that another try cannot mend: the program is wrong, not the world.
-_OWN_KINDS = frozenset({"ProgramError", "TypeMismatchError", "NotYetError", "NotAvailableError", "ConfigurationError"})

@@ -20,6 +20,7 @@ from millstream.errors import JobFailedError
 from millstream.jobs.console import ConsoleMode, attach_console, console_mode
 from millstream.jobs.interrupts import stop_on_interrupt
 from millstream.jobs.job import Job
+from millstream.storage.store import shown_address
 
 __all__ = ["FailureInTask", "run_in_foreground"]
 
@@ -76,7 +77,7 @@ def _say_how_to_resume(job: Job, stream: TextIO) -> None:
     now = job.board.now
     print(
         f"stopped at epoch {now.epoch}; everything up to it is published. "
-        f"Resume it with: millstream run --from {now.store.removeprefix('file://')} …",
+        f"Resume it with: millstream run --from {shown_address(now.store)} …",
         file=stream,
         flush=True,
     )

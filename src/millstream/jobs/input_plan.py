@@ -21,7 +21,7 @@ from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime
 from millstream.runtime.spec import ReadRange
 
-__all__ = ["AlignedSplit", "InputPlan", "PlannedSource", "Waiting", "held_back", "homes", "plan_input"]
+__all__ = ["AlignedSplit", "InputPlan", "PlannedSource", "Waiting", "held_back", "homes", "plan_input", "without_reads"]
 
 Positions = Mapping[str, Mapping[str, SplitPosition]]
 
@@ -122,6 +122,11 @@ def plan_input(
     return InputPlan(
         reads, waiting, listed, frozenset(ended), has_input, exhausted, context.now_ms, context.run_started_ms
     )
+
+
+def without_reads(planned: InputPlan) -> InputPlan:
+    """The same, but nothing is read: the job is to end where it stands."""
+    return replace(planned, reads=dict.fromkeys(planned.reads, ()), has_input=False)
 
 
 def _live(

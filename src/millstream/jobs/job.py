@@ -19,8 +19,12 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
 from millstream.errors import JobFailedError
+from millstream.jobs.derived_uids import warn_of_derived_uids
 from millstream.jobs.driver import EpochDriver
-from millstream.jobs.progress import ProgressBoard
+from millstream.jobs.progress import JobProgress, ProgressBoard
+from millstream.jobs.saving import check_folder, save_newest
+from millstream.jobs.settings import Clock
+from millstream.storage.store import Store
 
 __all__ = ["Job"]
 
@@ -35,12 +39,20 @@ class Job:
     """A running or ended job. Satisfies `common.job_client.JobControl`."""
 
     def __init__(
-        self, job_id: str, board: ProgressBoard, make_driver: Callable[[], EpochDriver], on_end: Callable[[], None]
+        self,
+        job_id: str,
+        board: ProgressBoard,
+        store: Store,
+        clock: Clock,
+        make_driver: Callable[[], EpochDriver],
+        savepoint_folder: str | None,
+        on_end: Callable[[], None],
     ) -> None:
         self.job_id = JobID(job_id)
         self.board = board
+        self._store, self._clock, self._savepoint_folder = store, clock, savepoint_folder
         self._make_driver = make_driver
-        self._on_end = on_end
+        self._at_end = [on_end]
         self._driver: EpochDriver | None = None
         self._status = JobStatus.CREATED
         self._error: BaseException | None = None
@@ -49,6 +61,16 @@ class Job:
         self._thread = threading.Thread(target=self._run, name=f"millstream-{job_id}", daemon=True)
         self._requests: list[e.StopRequested | e.CancelRequested] = []
         self._lock = threading.Lock()
+        self._has_warned = False
+
+    @property
+    def store(self) -> Store:
+        """Where it keeps its epochs."""
+        return self._store
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Call this when the job has ended, however; said before it starts."""
+        self._at_end.append(call)
 
     def start(self) -> Job:
         """Begin to run."""
@@ -76,7 +98,8 @@ class Job:
 
     def _end(self, status: JobStatus) -> None:
         self._ended = time.monotonic()
-        self._on_end()
+        for call in self._at_end:
+            call()
         self._change(status)
 
     def status(self) -> JobStatus:
@@ -89,8 +112,41 @@ class Job:
         self._request(e.CancelRequested())
 
     def stop(self, drain: bool = False) -> None:
-        """Finish the running epoch, publish it, and end; the job resumes from its store."""
-        self._request(e.StopRequested())
+        """Finish the running epoch, publish it, and end; the job resumes from its store. `drain`: end event time first,
+        so that windows and timers give what they have; the job is then finished."""
+        self._request(e.StopRequested(drain))
+
+    def savepoint(self, directory: str | None = None, name: str | None = None) -> str:
+        """Save the newest epoch, once it is published; returns what to start from it with. Runs beside the job."""
+        directory = directory or self._savepoint_folder
+        if directory is not None and name is None:
+            check_folder(directory)
+        saved = save_newest(self._store, self.published, self._clock.now_ms, to=directory, name=name)
+        if not self._has_warned:
+            self._has_warned = True
+            warn_of_derived_uids(saved.manifest)
+        return saved.name
+
+    def published(self) -> int:
+        """The newest epoch, once it is published."""
+        self._wait_until(lambda now: now.epoch > 0, "has committed nothing, so there is nothing to save")
+        epoch = self.board.now.epoch
+        self._wait_until(lambda now: now.published >= epoch, f"ended before epoch {epoch} was published")
+        return epoch
+
+    def _wait_until(self, is_so: Callable[[JobProgress], bool], else_: str) -> None:
+        """Wait for the job to come so far; JobFailedError when it ends before."""
+        while not is_so(self.board.now):
+            if self.wait(0.01) and not is_so(self.board.now):
+                raise JobFailedError(f"job '{self.board.now.job_name}' {else_}")
+
+    def rescale(self, parallelism: int) -> None:
+        """Go on at another parallelism from the next epoch on, without a restart; state is not moved."""
+        while self._driver is None and self._thread.is_alive():
+            time.sleep(0.01)
+        if self._driver is None or not self._thread.is_alive():
+            raise JobFailedError(f"job '{self.board.now.job_name}' has ended. Start it again with -p {parallelism}")
+        self._driver.rescale(parallelism)
 
     def _request(self, request: e.StopRequested | e.CancelRequested) -> None:
         with self._lock:

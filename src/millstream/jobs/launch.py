@@ -13,33 +13,38 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
-from millstream.checkpoint.job_record import claim
-from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import options
 from millstream.compiler.passes import compile_graph
 from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Graph, Read, Write
-from millstream.jobs.driver import DriverSettings, EpochDriver, Runner
+from millstream.jobs.autoscale import autoscale_settings
+from millstream.jobs.checkpoint_settings import checkpoint_settings
+from millstream.jobs.commands import commands_of
+from millstream.jobs.driver import EpochDriver
+from millstream.jobs.driver_settings import DriverSettings, Runner
 from millstream.jobs.input_plan import PlannedSource
 from millstream.jobs.job import Job
 from millstream.jobs.job_log import attach_log
-from millstream.jobs.manifests import check_program
 from millstream.jobs.progress import JobProgress, ProgressBoard
+from millstream.jobs.requests import RequestServer
 from millstream.jobs.restart_settings import restart_policy
+from millstream.jobs.restore import ready_store, recovery_of
+from millstream.jobs.retention_settings import deletes_on_cancel, retention_policy, savepoint_directory
 from millstream.jobs.rounds import rounds_max
 from millstream.jobs.settings import Clock, JobSettings
 from millstream.runtime.residents import Job as SentJob
 from millstream.runtime.spec import JobFacts
 from millstream.storage.store import Store, open_store
 
-__all__ = ["Launch", "launch", "session_for"]
+__all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
 
 _UNBOUNDED = 1 << 62
 DEFAULT_ROOT = ".millstream"
@@ -61,29 +66,33 @@ class Launch:
     store: Store | None = None
 
     def start(self, graph: Graph, settings: JobSettings) -> Job:
-        """Check everything, then start the job on a thread of its own."""
-        return self.prepare(graph, settings).start()
+        """Check everything, then start the job on a thread of its own; other processes may now ask things of it."""
+        job = self.prepare(graph, settings)
+        server = RequestServer(job.store, commands_of(job), self.clock.now_ms())
+        job.at_end(server.close)
+        server.start()
+        return job.start()
 
     def prepare(self, graph: Graph, settings: JobSettings) -> Job:
         """Check everything; the job is ready, and waits for its `start()`."""
         plan = compile_graph(graph)
-        sources, sinks = _ends(plan)
-        batch = _is_batch(settings, sources)
-        store = self.store or open_store(settings.store or _new_folder(graph.job_name))
-        store.check_writable()
-        record = claim(store, graph.job_name, job_id=secrets.token_hex(16), now_ms=self.clock.now_ms())
-        check_program(plan, ManifestLog(store).newest(), store.url)
+        sources, sinks = ends_of(plan)
+        batch = is_batch(settings, sources)
+        own = self.store or open_store(settings.store or _new_folder(graph.job_name))
+        own.check_writable()
+        store, record = ready_store(own, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
         runner, session = self._runner(settings)
         facts = JobFacts(
-            job_name=graph.job_name,
+            job_name=record.job,
             job_id=record.job_id,
             run=_new_run(),
             store=store,
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
             batch=batch,
+            records_input=options.read(options.RECORD, settings.configuration),
         )
-        board = ProgressBoard(JobProgress(graph.job_name, record.job_id, store.url))
+        board = ProgressBoard(JobProgress(record.job, record.job_id, store.url))
         log = attach_log(store, facts.run, board)
         driver_settings = DriverSettings(
             records_max=_UNBOUNDED if batch else options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
@@ -91,19 +100,26 @@ class Launch:
             poll_ms=options.read(options.EPOCH_POLL_INTERVAL, settings.configuration),
             min_interval_ms=options.read(options.EPOCH_MIN_INTERVAL, settings.configuration),
             policy=restart_policy(settings),
+            retention=retention_policy(settings.configuration),
+            deletes_on_cancel=deletes_on_cancel(settings.configuration),
             new_run=_new_run,
             show=show_output,
             note=log.write,
+            checkpoints=checkpoint_settings(settings, batch=batch),
+            parallelism=graph.parallelism,
+            autoscale=autoscale_settings(settings.configuration, graph.max_parallelism),
         )
 
         def make_driver() -> EpochDriver:
             opened = tuple(replace(p, source=p.source.opened(store, session)) for p in sources)
             ready = {uid: sink.opened(session) for uid, sink in sinks.items()}
-            opened_plan = _with_sources(plan, opened)
+            opened_plan = with_sources(plan, opened)
             sent = SentJob(cloudpickle.dumps(opened_plan), facts)
-            return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings)
+            replan = partial(_at_parallelism, graph, opened)
+            return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings, replan)
 
-        return Job(record.job_id, board, make_driver, on_end=log.close)
+        savepoint_folder = savepoint_directory(settings.configuration)
+        return Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close)
 
     def _runner(self, settings: JobSettings) -> tuple[Runner, Any]:
         if self.runner is not None:
@@ -141,7 +157,8 @@ def _ship_files(session: Any, configuration: Mapping[str, str]) -> None:
         session.sparkContext.addArchive(path)
 
 
-def _ends(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:
+def ends_of(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:
+    """The sources of a plan, and its sinks by uid."""
     sources = tuple(
         PlannedSource(node.uid or "", node.operation.source, node.parallelism or 1)
         for node in plan.nodes()
@@ -151,7 +168,7 @@ def _ends(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:
     return sources, sinks
 
 
-def _with_sources(plan: Plan, opened: tuple[PlannedSource, ...]) -> Plan:
+def with_sources(plan: Plan, opened: tuple[PlannedSource, ...]) -> Plan:
     """The plan with its sources as they are after opening: that is what tasks read with."""
     by_uid = {planned.uid: planned.source for planned in opened}
     stages = tuple(
@@ -169,7 +186,23 @@ def _with_sources(plan: Plan, opened: tuple[PlannedSource, ...]) -> Plan:
     return replace(plan, stages=stages)
 
 
-def _is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
+def _at_parallelism(
+    graph: Graph, opened: tuple[PlannedSource, ...], parallelism: int
+) -> tuple[Plan, tuple[PlannedSource, ...]]:
+    """The plan of the program at another parallelism; operators that set their own keep it."""
+    if not 1 <= parallelism <= graph.max_parallelism:
+        raise ProgramError(
+            f"rescale: found {parallelism}, expected 1 to {graph.max_parallelism}, the job's maximum parallelism. It "
+            "cannot change: state is cut into so many key groups"
+        )
+    plan = compile_graph(replace(graph, parallelism=parallelism))
+    widths = {node.uid: node.parallelism or 1 for node in plan.nodes()}
+    sources = tuple(replace(planned, parallelism=widths[planned.uid]) for planned in opened)
+    return with_sources(plan, sources), sources
+
+
+def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
+    """Whether the job takes its input as one whole."""
     unbounded = [planned for planned in sources if not planned.source.bounded]
     if settings.runtime_mode == "BATCH" and unbounded:
         raise ProgramError(

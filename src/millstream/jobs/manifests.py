@@ -24,7 +24,6 @@ from millstream.runtime.event_time import IDLE_WATERMARK
 from millstream.runtime.spec import EpochSpec, JobFacts
 
 __all__ = [
-    "check_program",
     "closing_manifest",
     "epoch_manifest",
     "epoch_spec",
@@ -84,6 +83,8 @@ def epoch_manifest(
     for uid in planned.reads:
         kept, read = before.get(uid, {}), outcome.sources.get(uid, {})
         states[uid].update(kept_of_source(uid, planned, read, positions[uid], strategies.get(uid), kept))
+        if facts.records_input:
+            states[uid]["recorded"] = {split: one["recorded"] for split, one in read.items()}
     staged: dict[str, tuple[Staged, ...]] = {}
     for uid, sink in sinks.items():
         given = outcome.staged.get(uid, [])
@@ -108,7 +109,15 @@ def epoch_manifest(
         published_through=action.published_through,
         watermark=min(ends, default=None),
         counters=_counters(outcome, newest),
-        program={node.uid or "": {"name": node.name, "parallelism": node.parallelism} for node in plan.nodes()},
+        program={
+            node.uid or "": {
+                "name": node.name,
+                "parallelism": node.parallelism,
+                "max_parallelism": node.max_parallelism,
+                **({"uid": "derived"} if node.uid_is_derived else {}),
+            }
+            for node in plan.nodes()
+        },
     )
 
 
@@ -190,21 +199,3 @@ def subtask_accounts(manifest: Manifest) -> Iterator[Mapping[str, Any]]:
     states: Mapping[str, Any] = manifest.states
     for state in states.values():
         yield from (account for account in state.get("subtasks", {}).values() if isinstance(account, dict))
-
-
-def check_program(plan: Plan, newest: Manifest | None, store_url: str) -> None:
-    """Refuse to go on with a program that has lost a source or a sink the manifest speaks of."""
-    if newest is None:
-        return
-    present = {node.uid for node in plan.nodes()}
-    states: Mapping[str, Any] = newest.states
-    program: Mapping[str, Any] = newest.program
-    kept = {uid for uid, state in states.items() if not {"pending", "subtasks", "functions"}.isdisjoint(state)}
-    lost = sorted((set(newest.sources) | set(newest.staged) | kept) - present)
-    if lost:
-        names = ", ".join(f"'{program.get(uid, {}).get('name', uid)}' (uid {uid})" for uid in lost)
-        raise StoreError(
-            f"store {store_url} holds epoch {newest.epoch} of job '{newest.job}', which has {names}; this program "
-            "has not. It was changed: give its sources and sinks the uids they had, or give another --store to "
-            "start anew"
-        )

@@ -20,11 +20,22 @@ from millstream.runtime.barrier import Acknowledgement, Barrier
 from millstream.runtime.envelope import FAILURE
 from millstream.runtime.failure import FailureReport, UserFailureError
 
-__all__ = ["EpochOutcome", "MixedEpochError", "added", "gather"]
+__all__ = ["EpochOutcome", "MixedEpochError", "TaskAccount", "added", "gather"]
 
 
 class MixedEpochError(RuntimeError):
     """The acknowledgements do not add up to one epoch; it must be run again."""
+
+
+@dataclass(frozen=True)
+class TaskAccount:
+    """What one run of one task did and where its time went, by operator; for statistics."""
+
+    stage: int
+    subtask: int
+    took_ns: int
+    alignment_ns: int
+    operators: Mapping[str, Mapping[str, int]]
 
 
 @dataclass
@@ -39,6 +50,7 @@ class EpochOutcome:
     operators: dict[str, dict[str, int]] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)
+    tasks: list[TaskAccount] = field(default_factory=list)
 
 
 def gather(plan: Plan, rows: Iterable[tuple[int, bytes]]) -> EpochOutcome:
@@ -90,6 +102,10 @@ def _merged(acknowledgements: list[Acknowledgement]) -> EpochOutcome:
             outcome.operators[uid] = added(outcome.operators.get(uid, {}), counts)
         outcome.metrics = merge(outcome.metrics, ack.metrics)
         outcome.output.extend(ack.output)
+        times = ack.times
+        outcome.tasks.append(
+            TaskAccount(ack.stage, ack.subtask, times["took_ns"], times["alignment_ns"], ack.operators)
+        )
     return outcome
 
 

@@ -111,4 +111,5 @@ def followed_by(first: EpochOutcome, then: EpochOutcome) -> EpochOutcome:
         operators={uid: added(first.operators.get(uid, {}), counts) for uid, counts in then.operators.items()},
         metrics=merge(first.metrics, then.metrics),
         output=[*first.output, *then.output],
+        tasks=[*first.tasks, *then.tasks],
     )

@@ -46,7 +46,8 @@ class Acknowledgement:
     states: dict[str, Any] = field(default_factory=dict)  # uid -> what the operator itself keeps of this subtask
     operator_states: dict[str, Any] = field(default_factory=dict)  # uid -> what its function keeps of this subtask
     watermarks: dict[str, int] = field(default_factory=dict)  # uid -> event time at the end of the epoch
-    operators: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> records in, out, busy time
+    operators: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> records in, out, where time went
+    times: dict[str, int] = field(default_factory=dict)  # of the whole task: how long it took, and its alignment
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)  # what user code printed and logged: [stream, text]
 

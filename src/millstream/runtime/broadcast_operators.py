@@ -151,7 +151,8 @@ class BroadcastInputs(TwoInputs):
         place = EpochPlace(
             self.uid, spec.epoch, context.subtask, nonce, everywhere, spec.now_ms, self._broadcast_segments
         )
-        self.broadcast.begin(place, spec.states.get(self.uid, {}))
+        with self.call.running("state"):
+            self.broadcast.begin(place, spec.states.get(self.uid, {}))
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Write the broadcast states, in the subtask that does, and tell their new versions."""

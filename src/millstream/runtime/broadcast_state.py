@@ -16,9 +16,12 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from millstream.errors import ProgramError
+from millstream.runtime.declared_states import evolution_of
 from millstream.runtime.settled_map import SettledMap
 from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_schemas import TableSchema, last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.state.schema_history import History
 from millstream.state.version import SegmentRef, refs_from_json, refs_to_json
 
 __all__ = ["ACCOUNT", "WRITER", "BroadcastMap", "BroadcastStates", "BroadcastView"]
@@ -27,6 +30,7 @@ WRITER = "0"
 """The subtask that stores what all have."""
 ACCOUNT = "broadcast"
 """What the versions are called in its account."""
+_SCHEMAS = "broadcast_schemas"
 # All entries of a state are rows of one key.
 _KEY = "broadcast"
 
@@ -51,9 +55,10 @@ class BroadcastMap(SettledMap):
         self.name = descriptor.get_name()
         what = f"broadcast state '{self.name}' of '{operator}'"
         key = StateCodec(descriptor.type_info.key_type, f"the map keys of {what}")
-        value = StateCodec(descriptor.type_info.value_type, what)
+        evolution = evolution_of(descriptor)
+        value = StateCodec(descriptor.type_info.value_type, what, None if evolution is None else evolution.serializer)
         super().__init__(key, value)
-        self._table = StateTable(self.name, None, max_parallelism, value, key)
+        self._table = StateTable(self.name, None, max_parallelism, value, key, evolution=evolution)
         self._version: tuple[SegmentRef, ...] = ()
         self._held = _Entries(self._look_up)
         self._is_read = False  # whether `_held` has what the table has
@@ -74,6 +79,11 @@ class BroadcastMap(SettledMap):
             self._is_read = False
         self._version = version
         self._forget_changes()
+
+    @property
+    def schema(self) -> TableSchema | None:
+        """What the values were saved as, and are."""
+        return self._table.schema
 
     @property
     def _entries(self) -> dict[Any, Any]:
@@ -159,6 +169,7 @@ class BroadcastStates:
         }
         self._views = {name: BroadcastView(state) for name, state in self._maps.items()}
         self._versions: dict[str, tuple[SegmentRef, ...]] = {}
+        self._schemas: dict[str, History] = {}
         self._is_writer = False
         self.is_alone = False  # whether no other subtask is there to write, as in a test of one
 
@@ -167,8 +178,10 @@ class BroadcastStates:
         what each subtask acknowledged, by subtask."""
         self._is_writer = self.is_alone or str(place.subtask) == WRITER
         # A letter of its own after the nonce: keyed state of the same name has files beside these.
-        place = replace(place, nonce=f"{place.nonce}b")
-        told = kept.get(WRITER, {}).get(ACCOUNT, {})
+        written = kept.get(WRITER, {})
+        self._schemas = last_schemas({"": {"schemas": written.get(_SCHEMAS, {})}}, self._operator)
+        place = replace(place, nonce=f"{place.nonce}b", schemas=self._schemas)
+        told = written.get(ACCOUNT, {})
         self._versions = {
             name: tuple(refs_from_json(refs, f"broadcast state '{name}' of '{self._operator}'"))
             for name, refs in told.items()
@@ -182,7 +195,9 @@ class BroadcastStates:
             return {}
         # A state the program does not declare (yet) is handed on as it is.
         versions = self._versions | {name: state.end() for name, state in self._maps.items()}
-        return {ACCOUNT: {name: refs_to_json(refs) for name, refs in versions.items() if refs}}
+        tables = {name: refs_to_json(refs) for name, refs in versions.items() if refs}
+        schemas = schemas_told(self._schemas, {name: state.schema for name, state in self._maps.items()}, tables)
+        return {ACCOUNT: tables, _SCHEMAS: schemas} if schemas else {ACCOUNT: tables}
 
     def written(self, descriptor: Any) -> BroadcastMap:
         """The state for those who may write it."""

@@ -16,8 +16,9 @@ from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.states import Aggregating, PairHandle, Reducing, StateHandle, ValueHandle
+from millstream.state.evolution import Evolution
 
-__all__ = ["declared_state", "own_name_taken"]
+__all__ = ["declared_state", "evolution_of", "own_name_taken"]
 
 
 def declared_state(
@@ -26,15 +27,17 @@ def declared_state(
     """A handle of this kind. `what` names the state in errors; `make_table` is given the codec of its values, that of
     map keys, and further settings of a `StateTable`."""
     options, renews = _lifetime(descriptor)
+    options["evolution"] = evolution = evolution_of(descriptor)
+    serializer = None if evolution is None else evolution.serializer
     declared = descriptor.type_info
     made: StateHandle
     if issubclass(kind, MapHandle):
         key = StateCodec(declared.key_type, f"the map keys of {what}")
-        value = StateCodec(declared.value_type, what)
+        value = StateCodec(declared.value_type, what, serializer)
         made = kind(make_table(value, key, **options), scope, renews, key, value)
         return made
     if issubclass(kind, ListHandle):
-        value = StateCodec(declared.element_type, what)
+        value = StateCodec(declared.element_type, what, serializer)
         made = kind(make_table(value, sub_type=pa.int64(), **options), scope, renews, value)
         return made
     function: dict[str, Any] = {}
@@ -42,11 +45,17 @@ def declared_state(
         function["reduce"] = descriptor.get_reduce_function().reduce
     elif issubclass(kind, Aggregating):
         function["function"] = descriptor.get_agg_function()
-    value = StateCodec(declared, what)
+    value = StateCodec(declared, what, serializer)
     if kind is ValueHandle and value.exact_pair is not None:
         kind = PairHandle
     made = kind(make_table(value, **options), scope, renews, value, **function)
     return made
+
+
+def evolution_of(descriptor: Any) -> Evolution | None:
+    """What a descriptor says of the types its state had before; None for the operator's own states."""
+    found: Any = getattr(descriptor, "_evolution", None)
+    return found if isinstance(found, Evolution) else None
 
 
 def own_name_taken(name: str, operator: str) -> ProgramError:

@@ -20,6 +20,7 @@ from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledge
 from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime, Timekeeper, restored
 from millstream.runtime.operator_state import keeps_state
 from millstream.runtime.operators import Operator, OperatorSetting
+from millstream.runtime.recorded_input import InputRecorder
 from millstream.runtime.spec import EpochSpec, JobFacts, ReadRange
 
 __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
@@ -40,12 +41,19 @@ class ReadOperator(Operator):
         self._schema = None if self.node.output_type is None else stream_schema(self.node.output_type)
         self._positions: dict[str, Any] = {}
         self._watermark = MIN_WATERMARK
+        self._recorder: InputRecorder | None = None
 
     def user_function(self) -> Any:
         return None
 
     def stateful(self) -> Any:
         return self._source
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        """A new epoch or attempt: if the job records its input, it does so under names no other attempt has."""
+        subtask = self.setting.context.subtask
+        recorder = InputRecorder(facts.store, self.uid, spec.epoch, subtask, nonce) if facts.records_input else None
+        self._recorder = recorder
 
     def batches(self, spec: EpochSpec) -> Iterator[None]:
         """Read everything; yields after each batch so that the task can send what has piled up."""
@@ -78,6 +86,8 @@ class ReadOperator(Operator):
             for batch in batches:
                 records += len(batch)
                 self.records_in += len(batch)
+                if self._recorder is not None:
+                    self._recorder.add(batch)
                 self.emit(keeper.stamp(batch))
                 yield
         offset = range_.stop if reached is None else reached
@@ -91,6 +101,8 @@ class ReadOperator(Operator):
             "records": records,
             "time": time_.details(),
         }
+        if self._recorder is not None:
+            self._positions[split.name]["recorded"] = self._recorder.end_split(own)
         self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
 
     def _cut(self, item: Any) -> Iterator[Batch]:

@@ -7,6 +7,7 @@ fails the epoch: a hole is never committed.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -132,6 +133,7 @@ class Inbox:
         self.barriers: dict[int, Barrier] = {}
         self.failures: list[bytes] = []
         self.failed = False
+        self._barriers_ns: tuple[int, int] | None = None  # when the first and the last one came
 
     def data(self, envelope: Envelope) -> None:
         """Take note of a block and check its place in the order of its sender."""
@@ -151,6 +153,13 @@ class Inbox:
                 f"for epoch {barrier.epoch} is doubled or of another epoch"
             )
         self.barriers[barrier.sender] = barrier
+        now = time.perf_counter_ns()
+        self._barriers_ns = (now if self._barriers_ns is None else self._barriers_ns[0], now)
+
+    @property
+    def alignment_ns(self) -> int:
+        """The time from the first barrier to the last."""
+        return 0 if self._barriers_ns is None else self._barriers_ns[1] - self._barriers_ns[0]
 
     def failure(self, report: bytes) -> None:
         """A sender failed; what it sent is void."""

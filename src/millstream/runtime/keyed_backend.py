@@ -8,6 +8,7 @@ acknowledgement. A subtask owns a range of key groups; what other subtasks wrote
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.declared_states import declared_state, own_name_taken
 from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_schemas import last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
 from millstream.runtime.states import (
     AggregatingHandle,
@@ -131,6 +133,7 @@ class KeyedBackend:
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
         """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
         versions = last_versions(kept, self._operator)
+        place = replace(place, schemas=last_schemas(kept, self._operator))
         self._place, self._versions = place, versions
         for name, handle in self._handles.items():
             handle.open(place, versions.get(name, ()))
@@ -189,6 +192,11 @@ class KeyedBackend:
         for name, timers in ((_EVENT_TIMERS, self._event), (_PROCESSING_TIMERS, self._processing)):
             tables[name] = refs_to_json(timers.end())
         account: dict[str, Any] = {"tables": {name: refs for name, refs in tables.items() if refs}}
+        assert self._place is not None
+        schemas = {name: handle.table.schema for name, handle in self._handles.items()}
+        told = schemas_told(self._place.schemas, schemas, tables)
+        if told:
+            account["schemas"] = told
         wake_ms = self._processing.earliest(after=now_ms)
         if wake_ms is not None:
             account["wake_ms"] = wake_ms

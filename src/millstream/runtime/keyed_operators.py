@@ -109,7 +109,12 @@ class KeyedOperator(Operator):
         self.place = EpochPlace(
             self.uid, spec.epoch, self.setting.context.subtask, nonce, self.backend.groups, spec.now_ms, self._segments
         )
-        self.backend.begin(self.place, spec.states.get(self.uid, {}))
+        with self.call.running("state"):
+            self.backend.begin(self.place, spec.states.get(self.uid, {}))
+
+    @property
+    def state_read_ns(self) -> int:
+        return 0 if self._segments is None else self._segments.read_ns
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Write the states and tell their new versions."""

@@ -19,9 +19,10 @@ __all__ = ["LocalRunner"]
 
 
 class LocalRunner:
-    """Runs epochs in this process."""
+    """Runs epochs in this process. `raises`: a failure of user code is raised, with its traceback, for a debugger."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, raises: bool = False) -> None:
+        self._raises = raises
         self._job: Job | None = None
         self._residents = Residents()
         self._tasks = 0
@@ -54,7 +55,7 @@ class LocalRunner:
         assert self._job is not None
         self._tasks += 1
         nonce = f"{self._job.facts.run}t{spec.try_}n{self._tasks}"
-        assignment = Assignment(stage, subtask, attempt=0, nonce=nonce, capture=False)
+        assignment = Assignment(stage, subtask, attempt=0, nonce=nonce, capture=False, raises=self._raises)
         for batch in run_task(self._job, spec, assignment, rows, self._residents):
             yield from open_envelopes(batch)
 
@@ -62,4 +63,5 @@ class LocalRunner:
         """Nothing runs beside the caller, so there is nothing to cancel."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close the functions that are still open."""
+        self._residents.close()

@@ -4,7 +4,7 @@ A list of one subtask is one Arrow column, and so is its copy of a map, as pairs
 it is, and its bytes (small) or the file they are in (large). A file lies under `segments/`, so that it is kept as long
 as a manifest names it.
 
-    {"mode": "split", "type": "int64", "items": 3, "bytes": 328, "sha256": "…", "inline": "<base64>"}
+    {"mode": "split", "type": "int64", "declared": "LONG", "items": 3, "bytes": 328, "sha256": "…", "inline": "…"}
     {"mode": "union", "type": "pickled", "items": 9000, "bytes": 700000, "sha256": "…", "file": "segments/…"}
 
 Who gets which items is decided from the counts alone (`shares`), so a subtask reads only the files it needs. What is
@@ -17,20 +17,37 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from millstream.common.typeinfo import Types
 from millstream.errors import StoreDamagedError
 from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_schemas import ValueChanges
+from millstream.state.saved_types import type_from, type_of_arrow, written_type
+from millstream.state.schema_history import SavedAs
 from millstream.storage.store import Store
 
-__all__ = ["INLINE_BYTES_MAX", "Entry", "KeptState", "Mode", "Slice", "column_of", "entry_of", "shares", "stored_type"]
+__all__ = [
+    "INLINE_BYTES_MAX",
+    "Entry",
+    "KeptState",
+    "Mode",
+    "Slice",
+    "column_of",
+    "entry_of",
+    "saved_as",
+    "schema_of",
+    "shares",
+    "stored_type",
+]
 
 Mode = Literal["split", "union", "broadcast"]
 Entry = Mapping[str, Any]
 
+_PICKLED = "pickled"
 INLINE_BYTES_MAX = 64 * 1024
 """The most of one list that one subtask puts into the manifest itself."""
 
@@ -128,15 +145,45 @@ class KeptState:
 
 def stored_type(codec: StateCodec) -> str:
     """The type of a list as an entry names it."""
-    return "pickled" if codec.is_pickled else str(codec.arrow_type)
+    return _PICKLED if codec.is_pickled else str(codec.arrow_type)
 
 
-def entry_of(column: pa.Array, mode: Mode, type_name: str, store: Store, file: str, before: Entry | None) -> Entry:
+def schema_of(codec: StateCodec) -> dict[str, Any]:
+    """What an entry tells of the type of a list, beyond its column: as it was declared, and by whom it was written."""
+    declared = {"declared": written_type(codec.saved_type)}
+    return declared if codec.version is None else {**declared, "version": codec.version}
+
+
+def saved_as(entry: Entry, changes: ValueChanges, column: pa.Array) -> SavedAs:
+    """What a list, or the values of a map, were saved as. Entries of older Millstreams tell less: what theirs do not is
+    as it is declared."""
+    declared: Any = entry.get("declared")
+    if declared is not None:
+        kind = type_from(declared, changes.what)
+        return SavedAs(0, 0, kind, entry["mode"], "", map_key=entry.get("map_key"), version=entry.get("version"))
+    codec, is_pickled = changes.codec, entry["type"] == _PICKLED or entry["type"].endswith(f", {_PICKLED}>")
+    if (is_pickled, column.type) == (codec.is_pickled, codec.arrow_type):
+        kind, version = codec.saved_type, codec.version
+    else:
+        kind, version = Types.PICKLED_BYTE_ARRAY() if is_pickled else type_of_arrow(pa.field("", column.type)), None
+    return SavedAs(0, 0, kind, entry["mode"], "", map_key=changes.map_key, version=version)
+
+
+def entry_of(
+    column: pa.Array,
+    mode: Mode,
+    type_name: str,
+    store: Store,
+    file: str,
+    before: Entry | None,
+    schema: Mapping[str, Any] | None = None,
+) -> Entry:
     """Store a list and return its entry. `before` is the entry it had; a file of the same content is used again."""
     data = _encoded(column)
     facts = {
         "mode": mode,
         "type": type_name,
+        **(schema or {}),
         "items": len(column),
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
@@ -149,10 +196,26 @@ def entry_of(column: pa.Array, mode: Mode, type_name: str, store: Store, file: s
     return {**facts, "file": file}
 
 
-def column_of(parts: Sequence[tuple[Entry, Slice]], store: Store, what: str) -> pa.Array | None:
-    """The items of all parts as one column, None when there is none. `what` names the state in errors."""
-    columns = [_read(entry, store, what).slice(part.start, part.stop - part.start) for entry, part in parts]
+def column_of(
+    parts: Sequence[tuple[Entry, Slice]], store: Store, what: str, changes: ValueChanges | None = None
+) -> pa.Array | None:
+    """The items of all parts as one column, None when there is none. `what` names the state in errors. `changes` makes
+    of each part a column of today; without it they are as they were saved."""
+    columns = []
+    for entry, part in parts:
+        column = _read(entry, store, what).slice(part.start, part.stop - part.start)
+        columns.append(column if changes is None else _changed(column, entry, changes))
     return pa.concat_arrays(columns) if columns else None
+
+
+def _changed(column: pa.Array, entry: Entry, changes: ValueChanges) -> pa.Array:
+    """A list, or the values of a map, as a column of today."""
+    codec, is_map = changes.codec, entry["mode"] == "broadcast"
+    values = column.field("value") if is_map else column
+    saved = saved_as(entry, changes, values)
+    now = replace(saved, type=codec.saved_type, version=codec.version, map_key=changes.map_key)
+    values = changes.column(values, saved, now)
+    return pa.StructArray.from_arrays([column.field("key"), values], names=["key", "value"]) if is_map else values
 
 
 def _read(entry: Entry, store: Store, what: str) -> pa.Array:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo
 from millstream.errors import ProgramError
 from millstream.runtime.barrier import Acknowledgement
+from millstream.runtime.declared_states import evolution_of
 from millstream.runtime.failure import UserCall
 from millstream.runtime.operator_lists import Entry, KeptState, Mode, column_of, entry_of
 from millstream.runtime.operator_values import OperatorList, OperatorMap, OperatorValue
@@ -192,8 +193,10 @@ class OperatorState:
         declared = getattr(descriptor, "type_info", None)
         if not isinstance(declared, ListTypeInfo):
             raise self._unsuited(descriptor, mode, "a ListStateDescriptor(name, type)")
-        codec = StateCodec(declared.element_type, self._what(descriptor.get_name()))
-        return self._opened(descriptor, OperatorList(codec, mode))
+        evolution = evolution_of(descriptor)
+        serializer = None if evolution is None else evolution.serializer
+        codec = StateCodec(declared.element_type, self._what(descriptor.get_name()), serializer)
+        return self._opened(descriptor, OperatorList(codec, mode, evolution))
 
     def map_of(self, descriptor: Any) -> OperatorMap:
         """The map a descriptor names, with the copy this subtask takes over."""
@@ -208,7 +211,9 @@ class OperatorState:
                 "one another name"
             )
         key = StateCodec(declared.key_type, f"the map keys of {what}")
-        return self._opened(descriptor, OperatorMap(key, StateCodec(declared.value_type, what)))
+        evolution = evolution_of(descriptor)
+        serializer = None if evolution is None else evolution.serializer
+        return self._opened(descriptor, OperatorMap(key, StateCodec(declared.value_type, what, serializer), evolution))
 
     def _unsuited(self, descriptor: Any, mode: Mode, expected: str) -> ProgramError:
         return ProgramError(f"{_NAMES[mode]} of '{self.operator}': found {descriptor!r}, expected {expected}")
@@ -225,10 +230,10 @@ class OperatorState:
             _check(what, found.mode, found.type_name, value, "declared")
             return found  # type: ignore[no-any-return] # one mode is one kind of value
         for entry in self._kept.entries(name):
-            if entry is not None:
+            if entry is not None and entry["mode"] != value.mode:
                 _check(what, entry["mode"], entry["type"], value, "saved")
         parts = self._kept.share(name, value.mode, self._subtask, self._parallelism)
-        column = column_of(parts, self._stored_in(), what)
+        column = column_of(parts, self._stored_in(), what, value.changes)
         if column is not None:
             value.fill(column)
         self._values[name] = value
@@ -240,7 +245,7 @@ class OperatorState:
         for name, used in self._values.items():
             column = used.column()
             if column is not None:
-                written[name] = self._stored(name, column, used.mode, used.type_name)
+                written[name] = self._stored(name, column, used.mode, used.type_name, used.schema)
         for name in self._kept.names():
             if name not in self._values:
                 entry = self._handed_on(name)
@@ -255,12 +260,16 @@ class OperatorState:
         mode: Mode = "broadcast" if self._kept.mode(name) == "broadcast" else "split"
         parts = self._kept.share(name, mode, self._subtask, self._parallelism)
         column = column_of(parts, self._stored_in(), self._what(name)) if parts else None
-        return None if column is None else self._stored(name, column, parts[0][0]["mode"], parts[0][0]["type"])
+        if column is None:
+            return None
+        first = parts[0][0]
+        schema = {part: first[part] for part in ("declared", "version", "map_key") if part in first}
+        return self._stored(name, column, first["mode"], first["type"], schema)
 
-    def _stored(self, name: str, column: Any, mode: Mode, type_name: str) -> Entry:
+    def _stored(self, name: str, column: Any, mode: Mode, type_name: str, schema: Mapping[str, Any]) -> Entry:
         # A letter of its own after the nonce: keyed state of the same name has files beside this one.
         file = segment_name(self._uid, name, self._now.epoch, self._subtask, f"{self._nonce}o")
-        return entry_of(column, mode, type_name, self._stored_in(), file, self._entries.get(name))
+        return entry_of(column, mode, type_name, self._stored_in(), file, self._entries.get(name), schema)
 
     def _stored_in(self) -> Store:
         assert self._store is not None

@@ -6,14 +6,17 @@ column: the items of a list, or the pairs of a map as structs of key and value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from millstream.runtime.operator_lists import Mode, stored_type
+from millstream.runtime.operator_lists import Mode, schema_of, stored_type
 from millstream.runtime.settled_map import SettledMap
 from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_schemas import ValueChanges
+from millstream.state.evolution import Evolution
+from millstream.state.saved_types import written_type
 
 __all__ = ["OperatorList", "OperatorMap", "OperatorValue"]
 
@@ -27,6 +30,14 @@ class OperatorValue(Protocol):
     @property
     def type_name(self) -> str: ...
 
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """What its entry tells of the type besides."""
+
+    @property
+    def changes(self) -> ValueChanges:
+        """What makes values of another type those of today."""
+
     def fill(self, column: pa.Array) -> None:
         """Take over what was kept. The value is empty before."""
 
@@ -37,8 +48,9 @@ class OperatorValue(Protocol):
 class OperatorList:
     """A `ListState` that belongs to a subtask. It lives in memory and is written at the end of every epoch."""
 
-    def __init__(self, codec: StateCodec, mode: Mode) -> None:
+    def __init__(self, codec: StateCodec, mode: Mode, evolution: Evolution | None = None) -> None:
         self.mode, self.type_name = mode, stored_type(codec)
+        self.schema, self.changes = schema_of(codec), ValueChanges(codec, evolution)
         self._codec = codec
         self._values: list[Any] = []
 
@@ -77,8 +89,11 @@ class OperatorMap(SettledMap):
 
     mode: Mode = "broadcast"
 
-    def __init__(self, key: StateCodec, value: StateCodec) -> None:
+    def __init__(self, key: StateCodec, value: StateCodec, evolution: Evolution | None = None) -> None:
         super().__init__(key, value)
+        map_key = written_type(key.saved_type)
+        self.schema = {**schema_of(value), "map_key": map_key}
+        self.changes = ValueChanges(value, evolution, map_key)
         self.type_name = f"map<{stored_type(key)}, {stored_type(value)}>"
         self._key, self._value = key, value
         self._held: dict[Any, Any] = {}

@@ -121,6 +121,11 @@ class Operator:
         self.operator_state.acknowledge(acknowledgement)
         self.busy_ns += time.perf_counter_ns() - started
 
+    @property
+    def state_read_ns(self) -> int:
+        """The time this operator has spent looking up keyed state since it was made."""
+        return 0
+
     def wake(self) -> None:
         """All operators of the task have begun; none has taken a batch. Emit what is due, if anything is."""
 

@@ -179,6 +179,11 @@ class Residents:
         if found is not None:
             _close(found)
 
+    def close(self) -> None:
+        """Close and forget all subtasks."""
+        for key in list(self._open):
+            _close(self._open.pop(key))
+
     def _close_other_runs(self, facts: JobFacts) -> None:
         for key in [key for key in self._open if key[0] == facts.job_id and key[1] != facts.run]:
             _close(self._open.pop(key))

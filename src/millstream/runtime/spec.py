@@ -31,6 +31,7 @@ class JobFacts:
     block_bytes_max: int = 4 << 20
     cache_folder: Path | None = None  # where segments of a remote store are kept; None: in memory
     batch: bool = False  # bounded input, whole: aggregations give their final results only
+    records_input: bool = False  # what sources read is kept beside the epoch, for a replay
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Python values of a state ↔ one Arrow column, by the type its descriptor declares.
 
-A typed state is a column of that type, so that it can be queried and evolved; an untyped one is a column of
-pickles, and says so once. What a function reads back never depends on whether an epoch ended in between: a value
-that would change on its way through Arrow (a float32, a tuple declared as a row) is changed when it is set.
+A typed state is a column of that type, so that it can be queried and evolved; an untyped one is a column of pickles,
+and says so once, or of what a serialiser of the user's wrote. What a function reads back never depends on whether an
+epoch ended in between: a value that would change on its way through Arrow (a float32, a tuple declared as a row) is
+changed when it is set.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from millstream.errors import MillstreamError, TypeMismatchError
 from millstream.records.columns import arrow_type, as_declared, from_record_batch, to_record_batch
+from millstream.state.saved_types import type_from, written_type
 
 __all__ = ["StateCodec"]
 
@@ -35,17 +38,20 @@ def _exact_fields(type_info: TypeInformation) -> tuple[type, ...] | None:
 
 
 class StateCodec:
-    """Converts the values (or map keys) of one state. `what` names it in errors: "state 'total' of 'count'"."""
+    """Converts the values (or map keys) of one state. `what` names it in errors: "state 'total' of 'count'". A
+    `serializer` (`datastream.state.StateSerializer`) takes the place of the type."""
 
-    def __init__(self, type_info: TypeInformation | None, what: str) -> None:
+    def __init__(self, type_info: TypeInformation | None, what: str, serializer: Any = None) -> None:
         self.what = what
-        typed = type_info is not None and arrow_type(type_info) is not None
+        self._serializer = serializer
+        self.version: int | None = None if serializer is None else serializer.version
+        typed = serializer is None and type_info is not None and arrow_type(type_info) is not None
         self._type_info = type_info if typed else None
         # A tuple of one field: nested, so that None and rows are ordinary values of one column.
         self._wrapped = Types.TUPLE([type_info]) if typed and type_info is not None else None
         # Rows and tuples with fields are structs in a state and columns in a stream.
         self._is_nested = typed and pa.types.is_struct(self.arrow_type) and self.arrow_type.num_fields > 0
-        self.is_pickled = not typed
+        self.is_pickled = not typed and serializer is None
         if self.is_pickled and what not in _ANNOUNCED:
             _ANNOUNCED.add(what)
             _LOG.info("%s has no declared type: its values are pickled. Declare one to query and evolve it", what)
@@ -55,6 +61,11 @@ class StateCodec:
         # Pairs of exactly these Python types need no settling.
         self.exact_pair = self._exact_fields if self._exact_fields and len(self._exact_fields) == 2 else None
         self.settle = self._settler()
+
+    @cached_property
+    def saved_type(self) -> TypeInformation:
+        """The type of the values as a manifest tells it."""
+        return type_from(written_type(self._type_info), self.what)
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -68,6 +79,8 @@ class StateCodec:
     def encode(self, values: list[Any]) -> pa.Array:
         """The values as a column; an error names the state."""
         try:
+            if self._serializer is not None:
+                return pa.array([self._serializer.serialize(value) for value in values], pa.binary())
             if self._wrapped is None:
                 return pa.array([pickle.dumps(value, protocol=5) for value in values], pa.binary())
             return self._typed_column(values)
@@ -76,6 +89,11 @@ class StateCodec:
         except MillstreamError:
             raise
         except Exception as error:
+            if self._serializer is not None:
+                raise TypeMismatchError(
+                    f"{self.what}: {type(self._serializer).__name__}.serialize raised {type(error).__name__}: {error}, "
+                    "expected bytes"
+                ) from error
             raise TypeMismatchError(
                 f"{self.what}: a value cannot be pickled ({error}). Keep plain data in state, or declare its type"
             ) from error
@@ -93,8 +111,12 @@ class StateCodec:
             pass  # a number too large for its type, for one: the careful way says which
         return self.encode(values)
 
-    def decode(self, column: pa.Array) -> list[Any]:
-        """The column as values. Pickles were written by this job into its own store."""
+    def decode(self, column: pa.Array, version: int | None = None) -> list[Any]:
+        """The column as values. Pickles were written by this job into its own store. `version` is that of the
+        serialiser that wrote the column, if it was not the present one."""
+        if self._serializer is not None:
+            read, written_by = self._serializer.deserialize, self.version if version is None else version
+            return [None if data is None else read(data, written_by) for data in column.to_pylist()]
         if self._wrapped is None:
             return [pickle.loads(data) for data in column.to_pylist()]
         assert self._type_info is not None

@@ -7,7 +7,7 @@ meet the store: bulk reads of many keys at once, and at the end of the epoch one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,17 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type
 from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_schemas import TableSchema
 from millstream.state.canonical import decode
 from millstream.state.changes import TableChanges
 from millstream.state.compaction import compact, plan_compaction
 from millstream.state.equality import Bools
+from millstream.state.evolution import Evolution
 from millstream.state.keys import KeyColumn, key_column
 from millstream.state.layout import NEVER_MS, TableLayout
 from millstream.state.open_segments import OpenSegments
 from millstream.state.row_counts import row_counts
+from millstream.state.schema_history import History
 from millstream.state.table import TableView
 from millstream.state.version import SegmentRef, merge_versions, refs_from_json
 from millstream.storage.names import segment_name
@@ -45,6 +48,8 @@ class EpochPlace:
     groups: range
     now_ms: int
     segments: OpenSegments
+    schemas: Mapping[str, History] = field(default_factory=dict)
+    """What each state was saved as, by name."""
 
 
 class StateTable:
@@ -62,6 +67,8 @@ class StateTable:
         has_due: bool = False,
         ttl_ms: int | None = None,
         sees_expired: bool = False,
+        evolution: Evolution | None = None,
+        evolves: bool = True,
     ) -> None:
         self.name = name
         self._key_type = key_type
@@ -78,7 +85,14 @@ class StateTable:
             has_due=has_due,
             has_ttl=ttl_ms is not None,
             max_parallelism=max_parallelism,
+            serializer_version=None if value is None else value.version,
         )
+        self.schema: TableSchema | None = None  # rows without a value have none that could change
+        if value is not None:
+            shape = "value" if self.layout.sub_type is None else "list" if sub is None else "map"
+            self.schema = TableSchema(
+                value, shape=shape, map_key=sub, ttl_ms=ttl_ms, evolution=evolution, evolves=evolves
+            )
         self._key_decoder = StateCodec(key_type, f"the key of {name!r}") if self.layout.key_type is not None else None
 
     def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
@@ -86,6 +100,8 @@ class StateTable:
         self._place = place
         # A state that may show expired values until they are cleaned up is read as if no time had passed.
         read_ms = -(2**63) if self._sees_expired else place.now_ms
+        if self.schema is not None:
+            self.layout = self.schema.opened(self.layout, refs, place)
         self.view = TableView(place.segments, self.layout, refs, place.groups, read_ms)
         self.changes = TableChanges(self.layout)
 

@@ -14,6 +14,7 @@ committed. A task never writes anything that another attempt of it could overwri
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -51,13 +52,15 @@ _TIMEKEEPING = (ReadOperator, TimestampOperator, LoopHeadOperator)
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which task this is. `nonce` is unique among all attempts of all tasks, for ever."""
+    """Which task this is. `nonce` is unique among all attempts of all tasks, for ever. `raises`: a failure of user code
+    is raised where it happened, not sent: somebody stands by with a debugger."""
 
     stage: int
     subtask: int
     attempt: int
     nonce: str
     capture: bool = True
+    raises: bool = False
 
 
 def run_task(
@@ -71,15 +74,18 @@ def run_task(
             close = partial(residents.discard, job, assignment.stage, assignment.subtask)
             yield from _Task(job, spec, assignment, subtask, printed, close).run(rows)
         except UserFailureError as failure:
-            for _ in rows:  # Spark's writer must not find the pipe closed.
-                pass
-            residents.discard(job, assignment.stage, assignment.subtask)
             report = replace(
                 failure.report,
                 subtask=assignment.subtask,
                 epoch=spec.epoch,
                 output=tuple(tuple(line) for line in printed),
             )
+            if assignment.raises:
+                failure.report = report
+                raise
+            for _ in rows:  # Spark's writer must not find the pipe closed.
+                pass
+            residents.discard(job, assignment.stage, assignment.subtask)
             width = _next_width(job.plan(), assignment.stage)
             yield seal(list(Outbox(width, assignment.subtask, 0).failures(report.encode())))
 
@@ -100,6 +106,7 @@ class _Task:
         printed: Captured,
         close: Callable[[], None],
     ) -> None:
+        self._started_ns = time.perf_counter_ns()
         self.spec, self.assignment, self.plan = spec, assignment, subtask.plan
         self.stage = self.plan.stages[assignment.stage]
         self.operators = subtask.operators
@@ -110,6 +117,7 @@ class _Task:
         self.types = _channel_types(self.plan)
         self.inbox = Inbox(self.plan, self.stage.index, assignment.subtask, spec.epoch)
         self.outbox = Outbox(_next_width(self.plan, self.stage.index), assignment.subtask, job.facts.block_bytes_max)
+        self._read_before_ns = {operator.uid: operator.state_read_ns for operator in self.operators.values()}
         for operator in self.operators.values():
             self._wire(operator)
             operator.begin(spec)
@@ -118,7 +126,7 @@ class _Task:
             if isinstance(operator, WriteOperator):
                 input_type = self.types[self.plan.into(operator.node.id)[0].id]
                 operator.prepare(spec, job.facts, assignment.nonce, input_type)
-            if isinstance(operator, _STATEFUL):
+            if isinstance(operator, (ReadOperator, *_STATEFUL)):
                 operator.prepare(spec, job.facts, assignment.nonce)
 
     def _wire(self, operator: Operator) -> None:
@@ -210,20 +218,37 @@ class _Task:
         heard = {str(sender): barrier.nonce for sender, barrier in self.inbox.barriers.items()}
         ack = Acknowledgement(self.stage.index, self.assignment.subtask, self.assignment.nonce, heard)
         for id, operator in self.operators.items():
-            if isinstance(operator, _ACKNOWLEDGING):
-                operator.acknowledge(ack)
-            operator.keep(ack)
+            ack.operators[operator.uid] = self._ended(operator, ack)
             ack.watermarks[operator.uid] = watermarks[id]
-            ack.operators[operator.uid] = {
-                "in": operator.records_in,
-                "out": operator.records_out,
-                "busy_ns": operator.busy_ns,
-            }
         if self.spec.final:
             self.close()  # before the account is closed, so that what close() prints and counts is in it
+        ack.times = {
+            "took_ns": time.perf_counter_ns() - self._started_ns,
+            "alignment_ns": self.inbox.alignment_ns,
+        }
         ack.metrics = self.metrics.snapshot()
         ack.output = self.printed
         return ack
+
+    def _ended(self, operator: Operator, ack: Acknowledgement) -> dict[str, int]:
+        """Have an operator put down its part of the epoch; what it did, and where its time went."""
+        worked_ns = operator.busy_ns
+        started = time.perf_counter_ns()
+        if isinstance(operator, _ACKNOWLEDGING):
+            operator.acknowledge(ack)
+        operator.keep(ack)
+        kept_ns = time.perf_counter_ns() - started
+        read_ns = operator.state_read_ns - self._read_before_ns[operator.uid]
+        writes_out = isinstance(operator, WriteOperator)
+        return {
+            "in": operator.records_in,
+            "out": operator.records_out,
+            "busy_ns": operator.busy_ns,
+            "user_ns": 0 if writes_out else max(0, worked_ns - read_ns),
+            "read_ns": read_ns,
+            "write_ns": 0 if writes_out else kept_ns,
+            "staging_ns": worked_ns + kept_ns if writes_out else 0,
+        }
 
     def _barriers(
         self, ends: dict[tuple[int, int, int], ChannelEnd], watermarks: dict[int, int], own: Acknowledgement

@@ -19,9 +19,9 @@ lost, so a scan can give the hashes back. A layout never looks at a file; `segme
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ __all__ = [
     "FIRST_SUB",
     "NEVER_MS",
     "PUT",
+    "OlderRows",
     "TableLayout",
     "UInt8s",
     "hashes_of",
@@ -62,12 +63,20 @@ FIRST_SUB = -(2**63)
 _GROUP_SHIFT, _HASH_SHIFT = 48, 16
 
 
+class OlderRows(Protocol):
+    """Gives rows of segments that were written with another schema as rows of the table (`past`)."""
+
+    def present(self, rows: pa.RecordBatch, epoch: int, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows of a segment of `epoch`, with the columns of `schema`."""
+
+
 @dataclass(frozen=True)
 class TableLayout:
     """The columns of one state. Without a key type, keys are the bytes of `canonical_bytes`.
 
     `value_type` is None where a row is all there is to say (a timer); `is_pickled` says that values are
-    pickles in a binary column.
+    pickles in a binary column, `serializer_version` that a serialiser of the user's wrote them there. `past` is there
+    where some segments have another schema.
 
     >>> TableLayout("total", pa.string(), value_type=pa.int64()).schema.names
     ['order', 'rest', 'key', 'kind', 'value']
@@ -81,6 +90,8 @@ class TableLayout:
     has_due: bool = False
     has_ttl: bool = False
     max_parallelism: int = 128
+    serializer_version: int | None = None
+    past: OlderRows | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_parallelism(1, self.max_parallelism)

@@ -23,6 +23,7 @@ import pyarrow as pa
 from millstream.errors import StoreDamagedError
 from millstream.state.layout import TableLayout
 from millstream.state.segment import Segment
+from millstream.state.stored_layout import stored_layout
 from millstream.state.version import SegmentRef
 from millstream.storage.store import Store
 
@@ -41,6 +42,7 @@ class OpenSegments:
         self.store = store
         self._cache_folder = cache_folder
         self._open: dict[tuple[str, TableLayout], Segment] = {}
+        self.read_ns = 0  # the time that views of these segments have spent looking rows up, for statistics
 
     @property
     def open_files(self) -> list[str]:
@@ -51,44 +53,51 @@ class OpenSegments:
         """The segment a ref names; StoreDamagedError if it is missing or damaged."""
         found = self._open.get((ref.file, layout))
         if found is None:
-            found = Segment.of_file(self._bytes(ref, layout), layout, ref)
+            found = Segment.of_file(self._bytes(ref, layout.state), layout, ref)
             self._open[ref.file, layout] = found
         return found
+
+    def stored_layout(self, ref: SegmentRef, state: str) -> TableLayout:
+        """The layout that a segment was written with, as the file itself tells it."""
+        return stored_layout(self._bytes(ref, state), f"State {state!r}, epoch {ref.epoch}: segment {ref.file}")
 
     def keep_only(self, refs: Iterable[SegmentRef], layout: TableLayout) -> None:
         """Let go of the segments of this table that `refs` do not name."""
         named = {ref.file for ref in refs}
-        for file, table in [key for key in self._open if key[1] == layout and key[0] not in named]:
+        for file, table in list(self._open):
+            # A state's schema may have changed since: then its segments were opened anew, with another layout.
+            if table.state != layout.state or (file in named and table == layout):
+                continue
             del self._open[file, table]
-            if self._cache_folder is not None and self.store.local_path(file) is None:
+            if file not in named and self._cache_folder is not None and self.store.local_path(file) is None:
                 with suppress(OSError):
                     os.unlink(self._cached(file))
 
-    def _bytes(self, ref: SegmentRef, layout: TableLayout) -> pa.Buffer:
+    def _bytes(self, ref: SegmentRef, state: str) -> pa.Buffer:
         path = self.store.local_path(ref.file)
         if path is None and self._cache_folder is None:
-            return pa.py_buffer(self._downloaded(ref, layout))
+            return pa.py_buffer(self._downloaded(ref, state))
         if path is None:
             path = self._cached(ref.file)
             # A copy of the wrong size was cut by a full disk; the checksums find what this does not.
             if not path.is_file() or path.stat().st_size != ref.file_bytes:
-                _write_whole(path, self._downloaded(ref, layout))
+                _write_whole(path, self._downloaded(ref, state))
         try:
             with pa.memory_map(str(path)) as source:
                 return source.read_buffer()
         except FileNotFoundError as error:
-            raise _missing(ref, layout) from error
+            raise _missing(ref, state) from error
         except (OSError, pa.ArrowException) as error:
             raise StoreDamagedError(
-                f"State {layout.state!r}, epoch {ref.epoch}: segment {ref.file} cannot be opened: {error}. "
+                f"State {state!r}, epoch {ref.epoch}: segment {ref.file} cannot be opened: {error}. "
                 "Restore the file from a copy, or start the job from an older epoch."
             ) from error
 
-    def _downloaded(self, ref: SegmentRef, layout: TableLayout) -> bytes:
+    def _downloaded(self, ref: SegmentRef, state: str) -> bytes:
         try:
             return self.store.get(ref.file)
         except StoreDamagedError as error:
-            raise _missing(ref, layout) from error
+            raise _missing(ref, state) from error
 
     def _cached(self, file: str) -> Path:
         assert self._cache_folder is not None
@@ -108,8 +117,8 @@ def _write_whole(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
-def _missing(ref: SegmentRef, layout: TableLayout) -> StoreDamagedError:
+def _missing(ref: SegmentRef, state: str) -> StoreDamagedError:
     return StoreDamagedError(
-        f"State {layout.state!r}, epoch {ref.epoch}: segment {ref.file} is missing, though the manifest names it. "
+        f"State {state!r}, epoch {ref.epoch}: segment {ref.file} is missing, though the manifest names it. "
         "Look whether it was moved or removed by hand and put it back, or start the job from an older epoch."
     )

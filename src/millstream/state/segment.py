@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.errors import StoreDamagedError, TypeMismatchError
+from millstream.errors import StateSchemaError, StoreDamagedError
 from millstream.state.equality import Bools, plain_view, plain_view_type
 from millstream.state.layout import NEVER_MS, PUT, TableLayout
 from millstream.state.resolution import kinds_of, orders_in, sub_orders_in
@@ -77,7 +77,7 @@ def key_view(keys: pa.Array) -> PlainKeys | None:
 
 def described(layout: TableLayout) -> dict[str, Any]:
     """The layout as a footer tells it: types as Arrow prints them."""
-    return {
+    told = {
         "key": "canonical" if layout.key_type is None else str(layout.key_type),
         "sub": None if layout.sub_type is None else str(layout.sub_type),
         "value": None if layout.value_type is None else str(layout.value_type),
@@ -86,6 +86,7 @@ def described(layout: TableLayout) -> dict[str, Any]:
         "ttl": layout.has_ttl,
         "max_parallelism": layout.max_parallelism,
     }
+    return told if layout.serializer_version is None else {**told, "serializer": layout.serializer_version}
 
 
 class Segment:
@@ -100,6 +101,7 @@ class Segment:
         self.fence_list: list[int] = self.fences.tolist()
         self._subject = subject
         self._chunks = chunks
+        self._epoch = 0
         self._data: pa.Buffer | None = None
         self._reader: pa.RecordBatchFileReader | None = None
 
@@ -123,6 +125,7 @@ class Segment:
             )
         _check_layout(footer, layout)
         segment = cls(layout, subject, footer.chunks, [None] * len(footer.chunks))
+        segment._epoch = footer.epoch
         segment._data = data
         segment._reader = pa.ipc.open_file(data)
         if segment._reader.num_record_batches != len(footer.chunks):
@@ -138,7 +141,10 @@ class Segment:
         entry, subject = self.entries[number], f"{self._subject}, chunk {number}"
         if zlib.crc32(memoryview(self._data)[entry.offset : entry.offset + entry.length]) != entry.crc32:
             raise _damaged(subject, "its checksum does not match its content")
-        chunk = Chunk(self._reader.get_batch(number), self.layout)
+        rows = self._reader.get_batch(number)
+        if self.layout.past is not None:
+            rows = self.layout.past.present(rows, self._epoch, self.layout.schema)
+        chunk = Chunk(rows, self.layout)
         orders = chunk.orders
         if chunk.rows != entry.rows or (orders[0], orders[-1]) != (entry.first_order, entry.last_order):
             raise _damaged(subject, "its rows are not those its footer promises")
@@ -166,14 +172,18 @@ def _extent(batch: pa.RecordBatch, column: str) -> tuple[int, int]:
     return (int(times.min()), int(times.max())) if times.size else (NEVER_MS, -NEVER_MS)
 
 
+# What a layout with a past answers for: its segments may have other values, and expire or not.
+_OF_SCHEMA = frozenset({"value", "pickled", "ttl", "serializer"})
+
+
 def _check_layout(footer: SegmentFooter, layout: TableLayout) -> None:
     now = described(layout)
-    for part, was in footer.layout.items():
-        if was != now.get(part):
-            raise TypeMismatchError(
-                f"state {layout.state!r} was saved with {part} {was}, is now {now.get(part)}. "
-                "Give the state a new name, or declare it as it was.",
-                value=now.get(part),
+    for part in dict.fromkeys((*footer.layout, *now)):
+        was, is_now = footer.layout.get(part), now.get(part)
+        if was != is_now and not (layout.past is not None and part in _OF_SCHEMA):
+            raise StateSchemaError(
+                f"state {layout.state!r} was saved with {part} {was}, is now {is_now}. "
+                "Give the state a new name, or declare it as it was."
             )
 
 

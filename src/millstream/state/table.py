@@ -10,9 +10,11 @@ decides what has expired, the same for the whole epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +43,27 @@ class Found:
 
     mask: Bools
     values: pa.Array | None
+
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+_Lookup = Callable[Concatenate["TableView", Asked], Answer]
+
+
+def _timed(lookup: _Lookup[Asked, Answer]) -> _Lookup[Asked, Answer]:
+    """Have the time of a lookup added to what its segments know of theirs. Lookups are of many keys at once."""
+
+    @wraps(lookup)
+    def timed(view: TableView, /, *args: Asked.args, **options: Asked.kwargs) -> Answer:
+        started = time.perf_counter_ns()
+        try:
+            return lookup(view, *args, **options)
+        finally:
+            view._segments.read_ns += time.perf_counter_ns() - started
+
+    return timed
 
 
 class TableView:
@@ -128,6 +151,7 @@ class TableView:
             return None
         return PointReader(self.layout, self.layers, self.now_ms)
 
+    @_timed
     def _get(self, probe: Probe) -> Found:
         self._check_groups(probe)
         pending = np.ones(len(probe), dtype=np.bool_)
@@ -171,6 +195,7 @@ class TableView:
                     f"state {self.layout.state!r}: a key outside the key groups {self.groups} of this view"
                 )
 
+    @_timed
     def scan_keys(self, keys: KeyColumn) -> pa.RecordBatch:
         """All live rows of these keys, with the `position` of the key asked for, sorted by (position, sub order).
 
@@ -197,6 +222,7 @@ class TableView:
         live = live_rows(rows_found, self.layout, self.now_ms)
         return presented(rows_found.filter(pa.array(live)), self.layout, of_key[standing][live])
 
+    @_timed
     def scan_due(self, through_ms: int, *, after_ms: int | None = None) -> pa.RecordBatch:
         """The live rows with `after_ms` < due_ms <= `through_ms`, sorted by (due_ms, key's order, sub order).
 

@@ -22,6 +22,7 @@ from millstream.storage.store import Names, Store, open_store
 
 __all__ = ["LocalStore"]
 
+_PROBE = "probe-"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -119,12 +120,21 @@ class LocalStore:
                     break
 
     def check_writable(self) -> None:
-        probe = f"probe-{secrets.token_hex(8)}"
+        probe = f"{_PROBE}{secrets.token_hex(8)}"
         try:
             self.create(probe, b"Millstream checks that it may write here. This file can be removed.\n")
         finally:
             with suppress(OSError):
                 os.unlink(self._root / probe)
+
+    def remove_unfinished(self, before_ms: int) -> None:
+        for place, _, files in os.walk(self._root):
+            for name in files:
+                if name.startswith(TEMPORARY) or (name.startswith(_PROBE) and place == str(self._root)):
+                    path = os.path.join(place, name)
+                    with suppress(OSError):  # its writer is done with it, or it is tried again next time
+                        if os.stat(path).st_mtime * 1000 < before_ms:
+                            os.unlink(path)
 
     @contextmanager
     def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:

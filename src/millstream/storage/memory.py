@@ -91,3 +91,6 @@ class MemoryStore:
 
     def check_writable(self) -> None:
         """Memory is always writable."""
+
+    def remove_unfinished(self, before_ms: int) -> None:
+        """Nothing to do: a name and its content come at once."""

@@ -4,6 +4,11 @@
     manifests/{epoch}.json                                     one per committed epoch
     staged/{sink}/{epoch}-{subtask}-{attempt}-{part}{suffix}   output waiting to be published
     segments/{uid}/{state}/{epoch}-{subtask}-{nonce}.arrow     keyed state
+    pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
+    leases/{id}.json                                           an epoch that somebody reads
+    control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
+    savepoint.json                                             what a savepoint folder holds, with checksums
+    leaving.json                                               manifests that are being removed, until that is done
     logs/{attempt}.log                                         what one driver run had to say
 
 Numbers are zero-padded, so that names sort as their numbers do. An operator's uid is the user's text and may hold
@@ -19,20 +24,32 @@ import re
 from dataclasses import dataclass
 
 __all__ = [
+    "CONTROL",
+    "LEASES",
     "MANIFESTS",
+    "PINS",
     "SEGMENTS",
     "STAGED",
     "TEMPORARY",
     "SegmentName",
     "StagedName",
+    "answer_name",
     "checked",
     "epoch_of_manifest",
+    "is_lease",
+    "is_request",
     "job_name",
+    "lease_name",
+    "leaving_name",
     "log_name",
     "manifest_name",
+    "name_of_pin",
     "parse_segment",
     "parse_staged",
+    "pin_name",
+    "request_name",
     "safe",
+    "savepoint_name",
     "segment_name",
     "staged_name",
     "staged_prefix",
@@ -42,6 +59,9 @@ MANIFESTS = "manifests"
 STAGED = "staged"
 SEGMENTS = "segments"
 LOGS = "logs"
+PINS = "pins"
+LEASES = "leases"
+CONTROL = "control"
 TEMPORARY = ".tmp-"
 """A path part that starts so is being written; it was never given to anybody and may be removed."""
 
@@ -158,6 +178,60 @@ def parse_segment(name: str) -> SegmentName | None:
         return None
     uid, state, epoch, subtask, nonce = found.groups()
     return SegmentName(uid, state, int(epoch), int(subtask), nonce)
+
+
+def pin_name(name: str) -> str:
+    """The pin of this name; what people call a savepoint or a fork.
+
+    >>> pin_name("before upgrade"), name_of_pin(pin_name("before-upgrade")), name_of_pin("pins/notes.txt")
+    ('pins/before=20upgrade.json', 'before-upgrade', None)
+    """
+    return f"{PINS}/{safe(name)}.json"
+
+
+def name_of_pin(name: str) -> str | None:
+    """The safe form of the name of the pin in the file `name`, or None for any other file."""
+    within = name.removeprefix(f"{PINS}/")
+    return within.removesuffix(".json") if name.startswith(f"{PINS}/") and within.endswith(".json") else None
+
+
+def lease_name(id: str) -> str:
+    """The lease of one reader."""
+    return f"{LEASES}/{safe(id)}.json"
+
+
+def is_lease(name: str) -> bool:
+    """Whether the file is a lease."""
+    return name.startswith(f"{LEASES}/") and name.endswith(".json")
+
+
+def request_name(id: str) -> str:
+    """A request to the running job."""
+    return f"{CONTROL}/{safe(id)}.json"
+
+
+def answer_name(id: str) -> str:
+    """The answer to a request.
+
+    >>> is_request(request_name("a1")), is_request(answer_name("a1"))
+    (True, False)
+    """
+    return f"{CONTROL}/{safe(id)}.answer.json"
+
+
+def is_request(name: str) -> bool:
+    """Whether the file is a request."""
+    return name.startswith(f"{CONTROL}/") and name.endswith(".json") and not name.endswith(".answer.json")
+
+
+def savepoint_name() -> str:
+    """What makes a folder a savepoint: the list of its files."""
+    return "savepoint.json"
+
+
+def leaving_name() -> str:
+    """The manifests that a sweeper is about to remove, in one file."""
+    return "leaving.json"
 
 
 def log_name(attempt: str) -> str:

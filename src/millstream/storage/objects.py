@@ -116,6 +116,9 @@ class ObjectStore:
                 f"Use a service that answers If-None-Match: *, or a local folder."
             )
 
+    def remove_unfinished(self, before_ms: int) -> None:
+        """Nothing to do: an upload that did not end is no object."""
+
     def _connected(self) -> Backend:
         if self._backend is None:
             try:

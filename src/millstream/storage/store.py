@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.errors import ConfigurationError
 
-__all__ = ["Names", "Store", "open_store"]
+__all__ = ["Names", "Store", "open_store", "shown_address"]
 
 # Inside a class that has a method called `list`, the name `list` means that method.
 Names = list[str]
@@ -64,6 +64,9 @@ class Store(Protocol):
     def check_writable(self) -> None:
         """Create and delete a probe; StoreError with the address, the reason and the next step when that fails."""
 
+    def remove_unfinished(self, before_ms: int) -> None:
+        """Remove what writers that died left behind before that time, and that never got a name."""
+
 
 def open_store(url: str, *, fsync: bool = True) -> Store:
     """Open the store at `url`: a path, `file:///…`, `memory://name`, `s3://…`, `gs://…` or `az://…`.
@@ -97,6 +100,15 @@ def open_store(url: str, *, fsync: bool = True) -> Store:
         f"Store address {url!r} has the unknown scheme {scheme!r}. "
         f"Give a path, file://, memory://, s3://, gs:// or az://."
     )
+
+
+def shown_address(url: str) -> str:
+    """The address as people write it: a local store as a path.
+
+    >>> shown_address("file:///my%20jobs/clicks"), shown_address("s3://bucket/clicks")
+    ('/my jobs/clicks', 's3://bucket/clicks')
+    """
+    return str(_path_of(url)) if url.startswith("file://") else url
 
 
 def _path_of(url: str) -> Path:

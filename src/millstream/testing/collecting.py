@@ -75,6 +75,10 @@ class Collect(Sink):
         self._epochs[epoch] = [Collected(value, time, epoch, at) for at, rows in staged for value, time in rows]
         self._published.append(epoch)
 
+    def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
+        _, rows = pickle.loads(read_staged(staged, store))
+        return [value if time is None else (value, time) for value, time in rows]
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epochs": {}, "_published": []}
 

@@ -92,6 +92,7 @@ class Script(Source):
         self._has_watermarks = any(isinstance(item, Watermark) for split in self._items for item in split)
         self._id = secrets.token_hex(4)
         self._store: Store | None = None
+        self._replays = False
         if clock is None and any(isinstance(item, Pause) for split in self._items for item in split):
             raise ProgramError("Script: a Pause needs a clock to move. Pass clock=, the ManualClock given to run()")
 
@@ -146,6 +147,8 @@ class Script(Source):
         return stop
 
     def _first_time(self, split: Split, at: int) -> bool:
+        if self._replays:
+            return False
         if self._store is None:
             return True
         return self._store.create(f"scripts/{self._id}/{split.name}-{at}", b"crashed")
@@ -161,6 +164,12 @@ class Script(Source):
         opened._store = store
         opened._pauses_over = set()
         return opened
+
+    def reopened(self, store: Store, session: Any) -> Source:
+        """For a replay, which is of an epoch that came through in the end: crashes are passed."""
+        reopened = copy.copy(self)
+        reopened._replays = True
+        return reopened
 
     def describe(self) -> str:
         return f"script of {sum(len(split) for split in self._items)} items"

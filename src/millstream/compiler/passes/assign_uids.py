@@ -24,7 +24,8 @@ def assign_uids(graph: Graph) -> Graph:
     uid_of: dict[int, str] = {}
     nodes = []
     for node in graph.nodes:
-        uid = node.uid or node.uid_hash or _derive(node, uid_of, owner)
+        given = node.uid or node.uid_hash
+        uid = given or _derive(node, uid_of, owner)
         if uid in owner:
             raise ProgramError(
                 f"uid '{uid}' is given to both '{owner[uid].name}' ({owner[uid].site}) and '{node.name}'. "
@@ -33,7 +34,7 @@ def assign_uids(graph: Graph) -> Graph:
             )
         owner[uid] = node
         uid_of[node.id] = uid
-        nodes.append(replace(node, uid=uid))
+        nodes.append(replace(node, uid=uid, uid_is_derived=given is None or node.uid_is_derived))
     return replace(graph, nodes=tuple(nodes))
 
 

@@ -11,13 +11,27 @@ chunk: two jobs that write to one folder, or one job run twice from the start, n
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from millstream.connectors.contracts import CommitPlan, Json
 from millstream.connectors.files.rolling import RollingPolicy
 
-__all__ = ["Chunk", "Part", "Published", "plan_parts", "published_parts", "sweep_limit", "token_of"]
+__all__ = [
+    "Chunk",
+    "Part",
+    "Published",
+    "epoch_of_part",
+    "pending_json",
+    "pending_parts",
+    "plan_parts",
+    "published_parts",
+    "sweep_limit",
+    "token_of",
+]
+
+_NAME = re.compile(r"-[0-9a-f]{8}-\d+-(?P<epoch>\d+)(-\d+)?")
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,19 @@ class Part:
         return f"{last.bucket}/{name}" if last.bucket else name
 
 
+def epoch_of_part(file: str, prefix: str, suffix: str) -> int | None:
+    """The epoch in the name of a part, or None for any other file; what `Part.file_name` put there.
+
+    >>> epoch_of_part("day=1/part-3f9a2c1b-2-7.txt", "part", ".txt"), epoch_of_part("notes.txt", "part", ".txt")
+    (7, None)
+    """
+    name = file.rpartition("/")[2]
+    if not (name.startswith(prefix) and name.endswith(suffix)):
+        return None
+    found = _NAME.fullmatch(name[len(prefix) : len(name) - len(suffix)])
+    return int(found["epoch"]) if found else None
+
+
 @dataclass(frozen=True)
 class Published:
     """A part under its final name, as the manifest lists it."""
@@ -87,7 +114,7 @@ def plan_parts(
     """
     publish: list[Part] = []
     keep: dict[tuple[str, int], Part] = {}
-    for part in _decode_parts(pending):
+    for part in pending_parts(pending):
         _sort_out(part, publish, keep, policy, now_ms)
     chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket, c.index))
     for chunk in chunks:
@@ -103,7 +130,7 @@ def plan_parts(
         {"part": part.file_name(prefix, suffix), "chunks": [asdict(chunk) for chunk in part.chunks]} for part in publish
     ]
     sweep = _sweep_entry([*publish, *keep.values()], keep.values())
-    return CommitPlan(tuple(entries + sweep), _encode_parts(keep.values()))
+    return CommitPlan(tuple(entries + sweep), pending_json(keep.values()))
 
 
 def _sort_out(
@@ -143,17 +170,14 @@ def sweep_limit(publish: Sequence[Json]) -> tuple[str, int] | None:
     return next(((entry["sweep"], entry["before"]) for entry in publish if "sweep" in entry), None)
 
 
-def pending_parts(pending: Json) -> list[Part]:
-    """The parts a manifest keeps back."""
-    return _decode_parts(pending)
-
-
-def _encode_parts(parts: Iterable[Part]) -> Json:
+def pending_json(parts: Iterable[Part]) -> Json:
+    """Parts as a manifest keeps them back; the inverse of `pending_parts`."""
     encoded = [asdict(part) for part in sorted(parts, key=lambda part: part.place)]
     return encoded or None
 
 
-def _decode_parts(pending: Json) -> list[Part]:
+def pending_parts(pending: Json) -> list[Part]:
+    """The parts a manifest keeps back."""
     return [
         Part(tuple(Chunk(**chunk) for chunk in entry["chunks"]), entry["since_ms"], entry["touched_ms"])
         for entry in pending or ()

@@ -14,6 +14,7 @@ names, so never a file that somebody may still be writing or that waits for a la
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import zlib
@@ -23,14 +24,23 @@ from millstream.connectors.contracts import Json
 from millstream.connectors.files.part_plan import Chunk, Published, published_parts, sweep_limit
 from millstream.connectors.files.parts import PartFormat
 from millstream.errors import StoreDamagedError
+from millstream.storage.names import safe
 from millstream.storage.store import Store
 
-__all__ = ["STAGING", "chunk_name", "publish_all"]
+__all__ = ["STAGING", "chunk_name", "publish_all", "staging_folder"]
 
 STAGING = ".millstream-staging"
 """The hidden folder below a sink's base path; on the same file system as the parts, so that a link reaches them."""
 
 _CHUNK = re.compile(r"(\d{12,})-\d{5,}-[A-Za-z0-9]+-\d{5,}")
+
+
+def staging_folder(store_url: str, uid: str) -> str:
+    """Where below STAGING the sink `uid` of the job in this store stages.
+
+    The store's address tells jobs apart that write to one folder; one must never sweep the other's chunks.
+    """
+    return f"{hashlib.sha256(store_url.encode()).hexdigest()[:12]}-{safe(uid)}"
 
 
 def chunk_name(folder: str, epoch: int, subtask: int, nonce: str, index: int) -> str:

@@ -9,7 +9,6 @@ The base path may be a local or mounted folder, or an address of an object store
 
 from __future__ import annotations
 
-import hashlib
 import os
 import zlib
 from collections.abc import Sequence
@@ -17,15 +16,15 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from millstream.connectors.contracts import CommitPlan, Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.files.buckets import BasePathBuckets, BucketAssigner, checked_bucket
-from millstream.connectors.files.part_plan import Chunk, pending_parts, plan_parts, token_of
+from millstream.connectors.files.part_plan import Chunk, pending_json, pending_parts, plan_parts, token_of
 from millstream.connectors.files.parts import PartEncoder, PartFormat
-from millstream.connectors.files.publishing import STAGING, chunk_name, publish_all
+from millstream.connectors.files.publishing import STAGING, chunk_name, publish_all, staging_folder
+from millstream.connectors.files.restored_parts import later_parts, restored_sentence, waiting_parts
 from millstream.connectors.files.rolling import OnCheckpoint, RollingPolicy
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
-from millstream.storage.names import safe
 from millstream.storage.store import Store, open_store
 
 __all__ = ["FileSink"]
@@ -77,6 +76,14 @@ class FileSink(Sink):
         parts = pending_parts(pending)
         return min((self.rolling.due_ms(part.since_ms, part.touched_ms) for part in parts), default=None)
 
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        target, parts = open_store(self.base_url), pending_parts(pending)
+        waiting = waiting_parts(target, parts, point)
+        places = {part.place for part in waiting}
+        gone = [part for part in parts if part.place not in places]
+        later = later_parts(target, point.epoch, self.prefix, self.suffix)
+        return pending_json(waiting), restored_sentence(later, gone, point)
+
     def opened(self, session: Any) -> Sink:
         # The probe is made in the hidden folder: a reader of the base path must not meet it.
         try:
@@ -104,9 +111,7 @@ class _FileWriter(SinkWriter):
         self._sink = sink
         self._context = context
         self._target = open_store(sink.base_url)
-        # The store's address tells jobs apart that write to one folder; one must never sweep the other's chunks.
-        job = hashlib.sha256(context.store.url.encode()).hexdigest()[:12]
-        self._folder = f"{job}-{safe(context.uid)}"
+        self._folder = staging_folder(context.store.url, context.uid)
         self._open: dict[str, PartEncoder] = {}
         self._records: dict[str, int] = {}
         self._chunks: list[Chunk] = []

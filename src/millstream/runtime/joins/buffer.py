@@ -72,8 +72,18 @@ class SideRows:
 class RowTable(StateTable):
     """Rows (key, number) → record, due at their timestamp; read at `time_ms` of event time."""
 
-    def __init__(self, name: str, key_type: TypeInformation | None, max_parallelism: int, value: StateCodec) -> None:
-        super().__init__(name, key_type, max_parallelism, value, sub_type=pa.int64(), has_due=True, ttl_ms=0)
+    def __init__(
+        self,
+        name: str,
+        key_type: TypeInformation | None,
+        max_parallelism: int,
+        value: StateCodec,
+        *,
+        evolves: bool = True,
+    ) -> None:
+        super().__init__(
+            name, key_type, max_parallelism, value, sub_type=pa.int64(), has_due=True, ttl_ms=0, evolves=evolves
+        )
         self.time_ms = -NEVER_MS
 
     def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:

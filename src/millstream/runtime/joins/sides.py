@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.errors import ProgramError, TypeMismatchError
+from millstream.errors import ProgramError
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN
@@ -110,7 +110,8 @@ class TwoSidedOperator(KeyedOperator):
         """The side of input `number`. `type_info` is that of what is kept of a record: all of it, or its `fields`."""
         edge = next(edge for edge in self.node.inputs if edge.input == number)
         codec = StateCodec(type_info, f"state '{name}' of '{self.node.name}'")
-        table = RowTable(name, edge.key_type, self.setting.context.max_parallelism, codec)
+        # Whole records gain and lose fields like any state; of chosen ones a new one would be missing in the output.
+        table = RowTable(name, edge.key_type, self.setting.context.max_parallelism, codec, evolves=fields is None)
         buffer = RowBuffer(table, self.backend.scope)
         self.backend.keep(name, buffer)
         return Side(name, Keying.of_edge(edge, self.call, self._owned), buffer, codec, fields)
@@ -125,14 +126,7 @@ class TwoSidedOperator(KeyedOperator):
             side.begin()
             side.buffer.table.time_ms = self.before_ms
             side.buffer.next_number = max((numbered(account, side.name) for account in kept.values()), default=0)
-        try:
-            super().prepare(spec, facts, nonce)
-        except TypeMismatchError as error:
-            found, _, _ = error.message.partition(". ")
-            advice = "Join the streams and fields it joined, or give it another uid to begin anew"
-            raise self.call.failed(
-                ProgramError(f"'{self.node.name}' cannot go on: {found}. {advice}"), "state"
-            ) from error
+        super().prepare(spec, facts, nonce)
 
     @property
     def now_ms(self) -> int:

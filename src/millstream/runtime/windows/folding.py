@@ -306,7 +306,10 @@ class FoldingWindowOperator(WindowFunctions):
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         super().acknowledge(acknowledgement)
-        if self._panes.is_event_time or self._is_batch:
+        panes = self._panes
+        # For readers of the store: which window a number stands for.
+        acknowledgement.states[self.uid]["windows_ms"] = [panes.size_ms, panes.slide_ms, panes.offset_ms, panes.step_ms]
+        if panes.is_event_time or self._is_batch:
             return
         self._table.settle()
         due_ms = None if self._table.view.is_empty else self._table.view.min_due(after_ms=self.time.now_ms - 1)

@@ -36,7 +36,9 @@ class PaneTable(StateTable):
     def __init__(
         self, name: str, key_type: TypeInformation, max_parallelism: int, value: StateCodec, windows: PaneWindows
     ) -> None:
-        super().__init__(name, key_type, max_parallelism, value, sub_type=pa.int64(), has_due=True, ttl_ms=0)
+        super().__init__(
+            name, key_type, max_parallelism, value, sub_type=pa.int64(), has_due=True, ttl_ms=0, evolves=False
+        )
         self.time_ms = -NEVER_MS
         self._windows = windows
 

@@ -22,7 +22,7 @@ from millstream.state.hashing import xxhash64_column
 from millstream.state.keys import KeyColumn
 from millstream.state.xxh64 import Int64s
 
-__all__ = ["Place", "PlaceTable", "WindowTokens"]
+__all__ = ["Place", "PlaceTable", "WindowTokens", "place_hashes"]
 
 Place: TypeAlias = tuple[Any, bytes]
 
@@ -40,7 +40,7 @@ class PlaceTable(StateTable):
         """Places as the store knows them."""
         keys = super().column([key for key, _ in places])
         windows = pa.array([token for _, token in places], pa.binary())
-        hashes = _mixed(keys.hashes, xxhash64_column(windows), self.layout.max_parallelism)
+        hashes = place_hashes(keys.hashes, xxhash64_column(windows), self.layout.max_parallelism)
         array = pa.StructArray.from_arrays([keys.array, windows], fields=list(self.layout.stored_key_type))
         return KeyColumn(hashes, array)
 
@@ -49,10 +49,10 @@ class PlaceTable(StateTable):
         return list(zip(super().keys_of(column.field("key")), column.field("window").to_pylist(), strict=True))
 
 
-def _mixed(keys: Int64s, windows: Int64s, max_parallelism: int) -> Int64s:
+def place_hashes(keys: Int64s, windows: Int64s, max_parallelism: int) -> Int64s:
     """The hash of every place: of key and window, but in the key's group.
 
-    >>> places = _mixed(np.array([5, 5]), np.array([1 << 40, 2 << 40]), 100)
+    >>> places = place_hashes(np.array([5, 5]), np.array([1 << 40, 2 << 40]), 100)
     >>> len(set(places.tolist())), (places % 100).tolist()
     (2, [5, 5])
     """

@@ -63,7 +63,8 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         super().prepare(spec, facts, nonce)
-        self.store.begin(self.place, spec.states.get(self.uid, {}))
+        with self.call.running("state"):
+            self.store.begin(self.place, spec.states.get(self.uid, {}))
         self.tokens.forget()
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:

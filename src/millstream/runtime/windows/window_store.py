@@ -12,7 +12,7 @@ written one segment, and the new versions go into the operator's account beside 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.declared_states import declared_state, own_name_taken
 from millstream.runtime.keyed_backend import KeyedBackend
 from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_schemas import last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
 from millstream.runtime.timers import Timers
 from millstream.runtime.windows.place_states import (
@@ -118,6 +119,7 @@ class WindowStore:
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
         """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
         versions = last_versions(kept, self._operator)
+        place = replace(place, schemas=last_schemas(kept, self._operator))
         self._place, self._versions = place, versions
         for name, state in self._states().items():
             state.open(place, versions.get(name, ()))
@@ -151,6 +153,10 @@ class WindowStore:
         for name, timers in ((_EVENT_TIMERS, self.event_timers), (_PROCESSING_TIMERS, self.processing_timers)):
             tables[name] = refs_to_json(timers.end())
         account["tables"] = {name: refs for name, refs in tables.items() if refs}
+        schemas = {name: state.table.schema for name, state in self._states().items()}
+        told = account.get("schemas", {}) | schemas_told({}, schemas, tables)
+        if told:
+            account["schemas"] = told
         # A timer comes when its millisecond has passed; those of this one are left.
         earliest_ms = self.processing_timers.earliest(after=now_ms - 1)
         if earliest_ms is not None:

@@ -1,0 +1,78 @@
+"""Pins keep an epoch of a job for ever: a savepoint by reference, and a fork that shares the job's files.
+
+A pin is a small file beside the manifests; as long as it stands, nothing that its epoch names is collected. Anybody who
+can write to the store may set one, without asking the driver: the pin is written first and the manifest looked for
+afterwards, while the collector removes a manifest first and looks for pins afterwards (`jobs/sweeper.py`). So one of
+the two always sees the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.sealed import seal, unseal
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.storage.names import PINS, name_of_pin, pin_name
+from millstream.storage.store import Store
+
+__all__ = ["Pin", "pin_epoch", "pins_of", "unpin"]
+
+FORMAT = 1
+Reason = Literal["savepoint", "fork"]
+
+
+@dataclass(frozen=True)
+class Pin:
+    """An epoch that is kept, under a name, and why. `by` is the address of a fork."""
+
+    name: str
+    epoch: int
+    reason: Reason
+    created_ms: int
+    by: str = ""
+
+
+def pin_epoch(store: Store, pin: Pin) -> Manifest:
+    """Keep `pin.epoch` and return its manifest; StoreError when the epoch is gone, or the name is taken.
+
+    >>> from millstream.storage import open_store
+    >>> pin_epoch(open_store("memory://doctest-pins"), Pin("before-upgrade", 3, "savepoint", created_ms=0))
+    Traceback (most recent call last):
+    millstream.errors.StoreError: store memory://doctest-pins has no epoch 3; it has none. \
+Only epochs that are retained can be kept.
+    """
+    if not store.create(pin_name(pin.name), seal("pin", FORMAT, asdict(pin))):
+        raise StoreError(f"store {store.url} already has a savepoint or fork named '{pin.name}'. Give another name.")
+    log = ManifestLog(store)
+    manifest = log.read_if_there(pin.epoch)
+    if manifest is None:
+        store.delete(pin_name(pin.name))
+        there = log.epochs()
+        have = "none" if not there else f"{there[0]}" if len(there) == 1 else f"{there[0]} to {there[-1]}"
+        raise StoreError(
+            f"store {store.url} has no epoch {pin.epoch}; it has {have}. Only epochs that are retained can be kept."
+        )
+    return manifest
+
+
+def pins_of(store: Store) -> list[Pin]:
+    """All pins of a store, by name; one that is removed meanwhile is left out."""
+    found = []
+    for name in store.list(PINS):
+        if name_of_pin(name) is not None:
+            try:
+                data = store.get(name)
+            except StoreDamagedError:
+                continue  # it was there a moment ago: somebody has let the epoch go
+            found.append(Pin(**unseal(data, "pin", FORMAT, f"{name} of store {store.url}")))
+    return found
+
+
+def unpin(store: Store, name: str) -> None:
+    """Let an epoch go; StoreError when there is no such pin."""
+    if not store.exists(pin_name(name)):
+        have = ", ".join(pin.name for pin in pins_of(store)) or "none"
+        raise StoreError(f"store {store.url} has no savepoint or fork named '{name}'; it has {have}.")
+    store.delete(pin_name(name))

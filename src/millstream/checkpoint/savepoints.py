@@ -1,0 +1,162 @@
+"""Savepoints: an epoch of a job that people keep.
+
+*By reference* it is a pin in the job's own store (`pins.py`): there at once, sharing every file. *Self-contained* it is
+a folder that can be copied anywhere: a store of its own with the one manifest and every file it names, under the same
+relative names, and `savepoint.json`, which lists each with its length and checksum. The list is written last, and a
+folder without it is no savepoint: half a copy is never taken for a whole one.
+
+An epoch can be saved once it is published. What it has staged is the business of the job that committed it; whoever
+starts from the savepoint must not publish it again, and must not miss it either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
+from millstream.checkpoint.pins import pins_of
+from millstream.checkpoint.retention import named_files
+from millstream.checkpoint.sealed import seal as sealed
+from millstream.checkpoint.sealed import unseal
+from millstream.checkpoint.snapshot_names import SnapshotName
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.storage.layered import layered
+from millstream.storage.names import job_name, manifest_name, savepoint_name
+from millstream.storage.store import Store, open_store
+
+__all__ = ["Snapshot", "copy_savepoint", "epoch_ranges", "find_snapshot", "open_job_store", "seal"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A committed epoch, found. `store` holds all that its manifest names; `is_savepoint`: in a folder of its own."""
+
+    name: str
+    store: Store
+    manifest: Manifest
+    is_savepoint: bool = False
+
+
+def open_job_store(url: str) -> Store:
+    """The store of a job, on top of those it was forked from."""
+    store = open_store(url)
+    record = read_job_record(store)
+    bases = () if record is None else tuple(map(open_store, record.bases))
+    return layered(store, bases)
+
+
+def find_snapshot(name: SnapshotName) -> Snapshot:
+    """The snapshot people mean; StoreError saying what there is when there is none."""
+    store = open_job_store(name.store)
+    if store.exists(savepoint_name()):
+        return _savepoint(name, store)
+    if not store.exists(job_name()):
+        half = store.list("manifests")
+        what = "is a savepoint that was not copied whole" if half else "holds neither a job nor a savepoint"
+        raise StoreError(f"{name.store} {what}. Give a job's store, STORE@EPOCH, or a savepoint's folder.")
+    log = ManifestLog(store)
+    if isinstance(name.at, str):
+        pins = {pin.name: pin.epoch for pin in pins_of(store)}
+        if name.at not in pins:
+            have = ", ".join(sorted(pins)) or "none"
+            raise StoreError(f"{name.store} has no savepoint '{name.at}'; it has {have}.")
+        return Snapshot(str(name), store, log.read(pins[name.at]))
+    epochs = log.epochs()
+    if not epochs:
+        raise StoreError(f"{name.store} has no epoch yet: the job has committed nothing. Start it first.")
+    if name.at is None:
+        return Snapshot(str(name), store, _newest_published(log, epochs))
+    manifest = log.read_if_there(name.at)
+    if manifest is None:
+        raise StoreError(
+            f"{name.store} has no epoch {name.at}; it retains {epoch_ranges(log.epochs())}. Keep more of the past with "
+            "millstream.retention.epochs, or save an epoch with `millstream savepoint`."
+        )
+    return Snapshot(str(name), store, manifest)
+
+
+def _newest_published(log: ManifestLog, epochs: list[int]) -> Manifest:
+    """The newest epoch known to be published; where none is, the newest."""
+    newest = log.newest()
+    assert newest is not None  # there are epochs, and the newest is never removed
+    known = newest.published_through
+    return (log.read_if_there(known) if known in epochs else None) or newest
+
+
+def _savepoint(name: SnapshotName, store: Store) -> Snapshot:
+    """A savepoint's folder, with every file that its list names (what is in them is checked on use)."""
+    where = f"{savepoint_name()} of {name.store}"
+    listed = unseal(store.get(savepoint_name()), "savepoint", FORMAT, where)
+    if name.at not in (None, listed["epoch"]):
+        raise StoreError(f"{name.store} is a savepoint of epoch {listed['epoch']}; it has no {name.at!r}.")
+    missing = [file for file in listed["files"] if not store.exists(file)]
+    if missing:
+        raise StoreDamagedError(
+            f"savepoint {name.store} was not copied whole: {len(missing)} of {len(listed['files'])} files are missing, "
+            f"the first is {missing[0]}. Copy it again."
+        )
+    manifest = ManifestLog(store).read(listed["epoch"])
+    return Snapshot(str(name), store, manifest, is_savepoint=True)
+
+
+def seal(store: Store, manifest: Manifest) -> None:
+    """Make a folder that already holds all files of `manifest` a savepoint: write the manifest, then the list."""
+    store.put(manifest_name(manifest.epoch), encode(manifest))
+    names = [manifest_name(manifest.epoch), *sorted(named_files(manifest))]
+    files = {name: _facts(store.get(name)) for name in names}
+    fields = {"job": manifest.job, "job_id": manifest.job_id, "epoch": manifest.epoch, "files": files}
+    store.put(savepoint_name(), sealed("savepoint", FORMAT, fields))
+
+
+def copy_savepoint(snapshot: Snapshot, target: Store, note: Callable[[int, int], None] | None = None) -> None:
+    """Write a self-contained savepoint into an empty folder; `note` is told (files copied, files in all).
+
+    If it fails, what was copied is removed, and in any case there is no list: nobody takes it for whole.
+    """
+    if target.list(""):
+        raise StoreError(f"{target.url} is not empty. A savepoint needs a folder of its own: give another --to.")
+    manifest = replace(snapshot.manifest, staged={}, published_through=snapshot.manifest.epoch)
+    names = sorted(named_files(manifest))
+    copied: list[str] = []
+    try:
+        for name in names:
+            copied.append(name)
+            target.put(name, snapshot.store.get(name))
+            if note is not None:
+                note(len(copied), len(names))
+        seal(target, manifest)
+    except BaseException:
+        for name in (*copied, manifest_name(manifest.epoch)):
+            _forget(target, name)
+        raise
+
+
+def _forget(store: Store, name: str) -> None:
+    with suppress(StoreError):  # without its list the folder is no savepoint; the first error is the one to tell
+        store.delete(name)
+
+
+def _facts(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def epoch_ranges(epochs: Iterable[int]) -> str:
+    """Epochs as people write them.
+
+    >>> epoch_ranges([1, 2, 3, 7, 9, 10])
+    '1-3, 7, 9-10'
+    """
+    runs: list[list[int]] = []
+    for epoch in epochs:
+        if runs and runs[-1][1] == epoch - 1:
+            runs[-1][1] = epoch
+        else:
+            runs.append([epoch, epoch])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,0 +1,64 @@
+"""Small JSON files of one kind each, with a version and a checksum: pins, leases, savepoints, requests to a driver.
+
+    {
+     "format": "millstream-pin-1",
+     ...
+     "checksum": "<sha-256 of the document without this line, keys sorted>"
+    }
+
+What cannot be read is an error that names the file and what to do; it is never taken for absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.errors import StoreDamagedError
+
+__all__ = ["seal", "unseal"]
+
+
+def seal(kind: str, version: int, fields: Mapping[str, Any]) -> bytes:
+    """A document as the bytes of its file.
+
+    >>> unseal(seal("pin", 1, {"epoch": 7}), "pin", 1, "pins/a.json")
+    {'epoch': 7}
+    """
+    document = {"format": f"millstream-{kind}-{version}", **fields}
+    return (json.dumps({**document, "checksum": _checksum(document)}, indent=1) + "\n").encode()
+
+
+def unseal(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
+    """The fields of the document in `data`; `version` is the newest that can be read."""
+    try:
+        document: dict[str, Any] = json.loads(data)
+        written = document["format"]
+        prefix, _, number = written.rpartition("-")
+        if prefix != f"millstream-{kind}":
+            raise ValueError(f"it is a {written}")
+        newer = int(number) > version
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(name, kind, str(error)) from error
+    if newer:
+        raise StoreDamagedError(
+            f"{name} has format {written}, this Millstream reads up to {version}: it was written by a newer "
+            "Millstream. Upgrade Millstream."
+        )
+    checksum = document.pop("checksum", None)
+    if checksum != _checksum(document):
+        raise _damaged(name, kind, "its checksum does not match its content")
+    del document["format"]
+    return document
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _damaged(name: str, kind: str, what: str) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"{name} is no whole {kind}: {what}. Nothing was overwritten; restore the file from a copy."
+    )

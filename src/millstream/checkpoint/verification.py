@@ -1,0 +1,145 @@
+"""What is whole in a store: a report per epoch, from problems that were found in single files. Pure.
+
+A file is named by many epochs and is looked at once. An epoch is whole when its manifest can be read and every file it
+needs is whole: segments of state, lists too large for the manifest, staged output that is not known to be published.
+Who looks at files is `state_reader.verifying`; here is what is concluded, and how it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.retention import named_files
+from millstream.storage.names import parse_staged
+
+__all__ = ["EpochReport", "NamedFile", "Problem", "StoreReport", "epoch_report", "staged_needed"]
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A file, or a part of the manifest itself, that an epoch needs, and what for."""
+
+    name: str
+    bytes: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is wrong: with which file, what, and what the file is for."""
+
+    file: str
+    found: str
+    what: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.found}" + (f" ({self.what})" if self.what else "")
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One epoch; whole when it has no problems."""
+
+    epoch: int
+    files: int
+    bytes: int
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a job can go on from it."""
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """A store or a savepoint, its epochs oldest first, and problems that are of no epoch."""
+
+    where: str
+    epochs: tuple[EpochReport, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing at all is wrong."""
+        return not self.problems and all(epoch.is_whole for epoch in self.epochs)
+
+    @property
+    def newest_whole(self) -> int | None:
+        """The newest epoch from which a job can go on."""
+        return max((epoch.epoch for epoch in self.epochs if epoch.is_whole), default=None)
+
+    def text(self) -> str:
+        """For people.
+
+        >>> print(StoreReport("jobs/a", (EpochReport(7, 2, 4096), EpochReport(8, 2, 4096, (
+        ...     Problem("segments/x.arrow", "it is missing", "state 'total' of 'count'"),)))).text())
+        jobs/a: 1 of 2 epochs is whole
+          epoch 7  whole    2 files, 4,096 bytes
+          epoch 8  DAMAGED  2 files, 4,096 bytes
+                   segments/x.arrow: it is missing (state 'total' of 'count')
+        The newest epoch that is whole is 7.
+        """
+        whole = sum(epoch.is_whole for epoch in self.epochs)
+        verb = "is" if whole == 1 else "are"
+        lines = [f"{self.where}: {whole} of {_counted(len(self.epochs), 'epoch')} {verb} whole"]
+        lines += [f"  {problem}" for problem in self.problems]
+        width = max((len(str(epoch.epoch)) for epoch in self.epochs), default=1)
+        for epoch in self.epochs:
+            status = "whole  " if epoch.is_whole else "DAMAGED"
+            size = f"{_counted(epoch.files, 'file')}, {epoch.bytes:,} bytes"
+            lines.append(f"  epoch {epoch.epoch:>{width}}  {status}  {size}")
+            lines += [f"{' ' * (10 + width)}{problem}" for problem in epoch.problems]
+        if not self.is_whole:
+            newest = self.newest_whole
+            lines.append(f"The newest epoch that is whole is {newest}." if newest else "No epoch is whole.")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "where": self.where,
+            "whole": self.is_whole,
+            "newest_whole": self.newest_whole,
+            "problems": [vars(problem) for problem in self.problems],
+            "epochs": [
+                {
+                    "epoch": epoch.epoch,
+                    "whole": epoch.is_whole,
+                    "files": epoch.files,
+                    "bytes": epoch.bytes,
+                    "problems": [vars(problem) for problem in epoch.problems],
+                }
+                for epoch in self.epochs
+            ],
+        }
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def staged_needed(manifest: Manifest, published_through: int) -> list[str]:
+    """The staged files that a start from this epoch would ask for: all that its sinks hold back, and what it has staged
+    itself if that is not known to be published."""
+    pending = {name for name in named_files(_without_output(manifest)) if parse_staged(name) is not None}
+    if manifest.epoch > published_through:
+        pending |= {name for name in named_files(manifest) if parse_staged(name) is not None}
+    return sorted(pending)
+
+
+def _without_output(manifest: Manifest) -> Manifest:
+    return Manifest(**{**vars(manifest), "staged": {}})
+
+
+def epoch_report(epoch: int, files: Iterable[tuple[NamedFile, Iterable[str]]]) -> EpochReport:
+    """The report of an epoch that needs these files, each with what was found wrong with it."""
+    needed: dict[str, NamedFile] = {}
+    found: dict[Problem, None] = {}  # a file may be named several times, for ranges of key groups
+    for file, problems in files:
+        needed[file.name] = file
+        found.update(dict.fromkeys(Problem(file.name, problem, file.what) for problem in problems))
+    return EpochReport(epoch, len(needed), sum(file.bytes for file in needed.values()), tuple(found))

@@ -1,0 +1,232 @@
+"""`millstream checkpoints`: the epochs a job retains, what they cost, and one of them in detail.
+
+Everything is read from manifests; the job may run meanwhile or not. An epoch that is collected while we look is left
+out: it is not retained any more.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.savepoints import open_job_store
+from millstream.cli.job_argument import named_snapshot
+from millstream.cli.tables import print_table
+from millstream.errors import MillstreamError, StoreDamagedError, StoreError
+from millstream.jobs.amounts import bytes_text, count_text, epoch_time_text, time_text
+from millstream.jobs.epoch_history import EpochEntry, Summary, history, summary
+from millstream.jobs.epoch_statistics import TASK_COLUMNS, named_tasks, statistics_of
+from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.storage.names import job_name, manifest_name
+from millstream.storage.store import Store
+
+__all__ = ["show_checkpoints"]
+
+
+def show_checkpoints(
+    job: str,
+    *,
+    epoch: int | None = None,
+    last: int | None = None,
+    as_json: bool = False,
+    screen: TextIO | None = None,
+    now_ms: int | None = None,
+) -> int:
+    """Print the history of a job, or one `epoch` of it (also asked for as JOB@EPOCH); returns the exit code."""
+    screen = screen or sys.stdout
+    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    try:
+        name = named_snapshot(job)
+        manifests = _manifests(open_job_store(name.store), name.store)
+        if epoch is None and isinstance(name.at, int):
+            epoch = name.at
+        if epoch is None:
+            _print_history(history(manifests), last, as_json, screen, now_ms)
+        else:
+            _print_epoch(_found(manifests, epoch, name.store), history(manifests), as_json, screen, now_ms)
+    except MillstreamError as error:
+        print(f"millstream: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _manifests(store: Store, job: str) -> list[Manifest]:
+    if not store.exists(job_name()) and not store.list("manifests"):
+        raise StoreError(f"{job} holds no job. Give the store of one; `millstream list` shows where they are")
+    return list(_read(store))
+
+
+def _read(store: Store) -> Iterator[Manifest]:
+    log = ManifestLog(store)
+    for epoch in log.epochs():
+        try:
+            yield log.read(epoch)
+        except StoreDamagedError:
+            if store.exists(manifest_name(epoch)):
+                raise
+
+
+def _found(manifests: Sequence[Manifest], epoch: int, job: str) -> Manifest:
+    for manifest in manifests:
+        if manifest.epoch == epoch:
+            return manifest
+    kept = f"{manifests[0].epoch} to {manifests[-1].epoch}" if manifests else "none"
+    raise StoreError(f"{job} has no epoch {epoch}; retained are {kept}. See millstream.retention.epochs")
+
+
+# --- all epochs -----------------------------------------------------------------------------------------------
+
+_HEADINGS = ("epoch", "triggered", "took", "run", "publish", "in", "out", "new state", "state", "status")
+_RIGHT = frozenset(_HEADINGS) - {"status"}
+
+
+def _print_history(entries: Sequence[EpochEntry], last: int | None, as_json: bool, screen: TextIO, now_ms: int) -> None:
+    totals = summary(entries)
+    shown = entries if last is None else entries[-last:] if last > 0 else []
+    if as_json:
+        figures = {measure: asdict(figure) for measure, figure in totals.items()}
+        print(json.dumps({"epochs": [asdict(one) for one in shown], "summary": figures}, indent=1), file=screen)
+        return
+    if not entries:
+        print("no epoch yet", file=screen)
+        return
+    print_table(_HEADINGS, [_cells(entry, now_ms) for entry in shown], screen, right=_RIGHT)
+    print(file=screen)
+    rows = [_summary_cells(measure, figure) for measure, figure in totals.items()]
+    headings = (f"of {len(entries)} epochs", "min", "avg", "p99", "max")
+    print_table(headings, rows, screen, right=headings[1:])
+
+
+def _cells(entry: EpochEntry, now_ms: int) -> tuple[str, ...]:
+    status = entry.status
+    if entry.failures:
+        status += f" after {entry.failures} failed"
+    if entry.lags:
+        status += ", input lags"
+    return (
+        str(entry.epoch),
+        "-" if entry.trigger_ms is None else time_text(entry.trigger_ms, now_ms),
+        _time(entry.duration_ms),
+        _time(entry.run_ms),
+        _time(entry.publish_ms),
+        _count(entry.records_in),
+        _count(entry.records_out),
+        _size(entry.new_bytes),
+        _size(entry.state_bytes),
+        status,
+    )
+
+
+_MEASURES = {
+    "duration_ms": "took",
+    "run_ms": "run",
+    "commit_ms": "commit",
+    "publish_ms": "publish",
+    "records_in": "in",
+    "records_out": "out",
+    "new_bytes": "new state",
+}
+
+
+def _summary_cells(measure: str, figure: Summary) -> tuple[str, ...]:
+    show = _time if measure.endswith("_ms") else _size if measure.endswith("_bytes") else _count
+    return (_MEASURES[measure], show(figure.min), show(figure.avg), show(figure.p99), show(figure.max))
+
+
+def _time(span_ms: float | None) -> str:
+    if span_ms is None:
+        return "-"
+    return f"{span_ms:.1f} ms" if span_ms < 10 else epoch_time_text(span_ms)
+
+
+def _count(count: float | None) -> str:
+    return "-" if count is None else count_text(round(count))
+
+
+def _size(size_bytes: float | None) -> str:
+    return "-" if size_bytes is None else bytes_text(round(size_bytes))
+
+
+# --- one epoch ------------------------------------------------------------------------------------------------
+
+_OPERATOR_HEADINGS = (
+    "operator",
+    "task",
+    "in",
+    "out",
+    "user code",
+    "state read",
+    "state write",
+    "staging",
+    "new rows",
+    "new state",
+    "rows",
+    "state",
+    "watermark",
+)
+_SPREAD = ("min", "avg", "max")
+
+
+def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: bool, screen: TextIO, now_ms: int) -> None:
+    statistics = statistics_of(manifest)
+    entry = next(entry for entry in entries if entry.epoch == manifest.epoch)
+    if as_json:
+        named = None if statistics is None else named_tasks(statistics)
+        print(json.dumps({**asdict(entry), "statistics": named}, indent=1), file=screen)
+        return
+    if statistics is None or "operators" not in statistics:
+        print(f"epoch {manifest.epoch}: {entry.status}; it has no statistics of its own", file=screen)
+        return
+    processing = time_text(statistics["now_ms"], now_ms)
+    print(
+        f"epoch {manifest.epoch}: {entry.status}; triggered {time_text(statistics['trigger_ms'], now_ms)}, processing "
+        f"time {processing}; took {_time(entry.duration_ms)}: run {_time(entry.run_ms)} in {entry.rounds} round(s), "
+        f"commit {_time(entry.commit_ms)}, publish {_time(entry.publish_ms)}; {entry.failures} failed before",
+        file=screen,
+    )
+    print(file=screen)
+    stages = [_stage_cells(number, stage) for number, stage in enumerate(statistics["stages"])]
+    headings = ("stage", "tasks", "took min", "avg", "max", "slowest", "alignment max")
+    print_table(headings, stages, screen, right=headings)
+    print(file=screen)
+    rows = [row for uid, one in statistics["operators"].items() for row in _operator_rows(manifest, uid, one, now_ms)]
+    print_table(_OPERATOR_HEADINGS, rows, screen, right=frozenset(_OPERATOR_HEADINGS) - {"operator", "task"})
+
+
+def _stage_cells(number: int, stage: Mapping[str, Any]) -> tuple[str, ...]:
+    took, alignment = stage["took_us"], stage["alignment_us"]
+    times = (_time(took[which] / 1000) for which in _SPREAD)
+    return (str(number), str(stage["tasks"]), *times, f"task {took['slowest']}", _time(alignment["max"] / 1000))
+
+
+def _operator_rows(manifest: Manifest, uid: str, one: Mapping[str, Any], now_ms: int) -> Iterator[tuple[str, ...]]:
+    program: Mapping[str, Any] = manifest.program
+    states: Mapping[str, Any] = manifest.states
+    name = program.get(uid, {}).get("name", uid)
+    watermark = _watermark(states.get(uid, {}).get("watermark"), now_ms)
+    whole = [one[column] for column in TASK_COLUMNS]
+    yield (name, "all", *_task_cells(whole), _count(one["rows"]), _size(one["bytes"]), watermark)
+    if "spread" in one:
+        for which in _SPREAD:
+            values = [one["spread"][column][which] for column in TASK_COLUMNS]
+            yield ("", f"{which} of {one['count']}", *_task_cells(values), "", "", "")
+    elif len(one["tasks"]) > 1:
+        for subtask, *values in one["tasks"]:
+            yield ("", str(subtask), *_task_cells(values), "", "", "")
+
+
+def _task_cells(values: Sequence[float]) -> tuple[str, ...]:
+    records_in, records_out, *times, new_rows, new_bytes = values
+    spent = (_time(span_us / 1000) for span_us in times)
+    return (_count(records_in), _count(records_out), *spent, _count(new_rows), _size(new_bytes))
+
+
+def _watermark(watermark: int | None, now_ms: int) -> str:
+    if watermark is None or watermark == MIN_WATERMARK:
+        return "-"
+    return "end" if watermark == MAX_WATERMARK else time_text(watermark, now_ms)

@@ -1,0 +1,58 @@
+"""`millstream fork`: a second job from a point of a first one, in a store of its own.
+
+The store is only made ready (`jobs/forking.py`): the first `millstream run` there begins at that point, with the
+original's program or another one. Nothing is copied, and the original is left alone; it keeps what the fork reads.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.savepoints import Snapshot, find_snapshot
+from millstream.cli.job_argument import named_snapshot
+from millstream.cli.savepoint import now_ms
+from millstream.errors import ConfigurationError, MillstreamError, StoreError
+from millstream.jobs.forking import claim_fork
+from millstream.state_reader.stored_jobs import DEFAULT_ROOT
+from millstream.storage.store import open_store
+
+__all__ = ["fork_job"]
+
+
+def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> int:
+    """Make a store ready for the fork; returns the exit code."""
+    try:
+        found = find_snapshot(named_snapshot(snapshot, root))
+        where = place or str(Path(root or DEFAULT_ROOT, _folder_of(name)))
+        _make(found, name, where)
+    except MillstreamError as error:
+        print(f"millstream: {error}", file=sys.stderr)
+        return 2
+    print(
+        f"'{name}' begins where epoch {found.manifest.epoch} of '{found.manifest.job}' ended. "
+        f"Run it with: millstream run JOB.PY --store {where}",
+        file=sys.stderr,
+    )
+    print(where)
+    return 0
+
+
+def _make(found: Snapshot, name: str, where: str) -> None:
+    own = open_store(where)
+    if ManifestLog(own).epochs():
+        raise StoreError(f"{where} already has epochs of a job. Give the fork another --store")
+    own.check_writable()
+    original = read_job_record(found.store)
+    called = found.manifest.job if original is None else original.program or original.job
+    claim_fork(own, found, name, now_ms(), program="" if called == name else called)
+
+
+def _folder_of(name: str) -> str:
+    folder = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
+    if not folder:
+        raise ConfigurationError(f"--as: found {name!r}, expected a name for the fork, such as clicks-b")
+    return folder

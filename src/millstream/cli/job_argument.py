@@ -1,0 +1,78 @@
+"""How jobs are named on the command line: by their store, or, where that is a folder below the root, by name or id.
+
+    jobs/clicks, s3://bucket/clicks    a store
+    clicks                             the job of that name below ./.millstream (or --root)
+    3f9a                               the job whose id begins so
+    clicks@1200, clicks@before         an epoch or a savepoint of it
+
+What could mean several jobs is refused, with their stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.savepoints import open_job_store
+from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
+from millstream.errors import StoreError
+from millstream.state_reader.stored_jobs import DEFAULT_ROOT, ListedJob, jobs
+from millstream.storage.names import job_name
+from millstream.storage.store import Store, shown_address
+
+__all__ = ["job_store", "named_snapshot", "named_store", "shown"]
+
+
+_LOOK = "Give the folder or address of its store, or look for it with `millstream list`"
+
+
+def named_store(text: str, root: str | None = None) -> str:
+    """The store of the job that people mean; StoreError saying which jobs there are."""
+    if "://" in text or (Path(text) / job_name()).is_file():
+        return text
+    where = root or DEFAULT_ROOT
+    there = jobs(root)
+    named = [job for job in there if job.name == text] or [job for job in there if job.id.startswith(text)]
+    if len(named) == 1:
+        return named[0].store
+    if named:
+        raise StoreError(f"{len(named)} jobs are called {text!r}. Give the store of one: {_stores(named)}")
+    if not there:
+        raise StoreError(f"{text!r} is neither the store of a job nor a job below {where}, which has none. {_LOOK}")
+    raise StoreError(
+        f"{text!r} is neither the store of a job nor a job below {where}. There are: {_names(there)}. {_LOOK}"
+    )
+
+
+def job_store(text: str, root: str | None = None) -> Store:
+    """The store of the job that people mean, opened, on top of those it shares files with."""
+    store = open_job_store(named_store(text, root))
+    if read_job_record(store) is None:
+        raise StoreError(f"{text} holds no job. {_LOOK}")
+    return store
+
+
+def named_snapshot(text: str, root: str | None = None) -> SnapshotName:
+    """The snapshot that people mean, with its store as a path or an address."""
+    name = parse_snapshot_name(text)
+    if Path(name.store).is_dir():
+        return name  # a store, or a savepoint's folder, or whatever it is: it is looked into
+    return replace(name, store=named_store(name.store, root))
+
+
+def shown(url: str) -> str:
+    """A store, or a snapshot in one, as people write it from this folder.
+
+    >>> shown("file:///jobs/clicks@7"), shown("s3://bucket/clicks")
+    ('/jobs/clicks@7', 's3://bucket/clicks')
+    """
+    return shown_address(url).removeprefix(f"{Path.cwd()}/")
+
+
+def _stores(found: list[ListedJob]) -> str:
+    return ", ".join(job.store for job in found)
+
+
+def _names(found: list[ListedJob]) -> str:
+    return ", ".join(sorted({job.name for job in found}))

@@ -1,0 +1,105 @@
+"""`millstream replay`: an operator's part of a committed epoch, run again in this process and compared.
+
+The program runs as `millstream run` would run it, up to the point where it starts its job. That job is taken over
+(`datastream.launch_defaults`): its graph is replayed, and the program ends there, as if it had called `sys.exit()`.
+Exit code 0: the same as was committed; 1: not the same, or the program failed; 2: the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import bdb
+import pdb  # noqa: T100 (entering it is what --pdb asks for)
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from millstream.cli.run import DONE, FAILED, WRONG_COMMAND, RunRequest, run_program
+from millstream.errors import JobFailedError, MillstreamError
+
+if TYPE_CHECKING:
+    from millstream.graph.nodes import Graph
+    from millstream.jobs.settings import JobSettings
+
+__all__ = ["ReplayRequest", "replay_epoch"]
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What was typed after `millstream replay`."""
+
+    snapshot: str
+    operator: str
+    script: Path
+    arguments: tuple[str, ...] = ()
+    pyflink: bool = False
+    definitions: tuple[str, ...] = ()
+    downstream: bool = True
+    differences_max: int = 20
+    debugger: bool = False
+    debug: bool = False
+
+
+class _Replayed(SystemExit):
+    """The program has given what was wanted of it."""
+
+
+def replay_epoch(request: ReplayRequest) -> int:
+    """Replay it; returns the exit code."""
+    from millstream.cli.job_argument import named_snapshot
+    from millstream.datastream.launch_defaults import with_jobs_taken
+    from millstream.jobs.replay import found_epoch, replay
+
+    try:
+        snapshot = str(named_snapshot(request.snapshot))
+        found_epoch(snapshot).close()  # what is wrong with it is told before the program runs
+    except MillstreamError as error:
+        print(f"millstream: {error}", file=sys.stderr)
+        return WRONG_COMMAND
+
+    def take(graph: Graph, settings: JobSettings) -> NoReturn:
+        try:
+            found = replay(
+                graph,
+                settings,
+                snapshot,
+                request.operator,
+                downstream=request.downstream,
+                differences_max=request.differences_max,
+            )
+        except JobFailedError as error:
+            raised = _raised(error)
+            if isinstance(raised, bdb.BdbQuit):  # somebody left the debugger at a breakpoint
+                raise KeyboardInterrupt from None
+            if request.debugger:
+                print(error.report, file=sys.stderr)
+                pdb.post_mortem(raised.__traceback__)
+            raise
+        print(found.text())
+        raise _Replayed(DONE if found.is_same else FAILED)
+
+    # The console would announce Spark, which a replay does not use.
+    program = RunRequest(
+        script=request.script,
+        arguments=request.arguments,
+        pyflink=request.pyflink,
+        definitions=("millstream.console=off", *request.definitions),
+        debug=request.debug,
+    )
+    with with_jobs_taken(take):
+        try:
+            code = run_program(program)
+        except _Replayed as end:
+            return DONE if end.code == DONE else FAILED
+    if code == DONE:
+        print(f"millstream: {request.script} ended without starting a job: there is nothing to replay", file=sys.stderr)
+        return FAILED
+    return code
+
+
+def _raised(error: JobFailedError) -> BaseException:
+    """What the user's code raised."""
+    raised: BaseException = error
+    while raised.__cause__ is not None:
+        raised = raised.__cause__
+    return raised

@@ -1,0 +1,128 @@
+"""`millstream savepoint`: keep an epoch of a job, running or not.
+
+It is done from here, through the job's store (`jobs/saving.py`); a running job is asked only which epoch is its newest,
+once that is published. Standard output has one line, what `--from` takes; everything else goes to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.pins import Pin, pins_of, unpin
+from millstream.cli.job_argument import job_store, shown
+from millstream.errors import MillstreamError, StoreError
+from millstream.jobs.derived_uids import derived_uids_text
+from millstream.jobs.requests import Mailbox, UnansweredError
+from millstream.jobs.saving import check_folder, epoch_to_save, save_newest
+from millstream.storage.store import Store, open_store
+
+__all__ = ["SavepointRequest", "dispose_savepoint", "save", "take_savepoint"]
+
+_TAKEN_WITHIN_S = 3.0
+_PUBLISHED_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class SavepointRequest:
+    """What was typed after `millstream savepoint`. `to` None: by reference, in the job's store."""
+
+    job: str
+    root: str | None = None
+    to: str | None = None
+    name: str | None = None
+
+
+def take_savepoint(request: SavepointRequest) -> int:
+    """Save the newest published epoch; returns the exit code."""
+    try:
+        store = job_store(request.job, request.root)
+    except MillstreamError as error:
+        return _refused(error, 2)
+    try:
+        save(store, request.to, request.name)
+    except MillstreamError as error:
+        return _refused(error, 1)
+    return 0
+
+
+def dispose_savepoint(job: str, root: str | None, name: str) -> int:
+    """Let a savepoint by reference go: its epoch is then collected like any other; returns the exit code."""
+    try:
+        store = job_store(job, root)
+        pin = next((pin for pin in pins_of(store) if pin.name == name), None)
+        if pin is not None and _is_in_use(pin):
+            raise StoreError(
+                f"'{name}' is no savepoint: the fork in {shown(pin.by)} reads epoch {pin.epoch} of this store. "
+                "Remove that store first"
+            )
+        unpin(store, name)
+    except MillstreamError as error:
+        return _refused(error, 2)
+    print(f"'{name}' is gone; its epoch is kept no longer than others", file=sys.stderr)
+    return 0
+
+
+def save(store: Store, to: str | None, name: str | None) -> None:
+    """Save the newest published epoch of the job in `store`, and say how to start from it."""
+    if to is not None:
+        check_folder(to)
+    saved = save_newest(store, lambda: published_epoch(store), now_ms, to=to, name=name, note=_progress())
+    how = "by reference; its files stay in the store" if to is None else "in a folder of its own"
+    place = shown(saved.name)
+    print(
+        f"saved epoch {saved.manifest.epoch}, {how}. Start from it with: millstream run JOB.PY --from {place}",
+        file=sys.stderr,
+    )
+    advice = derived_uids_text(saved.manifest)
+    if advice:
+        print(f"millstream: {advice}", file=sys.stderr)
+    print(place)
+
+
+def published_epoch(store: Store) -> int:
+    """The newest epoch that is known to be published; a running job is asked, for it knows more than its store."""
+    newest = ManifestLog(store).newest()
+    if newest is None or newest.published_through == newest.epoch:
+        return epoch_to_save(store)
+    try:
+        return int(Mailbox(store).ask("published", {}, now_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S))
+    except UnansweredError:
+        epoch = epoch_to_save(store)
+        print(
+            f"millstream: the job is not running, and epoch {newest.epoch} is not known to be published: "
+            f"taking epoch {epoch}",
+            file=sys.stderr,
+        )
+        return epoch
+
+
+def now_ms() -> int:
+    """The machine's clock."""
+    return int(time.time() * 1000)
+
+
+def _is_in_use(pin: Pin) -> bool:
+    return pin.reason == "fork" and read_job_record(open_store(pin.by)) is not None
+
+
+def _progress() -> Callable[[int, int], None] | None:
+    """Tells how far a copy is, in a terminal."""
+    if not sys.stderr.isatty():
+        return None
+    return lambda done, of: print(f"\r{done} of {of} files", end="\n" if done == of else "", file=sys.stderr)
+
+
+def absolute(place: str) -> str:
+    """A folder as it is meant here, from anywhere."""
+    return place if "://" in place else str(Path(place).absolute())
+
+
+def _refused(error: MillstreamError, code: int) -> int:
+    print(f"millstream: {error}", file=sys.stderr)
+    return code

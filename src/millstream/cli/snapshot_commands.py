@@ -1,0 +1,98 @@
+"""`millstream savepoint`, `stop`, `cancel`, `rescale`, `fork`: what can be typed, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["add_snapshot_commands"]
+
+Job = Annotated[
+    str, typer.Argument(metavar="JOB", help="A job's store, or its name or id as `millstream list` shows it.")
+]
+Root = Annotated[
+    str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
+]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait until it is done.")]
+
+
+def add_snapshot_commands(app: typer.Typer) -> None:
+    """Add them to `millstream`."""
+    for command in (savepoint, stop, cancel, rescale, fork):
+        app.command()(command)
+
+
+def savepoint(
+    job: Job,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Copy everything into a folder of its own in DIR; else by reference."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="What to call it, if not by a new name.")] = None,
+    dispose: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Instead: let the savepoint NAME of this job go.")
+    ] = None,
+    root: Root = None,
+) -> None:
+    """Keep the newest epoch of a job, running or not. Prints what `run --from` takes."""
+    from millstream.cli.savepoint import SavepointRequest, absolute, dispose_savepoint, take_savepoint
+
+    if dispose is not None:
+        if to is not None or name is not None:
+            raise typer.BadParameter("--dispose goes alone: it takes no savepoint")
+        raise typer.Exit(dispose_savepoint(job, root, dispose))
+    raise typer.Exit(take_savepoint(SavepointRequest(job, root, None if to is None else absolute(to), name)))
+
+
+def stop(
+    job: Job,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End event time first: windows give what they have, the job is finished.")
+    ] = False,
+    saves: Annotated[bool, typer.Option("--savepoint", help="Keep its last epoch, by reference.")] = False,
+    to: Annotated[str | None, typer.Option(metavar="DIR", help="Keep its last epoch in a folder in DIR.")] = None,
+    timeout: Timeout = 120.0,
+    root: Root = None,
+) -> None:
+    """Stop a running job after the epoch it is at; it resumes from its store."""
+    from millstream.cli.control import stop_job
+    from millstream.cli.savepoint import absolute
+
+    place = None if to is None else absolute(to)
+    raise typer.Exit(stop_job(job, root, drain=drain, saves=saves or to is not None, to=place, timeout_s=timeout))
+
+
+def cancel(job: Job, timeout: Timeout = 60.0, root: Root = None) -> None:
+    """End a running job now. The epoch it is at is dropped; what is committed stays."""
+    from millstream.cli.control import ask_job
+
+    raise typer.Exit(ask_job(job, root, "cancel", {}, timeout))
+
+
+def rescale(
+    job: Job,
+    parallelism: Annotated[int, typer.Argument(metavar="N", help="Subtasks of an operator from now on.")],
+    timeout: Timeout = 60.0,
+    root: Root = None,
+) -> None:
+    """Let a running job go on at another parallelism with its next epoch. No state is moved."""
+    from millstream.cli.control import ask_job
+
+    raise typer.Exit(ask_job(job, root, "rescale", {"parallelism": parallelism}, timeout))
+
+
+def fork(
+    snapshot: Annotated[
+        str, typer.Argument(metavar="JOB[@EPOCH]", help="Where it begins: an epoch or savepoint of a job.")
+    ],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="What the fork is called.")],
+    store: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where the fork keeps its epochs, if not in .millstream/NAME.")
+    ] = None,
+    root: Root = None,
+) -> None:
+    """Make ready a second job that begins at a point of a first one, sharing its files. Prints its store."""
+    from millstream.cli.fork import fork_job
+
+    raise typer.Exit(fork_job(snapshot, root, name, store))

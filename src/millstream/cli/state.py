@@ -1,0 +1,237 @@
+"""`millstream state`: a job's state on the screen. Everything it knows it asks `millstream.state_reader`.
+
+Tables in a terminal, aligned text in a pipe, one JSON object per line or CSV for machines. Exit code 2 when what was
+asked for is not there, 1 when it is damaged.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import datetime as dt
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import islice
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from millstream import state_reader
+from millstream.cli.tables import print_table
+from millstream.errors import MillstreamError, ProgramError, StoreDamagedError
+from millstream.jobs.amounts import bytes_text, count_text, span_text
+from millstream.state_reader import Snapshot, StateRows
+from millstream.state_reader.forms import decoder_of
+
+__all__ = ["show_catalog", "show_difference", "show_rows"]
+
+_ROWS_SHOWN = 100
+_CELL_CHARACTERS_MAX = 120
+
+
+def show_catalog(name: str, *, as_json: bool, screen: TextIO | None = None, now_ms: int | None = None) -> int:
+    """Print operators and states; returns the exit code."""
+    return _explained(lambda: _catalog(name, as_json, screen or sys.stdout, now_ms or int(time.time() * 1000)))
+
+
+def _catalog(name: str, as_json: bool, screen: TextIO, now_ms: int) -> None:
+    with state_reader.open(name).at() as snapshot:
+        states = snapshot.states()
+        if as_json:
+            for state in states:
+                print(json.dumps(asdict(state)), file=screen)
+            return
+        manifest = snapshot.manifest
+        ago = span_text(max(0, now_ms - manifest.created_ms))
+        print(f"job '{manifest.job}', epoch {manifest.epoch}, {manifest.status}, committed {ago} ago", file=screen)
+        if not states:
+            print("it keeps no state", file=screen)
+            return
+        headings = ["operator", "uid", "state", "kind", "key", "value", "rows", "size", "files"]
+        cells = [
+            [
+                state.operator,
+                state.uid,
+                state.name,
+                state.kind,
+                state.key_type or "-",
+                state.value_type or "-",
+                count_text(state.rows),
+                bytes_text(state.bytes),
+                count_text(state.segments),
+            ]
+            for state in states
+        ]
+        print_table(headings, cells, screen, right=("rows", "size", "files"), styles={"state": "bold"})
+
+
+def show_rows(
+    name: str,
+    operator: str,
+    state: str,
+    *,
+    key: str | None = None,
+    limit: int | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
+    screen: TextIO | None = None,
+) -> int:
+    """Print the rows of a state; returns the exit code."""
+
+    def show() -> None:
+        with state_reader.open(name).at() as snapshot:
+            rows = snapshot.read(operator, state)
+            if key is not None:
+                if "key" not in rows.schema.names:
+                    raise ProgramError(f"state '{state}' of '{operator}' has no keys. Leave --key out.")
+                rows = snapshot.read(operator, state, key=key_from_text(rows.schema.field("key"), key))
+            _print_rows(rows, limit, as_json, as_csv, screen or sys.stdout)
+
+    return _explained(show)
+
+
+def show_difference(
+    before: str,
+    after: str,
+    operator: str | None,
+    state: str | None,
+    *,
+    limit: int | None = None,
+    as_json: bool = False,
+    screen: TextIO | None = None,
+) -> int:
+    """Print what changed; returns the exit code."""
+
+    def show() -> None:
+        out = screen or sys.stdout
+        with ExitStack() as opened:
+            old, new = (opened.enter_context(state_reader.open(name).at()) for name in (before, after))
+            if operator is not None and state is not None:
+                _print_rows(old.diff(new, operator, state), limit, as_json, False, out)
+                return
+            found = list(_counted(old, new, operator))
+            if as_json:
+                for one in found:
+                    print(json.dumps(one), file=out)
+                return
+            if not any(one[change] for one in found for change in _CHANGES):
+                print("no state has changed", file=out)
+                return
+            headings = ["operator", "uid", "state", *_CHANGES]
+            cells = [
+                [one["operator"], one["uid"], one["state"], *(count_text(one[c]) for c in _CHANGES)] for one in found
+            ]
+            print_table(headings, cells, out, right=_CHANGES, styles={"state": "bold"})
+
+    return _explained(show)
+
+
+_CHANGES = ("added", "removed", "changed")
+
+
+def _counted(old: Snapshot, new: Snapshot, operator: str | None) -> Iterator[dict[str, Any]]:
+    """How many rows changed, for every state that either snapshot has."""
+    infos = {(one.uid, one.name): one for snapshot in (old, new) for one in snapshot.states()}
+    if operator is not None:
+        infos = {place: one for place, one in infos.items() if operator in (one.uid, one.operator)}
+        if not infos:
+            new.states(operator)  # says which operators there are
+    for uid, name in sorted(infos):
+        counts = old.diff(new, uid, name).counts()
+        yield {"operator": infos[uid, name].operator, "uid": uid, "state": name, **counts}
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _print_rows(rows: StateRows, limit: int | None, as_json: bool, as_csv: bool, screen: TextIO) -> None:
+    shown_max = limit if limit is not None else 0 if as_json or as_csv else _ROWS_SHOWN
+    wanted = iter(rows)
+    shown: Iterable[dict[str, Any]] = islice(wanted, shown_max) if shown_max else wanted
+    names = rows.schema.names
+    if as_json:
+        for row in shown:
+            print(json.dumps(_plain(row)), file=screen)
+    elif as_csv:
+        writer = csv.writer(screen, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([_cell(row[name], "") for name in names] for row in shown)
+    else:
+        cells = [[_cut(_cell(row[name], "-")) for name in names] for row in shown]
+        numbers = [field.name for field in rows.schema if pa.types.is_integer(field.type) and field.name != "key"]
+        print_table(names, cells, screen, right=numbers, styles={"key": "bold", "change": "bold"})
+    if shown_max and next(wanted, None) is not None:
+        print(f"({shown_max:,} rows shown; there are more: --limit 0 shows all)", file=sys.stderr)
+
+
+def _cell(value: Any, absent: str) -> str:
+    if value is None:
+        return absent
+    if isinstance(value, (dict, list)):
+        return json.dumps(_plain(value), ensure_ascii=False)
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CELL_CHARACTERS_MAX else text[: _CELL_CHARACTERS_MAX - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: what it has no form for becomes text, bytes become hexadecimal."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def key_from_text(field: pa.Field, text: str) -> Any:
+    """The key that somebody typed, by the type of the key column.
+
+    >>> key_from_text(pa.field("key", pa.int64()), "7"), key_from_text(pa.field("key", pa.string()), "7")
+    (7, '7')
+    """
+    t, kind = pa.types, field.type
+    try:
+        if decoder_of(field) is not None:  # of several kinds: what is no Python literal is a text
+            try:
+                return ast.literal_eval(text)
+            except (ValueError, SyntaxError):
+                return text
+        if t.is_string(kind):
+            return text
+        if t.is_integer(kind):
+            return int(text)
+        if t.is_floating(kind):
+            return float(text)
+        if t.is_boolean(kind):
+            return {"true": True, "false": False}[text.lower()]
+        if t.is_binary(kind):
+            return text.encode()
+        if t.is_timestamp(kind):
+            return dt.datetime.fromisoformat(text)
+        if t.is_date(kind):
+            return dt.date.fromisoformat(text)
+        return json.loads(text)
+    except (ValueError, KeyError) as error:
+        raise ProgramError(f"--key {text!r} is no {kind}, which the keys of this state are. ({error})") from error
+
+
+def _explained(show: Callable[[], None]) -> int:
+    try:
+        show()
+    except StoreDamagedError as error:
+        print(f"millstream: {error}", file=sys.stderr)
+        return 1
+    except MillstreamError as error:
+        print(f"millstream: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 0
+    return 0

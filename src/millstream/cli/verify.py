@@ -1,0 +1,34 @@
+"""`millstream verify`: what is whole in a store, on the screen. Exit code 1 when anything is damaged."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TextIO
+
+from millstream.checkpoint.verification import StoreReport
+from millstream.errors import MillstreamError
+from millstream.state_reader.verifying import verify
+
+__all__ = ["verify_store"]
+
+
+def verify_store(name: str, *, as_json: bool, screen: TextIO | None = None) -> int:
+    """Print the report; returns the exit code."""
+    screen = screen or sys.stdout
+    try:
+        report = _watched(name) if sys.stderr.isatty() else verify(name)
+    except MillstreamError as error:
+        print(f"millstream: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(report.to_json(), indent=1) if as_json else report.text(), file=screen)
+    return 0 if report.is_whole else 1
+
+
+def _watched(name: str) -> StoreReport:
+    """Verify, and show in the terminal which file is being looked at: a large store takes a while."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status("reading manifests") as status:
+        return verify(name, lambda file: status.update(escape(file)))

@@ -1,0 +1,68 @@
+"""What becomes of a file sink's parts when its job goes on from an epoch of the past.
+
+Chunks that waited for a later epoch then are, now, either still staged or published since: a part is published whole,
+so one missing chunk says that all of it was. What is still staged goes on waiting. A job that was *forked* takes
+copies, in a staging folder of its own: the job it was forked from may go on, and finds everything as it left it.
+
+Parts of later epochs stand under their names, and nothing here touches them. Which they are is told, so that the user
+can choose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.connectors.contracts import RestorePoint
+from millstream.connectors.files.part_plan import Chunk, Part, epoch_of_part, token_of
+from millstream.connectors.files.publishing import STAGING, staging_folder
+from millstream.storage.store import Store
+
+__all__ = ["later_parts", "restored_sentence", "waiting_parts"]
+
+
+def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list[Part]:
+    """The parts that are still to be published, by this job."""
+    there = [part for part in parts if all(target.exists(chunk.file) for chunk in part.chunks)]
+    if not point.forked:
+        return there
+    folder = staging_folder(point.store.url, point.uid)
+    return [replace(part, chunks=tuple(_copied(target, chunk, folder) for chunk in part.chunks)) for part in there]
+
+
+def _copied(target: Store, chunk: Chunk, folder: str) -> Chunk:
+    """The chunk in another staging folder; copying it again, after a crash, changes nothing.
+
+    Its token is another one: parts are named after their first chunk, and the two jobs must not meet in a name.
+    """
+    name = f"{STAGING}/{folder}/{chunk.file.rpartition('/')[2]}"
+    target.put(name, target.get(chunk.file))
+    return replace(chunk, file=name, token=token_of(f"{chunk.token} in {folder}"))
+
+
+def later_parts(target: Store, epoch: int, prefix: str, suffix: str) -> list[str]:
+    """The part files there that hold records of later epochs, in the order of their epochs."""
+    found = [(of, file) for file in target.list("") if (of := epoch_of_part(file, prefix, suffix)) is not None]
+    return [file for of, file in sorted(found) if of > epoch]
+
+
+def restored_sentence(later: list[str], gone: list[Part], point: RestorePoint) -> str:
+    """What the user should know; "" when nothing came after that epoch.
+
+    >>> restored_sentence(["part-a-0-8", "part-a-1-8", "part-a-0-9"], [], RestorePoint(7, "out", None))
+    '3 part files there hold records of later epochs (part-a-0-8 to part-a-0-9), which come again: delete them, or let \
+the job write to another folder'
+    """
+    told = []
+    if later:
+        some = later[0] if len(later) == 1 else f"{later[0]} to {later[-1]}"
+        files = "1 part file there holds" if len(later) == 1 else f"{len(later)} part files there hold"
+        what = "let this job write to another folder" if point.forked else _CHOICE
+        told.append(f"{files} records of later epochs ({some}), which come again: {what}")
+    records = sum(chunk.records for part in gone for chunk in part.chunks)
+    if records:
+        whose = "are left to the job it was forked from" if point.forked else "have been published since"
+        told.append(f"the {records} records that waited to be published then {whose}")
+    return "; ".join(told)
+
+
+_CHOICE = "delete them, or let the job write to another folder"

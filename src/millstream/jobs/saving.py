@@ -1,0 +1,84 @@
+"""Saving an epoch of a job, running or not: by reference in its own store, or as a folder to copy elsewhere.
+
+Nothing of this needs the driver. A committed and published epoch is a fact; saving it is a pin, or a copy made under a
+lease. So a savepoint of a running job stops nothing, waits for nothing but the publishing of its epoch, and a savepoint
+that fails leaves the job alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from millstream.checkpoint.leases import LeasedEpoch
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.pins import Pin, pin_epoch
+from millstream.checkpoint.savepoints import Snapshot, copy_savepoint, find_snapshot
+from millstream.checkpoint.snapshot_names import parse_snapshot_name
+from millstream.errors import StoreError
+from millstream.storage.store import Store, open_store, shown_address
+
+__all__ = ["check_folder", "epoch_to_save", "save_epoch", "save_newest"]
+
+Note = Callable[[int, int], None]
+_TRIES = 3
+
+
+def epoch_to_save(store: Store) -> int:
+    """The newest epoch that is known to be published; StoreError when there is none."""
+    newest = ManifestLog(store).newest()
+    if newest is None or not newest.published_through:
+        raise StoreError(
+            f"store {store.url} has no published epoch yet, so there is nothing to save. Try again when the job has "
+            "run for a moment."
+        )
+    return newest.published_through
+
+
+def save_newest(
+    store: Store,
+    newest: Callable[[], int],
+    now_ms: Callable[[], int],
+    *,
+    to: str | None,
+    name: str | None,
+    note: Note | None = None,
+) -> Snapshot:
+    """Save the epoch that `newest` gives, asking anew if a fast job with a short memory has collected it meanwhile.
+
+    The snapshot's name is what to start from it with.
+    """
+    for left in reversed(range(_TRIES)):
+        epoch = newest()
+        try:
+            return find_snapshot(parse_snapshot_name(save_epoch(store, epoch, now_ms, to=to, name=name, note=note)))
+        except StoreError:
+            if not left or epoch in ManifestLog(store).epochs():
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def save_epoch(
+    store: Store, epoch: int, now_ms: Callable[[], int], *, to: str | None, name: str | None, note: Note | None = None
+) -> str:
+    """Save `epoch`; returns what to start from it with (`--from`). `to`: a folder, in which one of its own is made."""
+    if to is None:
+        name = name or f"savepoint-{epoch}-{secrets.token_hex(3)}"
+        pin_epoch(store, Pin(name, epoch, "savepoint", now_ms()))
+        return f"{shown_address(store.url)}@{name}"
+    with LeasedEpoch(store, epoch, now_ms) as leased:
+        place = f"{to.rstrip('/')}/{name or f'savepoint-{leased.manifest.job_id[:6]}-{secrets.token_hex(6)}'}"
+        target = open_store(place)
+
+        def copied(files: int, of: int) -> None:
+            leased.renew()
+            if note is not None:
+                note(files, of)
+
+        copy_savepoint(Snapshot(place, store, leased.manifest), target, copied)
+    return shown_address(target.url)
+
+
+def check_folder(to: str) -> None:
+    """Refuse a folder that cannot be written to, before anything is waited for or copied."""
+    open_store(to).check_writable()

@@ -1,0 +1,164 @@
+"""How a stored column is shown: the columns a reader sees, made from one column of a table without a step per row.
+
+    Plain         as it is stored, under a name
+    Fields        a struct as one column per field
+    Canonical     keys without a declared type, all of one kind (texts, whole numbers, …), as a column of that type
+    Bounds        windows of time, which are stored as sixteen bytes each, as start and end
+    Encoded       what only Python can read: pickles, and keys without a declared type of several kinds or composed.
+                  The column keeps the bytes; its field is marked, and `rows` decodes where that may be done
+
+A form is made once for a state and is small: it travels to Spark's tasks. Invariant: its arrays have the types of its
+fields, in every block.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.state.canonical_decoding import decode
+
+__all__ = ["Bounds", "Canonical", "Encoded", "Fields", "Form", "Plain", "decoder_of", "key_form", "window_form"]
+
+_MARK = b"millstream.encoding"
+_DECODERS: dict[bytes, Callable[[bytes], Any]] = {b"pickle": pickle.loads, b"key": decode}
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The column as it is."""
+
+    name: str
+    type: pa.DataType
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [pa.field(self.name, self.type)]
+
+    def arrays(self, column: pa.Array) -> list[pa.Array]:
+        return [column]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of a struct, each a column `name_field`."""
+
+    name: str
+    type: pa.StructType
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [field.with_name(f"{self.name}_{field.name}") for field in self.type]
+
+    def arrays(self, column: pa.Array) -> list[pa.Array]:
+        return list(column.flatten())  # null where the whole value is
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Bytes that Python decodes: `encoding` is "pickle" or "key"."""
+
+    name: str
+    encoding: str
+    is_raw: bool = False
+    """The bytes are what was asked for."""
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        mark = None if self.is_raw else {_MARK: self.encoding.encode()}
+        return [pa.field(self.name, pa.binary(), metadata=mark)]
+
+    def arrays(self, column: pa.Array) -> list[pa.Array]:
+        return [column]
+
+
+def decoder_of(field: pa.Field) -> Callable[[bytes], Any] | None:
+    """What turns the bytes of an encoded column into values; None: they are values."""
+    return _DECODERS.get((field.metadata or {}).get(_MARK, b""))
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """Canonical bytes of one kind, told by their first byte; null is a key too."""
+
+    name: str
+    kind: str
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [pa.field(self.name, _SCALARS[self.kind][0])]
+
+    def arrays(self, column: pa.Array) -> list[pa.Array]:
+        is_none = pc.equal(pc.binary_slice(column, 0, 1), pa.scalar(b"n"))
+        values = _SCALARS[self.kind][1](pc.binary_slice(column, 1, 1 << 31))
+        return [pc.if_else(is_none, pa.scalar(None, values.type), values) if is_none.true_count else values]
+
+
+def _numbers(column: pa.Array, dtype: str, per_row: int = 1) -> Any:
+    """Bytes of one length each as numbers, `per_row` of them in a row; those of another length (a null key) as 0."""
+    width = np.dtype(dtype).itemsize * per_row
+    fits = pc.equal(pc.binary_length(column), width)
+    if fits.true_count < len(column):
+        column = pc.if_else(fits, column, pa.scalar(b"\0" * width, pa.binary()))
+    data = pc.cast(column, pa.binary(width))
+    if not len(data):
+        return np.empty((0, per_row), dtype=dtype).astype(np.dtype(dtype).newbyteorder("="))
+    stored = np.frombuffer(data.buffers()[1], np.uint8)[data.offset * width : (data.offset + len(data)) * width]
+    return stored.view(dtype).astype(np.dtype(dtype).newbyteorder("=")).reshape(-1, per_row)
+
+
+def _as(arrow: pa.DataType, dtype: str) -> tuple[pa.DataType, Callable[[pa.Array], pa.Array]]:
+    return arrow, lambda column: pa.array(_numbers(column, dtype).reshape(-1)).cast(arrow)
+
+
+_SCALARS: dict[str, tuple[pa.DataType, Callable[[pa.Array], pa.Array]]] = {
+    "s": (pa.string(), lambda column: column.cast(pa.string())),
+    "b": (pa.binary(), lambda column: column),
+    "i": _as(pa.int64(), ">i8"),
+    "f": _as(pa.float64(), ">f8"),
+    "d": _as(pa.date32(), ">i4"),
+    "t": _as(pa.timestamp("us"), ">i8"),
+    "u": _as(pa.timestamp("us", "UTC"), ">i8"),
+}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Windows as start and end, in milliseconds; the end is not in the window."""
+
+    prefix: str = "window"
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [pa.field(f"{self.prefix}_{bound}_ms", pa.int64()) for bound in ("start", "end")]
+
+    def arrays(self, column: pa.Array) -> list[pa.Array]:
+        pairs = _numbers(column, ">i8", per_row=2)
+        return [pa.array(np.ascontiguousarray(pairs[:, side])) for side in (0, 1)]
+
+
+Form: TypeAlias = Plain | Fields | Encoded | Canonical | Bounds
+
+
+def key_form(name: str, columns: Iterable[pa.Array]) -> Form:
+    """The form of canonical bytes: what kinds there are is looked up in all of them."""
+    kinds: set[str] = set()
+    for column in columns:
+        kinds |= {chr(first[0]) for first in pc.unique(pc.binary_slice(column, 0, 1)).to_pylist() if first}
+    scalars = kinds - {"n"}
+    if not scalars:
+        return Canonical(name, "s")
+    [kind, *others] = sorted(scalars)
+    return Canonical(name, kind) if not others and kind in _SCALARS else Encoded(name, "key")
+
+
+def window_form(name: str, columns: Iterable[pa.Array]) -> Form:
+    """The form of windows: those of time are sixteen bytes each. Others are shown as their serializer's bytes."""
+    lengths = {length for column in columns for length in pc.unique(pc.binary_length(column)).to_pylist()}
+    return Bounds(name) if lengths <= {16} else Plain(name, pa.binary())

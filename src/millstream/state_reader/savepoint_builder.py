@@ -1,0 +1,385 @@
+"""Write state back: a savepoint made of tables, for a job to start from.
+
+    SavepointBuilder("count-words")
+        .state("count", "total", frame, key="word", key_type=Types.STRING(), value="n", value_type=Types.LONG())
+        .write("bootstrap/")
+
+A new job bootstraps its state this way; `from_snapshot` changes some states of an existing one and keeps the rest:
+other states, timers, positions of sources. The result is a self-contained savepoint (`checkpoint.savepoints`): a folder
+that can be copied anywhere. It is whole or it is no savepoint: the list of its files is written last.
+
+Types must be those that the program declares, because keys are found by the hash of their type: `key_type` is the type
+of `key_by` (None where it is called without one), `value_type` that of the state's descriptor (None: pickled).
+Windows cannot be written: which panes and timers belong together is for their operator to say.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.retention import named_files
+from millstream.checkpoint.savepoints import seal
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError, StoreError
+from millstream.runtime.operator_lists import Entry, entry_of, schema_of, stored_type
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_schemas import schemas_told
+from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.state.changes import TableChanges
+from millstream.state.keys import KeyColumn, key_column
+from millstream.state.open_segments import OpenSegments
+from millstream.state.segment import described
+from millstream.state.version import refs_to_json
+from millstream.state_reader.catalog import EVENT_TIMERS, PROCESSING_TIMERS, states_of
+from millstream.state_reader.given_rows import Columns, given_table, key_columns, picked, state_column
+from millstream.state_reader.job_reader import system_ms
+from millstream.state_reader.snapshot import Snapshot
+from millstream.state_reader.table_source import layout_of
+from millstream.storage.names import segment_name
+from millstream.storage.store import Store, open_store
+
+__all__ = ["SavepointBuilder"]
+
+Kind = Literal["value", "list", "map", "reducing", "aggregating"]
+_SINGLE = ("value", "reducing", "aggregating")
+_ACCOUNTS = {False: ("tables", "schemas"), True: ("broadcast", "broadcast_schemas")}
+_BROADCAST_KEY = "broadcast"  # all entries of a broadcast state are rows of one key
+
+
+@dataclass
+class _Table:
+    """A table to be written: all its rows are in its changes."""
+
+    uid: str
+    table: StateTable
+    is_broadcast: bool = False
+    wake_ms: int | None = None
+
+
+@dataclass
+class _List:
+    uid: str
+    name: str
+    mode: Literal["split", "union"]
+    column: pa.Array
+    codec: StateCodec
+
+
+@dataclass
+class SavepointBuilder:
+    """Gathers states and writes them as one savepoint. Every method returns the builder.
+
+    >>> rows = pa.table({"word": ["a", "b"], "n": [1, 2]})
+    >>> from millstream.common import Types
+    >>> words = SavepointBuilder("count-words").state(
+    ...     "count", "total", rows, key="word", key_type=Types.STRING(), value="n", value_type=Types.LONG())
+    >>> words.write("memory://doctest-savepoint-builder")
+    'memory://doctest-savepoint-builder'
+    >>> from millstream import state_reader
+    >>> sorted(row["value"] for row in state_reader.open(words.written).at().read("count", "total"))
+    [1, 2]
+    """
+
+    job: str
+    max_parallelism: int = 128
+    snapshot: Snapshot | None = None
+    now_ms: Callable[[], int] = system_ms
+    written: str = ""
+    _tables: list[_Table] = field(default_factory=list)
+    _lists: list[_List] = field(default_factory=list)
+    _dropped: set[tuple[str, str]] = field(default_factory=set)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_snapshot(cls, snapshot: Snapshot) -> SavepointBuilder:
+        """A builder that keeps all of a snapshot but the states it is given. Keep the snapshot open meanwhile."""
+        stored = [state for state in states_of(snapshot.manifest) if state.refs]
+        groups = {layout_of(snapshot.segments, state).max_parallelism for state in stored[:1]} or {128}
+        return cls(snapshot.manifest.job, groups.pop(), snapshot)
+
+    @property
+    def _epoch(self) -> int:
+        return 1 if self.snapshot is None else self.snapshot.epoch
+
+    # --- what to write --------------------------------------------------------------------------------------------
+
+    def operator(self, uid: str, name: str) -> SavepointBuilder:
+        """Name an operator, for people; a uid is its name otherwise."""
+        self._names[uid] = name
+        return self
+
+    def state(
+        self,
+        uid: str,
+        name: str,
+        rows: Any,
+        *,
+        kind: Kind = "value",
+        key: Columns = "key",
+        key_type: TypeInformation | None = None,
+        value: Columns = "value",
+        value_type: TypeInformation | None = None,
+        map_key: Columns = "map_key",
+        map_key_type: TypeInformation | None = None,
+        ttl_ms: int | None = None,
+        expires_ms: str | None = None,
+    ) -> SavepointBuilder:
+        """The keyed state `name` of the operator `uid`, from the rows of a table.
+
+        `key`, `value` and `map_key` are columns, or lists of columns for ROWs and TUPLEs. Elements of a list are in the
+        order of the rows. With a time to live, `ttl_ms` is its length and `expires_ms` a column with the time at which
+        each row expires; without the column all live on for `ttl_ms` from now.
+        """
+        what = f"state '{name}' of '{uid}'"
+        table = given_table(rows, what)
+        if kind in _SINGLE:  # None is no value
+            present = picked(table, value, what)
+            if len(present) == 1 and present[0].null_count:
+                table = table.filter(present[0].is_valid())
+        sub = StateCodec(map_key_type, f"the map keys of {what}") if kind == "map" else None
+        made = StateTable(
+            name,
+            key_type,
+            self.max_parallelism,
+            StateCodec(value_type, what),
+            sub,
+            sub_type=pa.int64() if kind == "list" else None,
+            ttl_ms=ttl_ms,
+        )
+        subs = state_column(table, map_key, map_key_type, what) if kind == "map" else None
+        if kind == "list":
+            subs = pa.array(np.arange(table.num_rows) + (self._epoch << 31))
+        self._begin(made, uid).put(
+            key_columns(table, key, key_type, what),
+            state_column(table, value, value_type, what),
+            subs=subs,
+            expires_ms=self._expiry(table, ttl_ms, expires_ms, what),
+        )
+        return self._add(_Table(uid, made), table.num_rows)
+
+    def _begin(self, made: StateTable, uid: str) -> TableChanges:
+        """Begin a table as an operator would in the savepoint's epoch; nothing is stored yet."""
+        nowhere = OpenSegments(open_store(f"memory://builder-{secrets.token_hex(6)}"))
+        made.begin(EpochPlace(uid, self._epoch, 0, "", range(self.max_parallelism), self.now_ms(), nowhere), ())
+        return made.changes
+
+    def _expiry(self, table: pa.Table, ttl_ms: int | None, expires_ms: str | None, what: str) -> Any:
+        if ttl_ms is None:
+            if expires_ms is not None:
+                raise ProgramError(f"{what}: expires_ms without ttl_ms. Give the state's time to live as well")
+            return None
+        if expires_ms is None:
+            return np.full(table.num_rows, self.now_ms() + ttl_ms, dtype=np.int64)
+        [column] = picked(table, expires_ms, what)
+        return pc.fill_null(column.cast(pa.int64()), 2**63 - 1).to_numpy()
+
+    def timers(
+        self,
+        uid: str,
+        rows: Any,
+        *,
+        key: Columns = "key",
+        key_type: TypeInformation | None = None,
+        time_ms: str = "time_ms",
+        domain: Literal["event", "processing"] = "event",
+    ) -> SavepointBuilder:
+        """The timers of a keyed function: a key and a time per row."""
+        name = EVENT_TIMERS if domain == "event" else PROCESSING_TIMERS
+        what = f"'{name}' of '{uid}'"
+        table = given_table(rows, what)
+        made = StateTable(name, key_type, self.max_parallelism, None, sub_type=pa.int64(), has_due=True)
+        [times] = picked(table, time_ms, what)
+        times = times.cast(pa.int64())
+        keys = key_columns(table, key, key_type, what)
+        self._begin(made, uid).put(keys, subs=times, due_ms=times.to_numpy())
+        wake_ms = pc.min(times).as_py() if domain == "processing" else None
+        return self._add(_Table(uid, made, wake_ms=wake_ms), None)
+
+    def broadcast(
+        self,
+        uid: str,
+        name: str,
+        rows: Any,
+        *,
+        map_key: Columns = "map_key",
+        map_key_type: TypeInformation | None = None,
+        value: Columns = "value",
+        value_type: TypeInformation | None = None,
+    ) -> SavepointBuilder:
+        """The broadcast state `name` of the operator `uid`: an entry per row."""
+        what = f"broadcast state '{name}' of '{uid}'"
+        table = given_table(rows, what)
+        codec = StateCodec(map_key_type, f"the map keys of {what}")
+        made = StateTable(name, None, self.max_parallelism, StateCodec(value_type, what), codec)
+        keys: KeyColumn = key_column([_BROADCAST_KEY] * table.num_rows, None)
+        subs = state_column(table, map_key, map_key_type, what)
+        self._begin(made, uid).put(keys, state_column(table, value, value_type, what), subs=subs)
+        return self._add(_Table(uid, made, is_broadcast=True), table.num_rows)
+
+    def operator_list(
+        self,
+        uid: str,
+        name: str,
+        rows: Any,
+        *,
+        value: Columns = "value",
+        value_type: TypeInformation | None = None,
+        mode: Literal["split", "union"] = "split",
+    ) -> SavepointBuilder:
+        """The operator list state `name` of the operator `uid`: an element per row, handed out when the job starts."""
+        what = f"operator state '{name}' of '{uid}'"
+        column = state_column(given_table(rows, what), value, value_type, what)
+        self._lists.append(_List(uid, name, mode, column, StateCodec(value_type, what)))
+        return self
+
+    def drop(self, uid: str, name: str) -> SavepointBuilder:
+        """Leave a state of the snapshot out."""
+        if self.snapshot is None:
+            raise ProgramError("drop: there is no snapshot to leave a state out of. Use SavepointBuilder.from_snapshot")
+        found = self.snapshot.stored(uid, name)
+        self._dropped.add((found.uid, found.name))
+        return self
+
+    def _add(self, added: _Table, rows: int | None) -> SavepointBuilder:
+        what = f"state '{added.table.name}' of '{added.uid}'"
+        if rows is not None and added.table.changes.rows().num_rows < rows:
+            columns = "a key and a map key" if added.table.layout.sub_type is not None else "a key"
+            raise ProgramError(f"{what}: {rows} rows were given, and some have {columns} in common. Leave one of each")
+        self._check_keys(added, what)
+        self._tables.append(added)
+        return self
+
+    def _check_keys(self, added: _Table, what: str) -> None:
+        """Refuse keys of another type than the snapshot has: the job would not find them."""
+        if self.snapshot is None:
+            return
+        for stored in states_of(self.snapshot.manifest):
+            scope = "broadcast" if added.is_broadcast else "keyed"
+            if (stored.uid, stored.name, stored.scope) == (added.uid, added.table.name, scope):
+                was, now = described(layout_of(self.snapshot.segments, stored)), described(added.table.layout)
+                for part in ("key", "sub"):
+                    if was[part] != now[part]:
+                        raise ProgramError(
+                            f"{what} was saved with {part} {was[part]}, and is given with {now[part]}. Pass the "
+                            f"{'key_type' if part == 'key' else 'kind and map_key_type'} that it has"
+                        )
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def write(self, folder: str) -> str:
+        """Write the savepoint into an empty folder (or object store), and return its address."""
+        target = open_store(folder)
+        if target.list(""):
+            raise StoreError(f"{folder} is not empty. A savepoint needs a folder of its own: give another one.")
+        try:
+            manifest = self._manifest(target, secrets.token_hex(6))
+            mine = set(target.list(""))
+            for name in sorted(named_files(manifest) - mine):
+                assert self.snapshot is not None
+                target.put(name, self.snapshot.store.get(name))
+            seal(target, manifest)
+        except BaseException:
+            for name in target.list(""):
+                target.delete(name)
+            raise
+        self.written = folder
+        return folder
+
+    def _manifest(self, target: Store, nonce: str) -> Manifest:
+        states, program = self._kept_states()
+        touched = {(one.uid, one.table.name, one.is_broadcast) for one in self._tables}
+        for uid, name in self._dropped:
+            touched |= {(uid, name, False), (uid, name, True)}
+        for uid, name, is_broadcast in touched:
+            for account in states.get(uid, {}).get("subtasks", {}).values():
+                for part in _ACCOUNTS[is_broadcast]:
+                    account.get(part, {}).pop(name, None)
+        for one in self._tables:
+            self._write_table(one, states, target, nonce)
+        self._write_lists(states, target, nonce)
+        for uid in states:
+            told = {"name": uid, "parallelism": 1, "max_parallelism": self.max_parallelism}
+            program[uid] = {**program.get(uid, told), **({"name": self._names[uid]} if uid in self._names else {})}
+        if self.snapshot is not None:
+            return replace(
+                self.snapshot.manifest,
+                states=states,
+                program=program,
+                status="SUSPENDED",
+                staged={},
+                published_through=self._epoch,
+                attempt=nonce,
+            )
+        return Manifest(
+            job=self.job,
+            job_id=secrets.token_hex(16),
+            epoch=1,
+            parent=0,
+            created_ms=self.now_ms(),
+            attempt=nonce,
+            status="SUSPENDED",
+            states=states,
+            program=program,
+            published_through=1,
+        )
+
+    def _kept_states(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self.snapshot is None:
+            return {}, {}
+        manifest = self.snapshot.manifest
+        newest = ManifestLog(self.snapshot.store).newest()
+        published = manifest.epoch if newest is None else newest.published_through
+        if any(manifest.staged.values()) and published < manifest.epoch:
+            raise StoreError(
+                f"{self.snapshot.where} is not known to be published yet, so a savepoint of it would lose its output. "
+                "Take the epoch before, or wait for the next one."
+            )
+        return _copied(manifest.states), _copied(manifest.program)
+
+    def _write_table(self, one: _Table, states: dict[str, Any], target: Store, nonce: str) -> None:
+        account, name = _account(states, one.uid), one.table.name
+        # Letters of their own after the nonce, as operators give them: kinds of state of one name have files apart.
+        file = segment_name(one.uid, name, self._epoch, 0, f"{nonce}{'b' if one.is_broadcast else 'w'}")
+        ref = one.table.changes.write(target, file, self._epoch, range(self.max_parallelism))
+        if ref is None:
+            return
+        tables, schemas = _ACCOUNTS[one.is_broadcast]
+        refs = refs_to_json([ref])
+        account.setdefault(tables, {})[name] = refs
+        account.setdefault(schemas, {}).update(schemas_told({}, {name: one.table.schema}, {name: refs}))
+        if one.wake_ms is not None:
+            account["wake_ms"] = min(one.wake_ms, account.get("wake_ms", one.wake_ms))
+
+    def _write_lists(self, states: dict[str, Any], target: Store, nonce: str) -> None:
+        for uid, name in [*self._dropped, *((one.uid, one.name) for one in self._lists)]:
+            for account in states.get(uid, {}).get("functions", {}).values():
+                account["lists"].pop(name, None)
+        for one in self._lists:
+            functions = states.setdefault(one.uid, {}).setdefault("functions", {})
+            blank: dict[str, Any] = {"epoch": self._epoch, "nonce": nonce, "parallelism": 1, "lists": {}}
+            account = functions.setdefault("0", blank)
+            file = segment_name(one.uid, one.name, self._epoch, 0, f"{nonce}o")
+            type_name, schema = stored_type(one.codec), schema_of(one.codec)
+            entry: Entry = entry_of(one.column, one.mode, type_name, target, file, None, schema)
+            account["lists"][one.name] = dict(entry)
+
+
+def _account(states: dict[str, Any], uid: str) -> dict[str, Any]:
+    """What subtask 0 tells; its tables count for all key groups, whatever the parallelism will be."""
+    account: dict[str, Any] = states.setdefault(uid, {}).setdefault("subtasks", {}).setdefault("0", {})
+    return account
+
+
+def _copied(value: Any) -> Any:
+    """Plain JSON that may be changed."""
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value

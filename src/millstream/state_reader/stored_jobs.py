@@ -1,0 +1,94 @@
+"""The jobs under a folder, read from their stores.
+
+A store tells how far a job has come, not whether somebody runs it now: there is no file that says so, because such a
+file would lie after a crash. What is told instead is when the newest epoch was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.errors import MillstreamError, StoreError
+from millstream.storage.names import job_name
+from millstream.storage.store import Store, open_store
+
+__all__ = ["DAMAGED", "DEFAULT_ROOT", "ListedJob", "jobs", "records_of"]
+
+DEFAULT_ROOT = ".millstream"
+NO_EPOCH = "NO EPOCH YET"
+DAMAGED = "DAMAGED"
+
+
+@dataclass(frozen=True)
+class ListedJob:
+    """A job by its newest manifest. `last_epoch_ms` is when the newest epoch was committed; None: none was."""
+
+    name: str
+    id: str
+    status: str
+    epoch: int
+    records: int
+    last_epoch_ms: int | None
+    store: str
+    problem: str = ""
+
+
+def jobs(root: str | None = None) -> list[ListedJob]:
+    """The jobs under `root` (a job's store, or a folder of stores; `./.millstream` unless given), newest work first.
+
+    >>> jobs("memory://doctest-no-job")
+    Traceback (most recent call last):
+    millstream.errors.StoreError: memory://doctest-no-job holds no job. Give the store of one job, or a local folder \
+of stores
+    """
+    found = [_listed(store, shown) for store, shown in _stores(root)]
+    return sorted(found, key=lambda job: (-(job.last_epoch_ms or 0), job.store))
+
+
+def _stores(root: str | None) -> Iterator[tuple[Store, str]]:
+    where = root or DEFAULT_ROOT
+    if "://" in where:
+        store = open_store(where)
+        if not store.exists(job_name()):
+            raise StoreError(f"{where} holds no job. Give the store of one job, or a local folder of stores")
+        yield store, where
+        return
+    folder = Path(where)
+    if not folder.is_dir():
+        if root is None:
+            return
+        raise StoreError(f"there is no folder {where}. Give the store of a job, or a folder of stores")
+    places = [folder] if (folder / job_name()).is_file() else sorted(p for p in folder.iterdir() if p.is_dir())
+    for place in places:
+        if (place / job_name()).is_file():
+            yield open_store(str(place)), str(place)
+
+
+def _listed(store: Store, shown: str) -> ListedJob:
+    """What a store tells; a damaged one is listed too, with its problem."""
+    try:
+        record = read_job_record(store)
+    except MillstreamError as error:
+        return ListedJob("?", "?", DAMAGED, 0, 0, None, shown, error.message)
+    assert record is not None, "its job.json was just seen"
+    try:
+        newest = ManifestLog(store).newest()
+    except MillstreamError as error:
+        return ListedJob(record.job, record.job_id, DAMAGED, 0, 0, None, shown, error.message)
+    if newest is None:
+        return ListedJob(record.job, record.job_id, NO_EPOCH, 0, 0, None, shown)
+    return ListedJob(
+        record.job, record.job_id, newest.status, newest.epoch, records_of(newest), newest.created_ms, shown
+    )
+
+
+def records_of(manifest: Manifest) -> int:
+    """How many records the job has taken in: what its sources gave."""
+    counters: Any = manifest.counters.get("operators")
+    counted: Mapping[str, Any] = counters or {}
+    return sum(int(counted.get(uid, {}).get("out", 0)) for uid in manifest.sources)

@@ -1,0 +1,259 @@
+"""The rows of one stored table as a reader sees them: which columns, and block after block of them.
+
+A table has the columns key, sub, value, due and expiry time (`state.layout`). What they mean depends on the kind of the
+state: a sub is a map's key, a list's sequence number, a timer's time, a pane's start, the number of a window. `shown`
+decides that once, from the state and its layout; `TableSource.blocks` then gives live rows, newest version of each,
+with every column made for a whole block at a time.
+
+A source is small data and travels to Spark's tasks, which open the store themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.errors import StateSchemaError, TypeMismatchError
+from millstream.graph.pane_windows import PaneWindows
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_schemas import ValueChanges
+from millstream.state.equality import same
+from millstream.state.key_groups import key_groups
+from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
+from millstream.state.layout import NEVER_MS, PUT, TableLayout
+from millstream.state.open_segments import OpenSegments
+from millstream.state.past import Past, stored_value_type
+from millstream.state.saved_types import written_type
+from millstream.state.schema_history import entry_at
+from millstream.state.table import TableView
+from millstream.state_reader.catalog import StoredState
+from millstream.state_reader.forms import Encoded, Fields, Form, Plain, key_form, window_form
+from millstream.storage.store import Store
+
+__all__ = ["ALL_KEYS", "TableSource", "is_of_windows", "kind_of", "layout_of", "shown", "view_of"]
+
+ALL_KEYS: Any = object()
+"""No key in particular."""
+
+_WINDOW_OWNERS = ("window ", "trigger ")
+_PICKLED = "PICKLED"
+
+
+def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
+    """The layout of a table as it was declared last; segments of older types are read through the changes since."""
+    newest = max(state.refs, key=lambda ref: ref.epoch)
+    layout, history = segments.stored_layout(newest, state.name), state.history
+    start = entry_at(history, min(ref.epoch for ref in state.refs))
+    if start >= len(history) - 1:
+        return layout
+    upgraded = next((entry for entry in history[start + 1 :] if entry.upgrade is not None), None)
+    if upgraded is not None or any(entry.version != history[-1].version for entry in history[start:]):
+        how = "its serializer" if upgraded is None else f"upgrade={upgraded.upgrade}"
+        raise StateSchemaError(
+            f"{state.what} still has values of an older type, which only the program's {how} can read. Let the job "
+            "rewrite them (compaction does, in time), or read the state with the program."
+        )
+    last = history[-1]
+    changes = ValueChanges(StateCodec(last.type, state.what), None)
+    converters = [changes.converter(history, at) for at in range(len(history) - 1)]
+    return replace(
+        layout,
+        value_type=stored_value_type(last),
+        is_pickled=last.version is None and written_type(last.type) == _PICKLED,
+        has_ttl=last.ttl_ms is not None,
+        serializer_version=last.version,
+        past=Past(state.what, history, converters),
+    )
+
+
+def kind_of(state: StoredState, view: TableView) -> str:
+    """The kind of a state, also of one whose manifest does not tell (those of older Millstreams do not)."""
+    if state.kind or view.layout.sub_type is None:
+        return state.kind or "value"
+    if view.layout.sub_type != pa.int64():
+        return "map"
+    # The elements of a list are numbered from epoch · 2³¹ on; a map with such keys would be a rare thing.
+    lowest = min((pc.min(subs).as_py() for subs in _stored(view, "sub", puts_only=True)), default=None)
+    return "list" if lowest is None or lowest >= 1 << 31 else "map"
+
+
+def view_of(segments: OpenSegments, state: StoredState, layout: TableLayout) -> TableView:
+    """The whole table."""
+    return TableView(segments, layout, state.refs, range(layout.max_parallelism), state.now_ms)
+
+
+def is_of_windows(state: StoredState, layout: TableLayout) -> bool:
+    """Whether rows belong to a key and a window (`runtime.windows.places`), not to a key alone."""
+    kind = layout.key_type
+    if kind is None or not pa.types.is_struct(kind) or not state.name.startswith(_WINDOW_OWNERS):
+        return False
+    return [field.name for field in kind] == ["key", "window"] and kind.field("window").type == pa.binary()
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A part of a row and the form it is shown in."""
+
+    part: str
+    form: Form
+
+
+def shown(
+    segments: OpenSegments, state: StoredState, layout: TableLayout, *, raw: bool, flatten: bool
+) -> tuple[Shown, ...]:
+    """The columns of a state, in order."""
+    columns: list[Shown] = []
+    view = view_of(segments, state, layout)
+    if is_of_windows(state, layout):
+        inner, keys = layout.stored_key_type.field("key").type, (place.field("key") for place in _stored(view, "key"))
+        columns.append(Shown("place key", _key(inner == pa.binary(), inner, keys, raw)))
+        windows = (place.field("window") for place in _stored(view, "key"))
+        columns.append(Shown("place window", window_form("window", windows)))
+    elif state.scope != "broadcast":
+        columns.append(Shown("key", _key(layout.key_type is None, layout.stored_key_type, _stored(view, "key"), raw)))
+    columns += _sub_columns(state, view, raw)
+    if layout.is_pickled:
+        columns.append(Shown("value", Encoded("value", "pickle", raw)))
+    elif state.kind == "merging windows":
+        columns.append(Shown("value", window_form("state_window", _stored(view, "value"))))
+    elif layout.value_type is not None:
+        is_struct = pa.types.is_struct(layout.value_type) and layout.value_type.num_fields > 0
+        form = Fields("value", layout.value_type) if flatten and is_struct else Plain("value", layout.value_type)
+        columns.append(Shown("value", form))
+    if layout.has_ttl:
+        columns.append(Shown("expires_ms", Plain("expires_ms", pa.int64())))
+    return tuple(columns)
+
+
+def _stored(view: TableView, column: str, *, puts_only: bool = False) -> Iterator[pa.Array]:
+    """All that is stored in a column, dead rows included: which kinds of keys there are cannot be told from some."""
+    for layer in view.layers:
+        for number in range(len(layer.segment.entries)):
+            chunk = layer.segment.chunk(number)
+            rows = chunk.batch.filter(pa.array(chunk.kinds == PUT)) if puts_only else chunk.batch
+            if rows.num_rows:
+                yield rows.column(column).drop_null()
+
+
+def _key(is_canonical: bool, type_: pa.DataType, stored: Iterable[pa.Array], raw: bool) -> Form:
+    if not is_canonical:
+        return Plain("key", type_)
+    return Encoded("key", "key", is_raw=True) if raw else key_form("key", stored)
+
+
+def _sub_columns(state: StoredState, view: TableView, raw: bool) -> list[Shown]:
+    layout, whole, kind = view.layout, pa.int64(), kind_of(state, view)
+    if layout.sub_type is None:
+        return []
+    if kind == "timers":
+        return [Shown("sub", Plain("time_ms", whole))]
+    if kind == "list":
+        return [Shown("index", Plain("index", whole))]
+    if kind == "join rows":
+        return [Shown("due_ms", Plain("time_ms", whole))]
+    if kind == "panes":
+        return [Shown("sub", Plain("pane_start_ms", whole)), Shown("due_ms", Plain("pane_end_ms", whole))]
+    if kind == "window values":
+        if state.windows_ms is None:  # written before operators told their windows
+            return [Shown("sub", Plain("window_number", whole)), Shown("due_ms", Plain("due_ms", whole))]
+        return [
+            Shown("window start", Plain("window_start_ms", whole)),
+            Shown("window end", Plain("window_end_ms", whole)),
+        ]
+    if kind == "merging windows":
+        return [Shown("sub", window_form("window", _stored(view, "sub")))]
+    if _has_pickled_subs(state, view):
+        return [Shown("sub", Encoded("map_key", "pickle", raw))]
+    return [Shown("sub", Plain("map_key", layout.sub_type))]
+
+
+def _has_pickled_subs(state: StoredState, view: TableView) -> bool:
+    """Whether map keys are pickled. Where the manifest does not tell: pickles all begin and end alike."""
+    if view.layout.sub_type != pa.binary() or state.history:
+        return bool(state.history) and state.history[-1].map_key == _PICKLED
+    columns = list(_stored(view, "sub"))
+    return all(
+        pc.all(pc.and_(pc.starts_with(column, b"\x80\x05"), pc.ends_with(column, b"."))).as_py() for column in columns
+    )
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Rows of a table. `cache_folder` is where files of a remote store are kept while they are read."""
+
+    store: Store
+    state: StoredState
+    layout: TableLayout
+    columns: tuple[Shown, ...]
+    cache_folder: Path | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of every block."""
+        return pa.schema([field for column in self.columns for field in column.form.fields])
+
+    def blocks(self, groups: range | None = None, key: Any = ALL_KEYS) -> Iterator[pa.RecordBatch]:
+        """The live rows (of some key groups, or of one key), some ten thousand at a time."""
+        view = view_of(OpenSegments(self.store, self.cache_folder), self.state, self.layout)
+        found = view.scan(groups) if key is ALL_KEYS else self._of_key(view, key)
+        for block in found:
+            yield self.presented(block)
+
+    def presented(self, block: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of a scan as a reader sees them."""
+        arrays = [array for column in self.columns for array in column.form.arrays(self._part(block, column.part))]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _part(self, block: pa.RecordBatch, part: str) -> pa.Array:
+        if part == "index":
+            return _index_in_key(block)
+        if part in ("place key", "place window"):
+            return block.column("key").field(part.removeprefix("place "))
+        if part in ("window start", "window end"):
+            assert self.state.windows_ms is not None
+            size, slide, offset, step = self.state.windows_ms
+            windows, numbers = PaneWindows(size, slide, offset, step), block.column("sub").to_numpy()
+            return pa.array(windows.starts(numbers) if part == "window start" else windows.ends(numbers))
+        if part == "expires_ms":
+            times = block.column(part)
+            return pc.if_else(pc.equal(times, NEVER_MS), pa.scalar(None, pa.int64()), times)
+        return block.column(part)
+
+    # --- one key --------------------------------------------------------------------------------------------------
+
+    def _of_key(self, view: TableView, key: Any) -> Iterator[pa.RecordBatch]:
+        of_windows = is_of_windows(self.state, self.layout)
+        inner = self.layout.stored_key_type.field("key").type if of_windows else self.layout.key_type
+        column = self._key_column(key, None if of_windows and inner == pa.binary() else inner)
+        if not of_windows:
+            yield view.scan_keys(column).drop_columns(["position"])
+            return
+        # The windows of a key stand anywhere in its key group.
+        group = int(key_groups(column.hashes, self.layout.max_parallelism)[0])
+        for block in view.scan(range(group, group + 1)):
+            wanted = column.array.take(pa.array(np.zeros(block.num_rows, dtype=np.int64)))
+            yield block.filter(pa.array(same(block.column("key").field("key"), wanted)))
+
+    def _key_column(self, key: Any, key_type: pa.DataType | None) -> KeyColumn:
+        if key_type is None:
+            return key_column([key], None)
+        try:
+            return key_column_of_arrow(pa.array([key], key_type))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise TypeMismatchError(
+                f"{self.state.what} has keys of {key_type}, and {key!r} is none ({error}).", value=key
+            ) from error
+
+
+def _index_in_key(block: pa.RecordBatch) -> pa.Array:
+    """The place of every row among those of its key. All rows of a key stand together, in one block."""
+    keys, rows = block.column("key"), np.arange(block.num_rows)
+    begins = np.ones(block.num_rows, dtype=np.bool_)
+    begins[1:] = ~same(keys.slice(0, max(block.num_rows - 1, 0)), keys.slice(1))
+    return pa.array(rows - np.maximum.accumulate(np.where(begins, rows, 0)))

@@ -1,0 +1,250 @@
+"""Looks at every file that the manifests of a store name, and tells which epochs are whole.
+
+Files are looked at once, however many epochs name them: segments by `state.segment_check`, a chunk at a time, lists of
+operator state and the files of a savepoint by their checksums. Local files are mapped or streamed; files of a remote
+store are fetched one after another. The store may be in use: an epoch that is collected meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.pins import pins_of
+from millstream.checkpoint.savepoints import FORMAT as SAVEPOINT_FORMAT
+from millstream.checkpoint.savepoints import open_job_store
+from millstream.checkpoint.sealed import unseal
+from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
+from millstream.checkpoint.verification import (
+    EpochReport,
+    NamedFile,
+    Problem,
+    StoreReport,
+    epoch_report,
+    staged_needed,
+)
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.runtime.operator_lists import Entry
+from millstream.runtime.windows.places import place_hashes
+from millstream.state.hashing import xxhash64_column
+from millstream.state.keys import key_column_of_arrow
+from millstream.state.layout import TableLayout
+from millstream.state.segment_check import segment_problems
+from millstream.state.version import SegmentRef
+from millstream.state.xxh64 import Int64s
+from millstream.state_reader.catalog import StoredState, states_of
+from millstream.state_reader.forms import Canonical, key_form
+from millstream.state_reader.table_source import is_of_windows
+from millstream.storage.names import job_name, manifest_name, savepoint_name
+from millstream.storage.store import Store
+
+__all__ = ["verify"]
+
+_CHUNK_BYTES = 1 << 20
+_MISSING = "it is missing"
+
+
+def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
+    """What is whole of a store, of one epoch (`STORE@EPOCH`, `STORE@SAVEPOINT`) or of a savepoint's folder.
+
+    `note` is told the name of every file that is about to be looked at.
+    """
+    asked = parse_snapshot_name(name)
+    store = open_job_store(asked.store)
+    is_savepoint = store.exists(savepoint_name())
+    if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
+        raise StoreError(f"{asked.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")
+    return _Verifier(store, note or (lambda file: None)).report(asked, is_savepoint)
+
+
+class _Verifier:
+    def __init__(self, store: Store, note: Callable[[str], None]) -> None:
+        self._store, self._note = store, note
+        self._log = ManifestLog(store)
+        self._found: dict[Hashable, list[str]] = {}
+
+    def report(self, asked: SnapshotName, is_savepoint: bool) -> StoreReport:
+        problems: list[Problem] = []
+        if is_savepoint:
+            problems += self._savepoint_problems()
+        elif not self._store.exists(job_name()):
+            problems.append(Problem(savepoint_name(), "it is missing: a savepoint that was not copied whole"))
+        else:
+            problems += self._record_problems()
+        epochs = self._log.epochs()
+        try:
+            pins = {pin.name: pin.epoch for pin in pins_of(self._store)}
+        except StoreDamagedError as error:
+            problems.append(Problem("pins", error.message))
+            pins = {}
+        problems += [
+            Problem("pins", f"savepoint '{name}' is of epoch {epoch}, which is not there")
+            for name, epoch in pins.items()
+            if epoch not in epochs
+        ]
+        if asked.at is not None:
+            epochs = [self._asked_epoch(asked, pins, epochs)]
+        published = self._published_through()
+        reports = tuple(r for r in (self._epoch(epoch, published, is_savepoint) for epoch in epochs) if r is not None)
+        return StoreReport(str(asked), reports, tuple(problems))
+
+    def _asked_epoch(self, asked: SnapshotName, pins: dict[str, int], epochs: list[int]) -> int:
+        epoch = asked.at if isinstance(asked.at, int) else pins.get(str(asked.at))
+        if epoch is None or epoch not in epochs:
+            have = ", ".join([*map(str, epochs), *sorted(pins)]) or "none"
+            raise StoreError(f"{asked.store} has no epoch or savepoint {asked.at!r}; it has {have}.")
+        return epoch
+
+    def _published_through(self) -> int:
+        for epoch in reversed(self._log.epochs()):
+            try:
+                return self._log.read(epoch).published_through
+            except StoreDamagedError:
+                continue
+        return 0
+
+    def _record_problems(self) -> Iterator[Problem]:
+        try:
+            read_job_record(self._store)
+        except StoreDamagedError as error:
+            yield Problem(job_name(), error.message)
+
+    # --- an epoch -------------------------------------------------------------------------------------------------
+
+    def _epoch(self, epoch: int, published_through: int, is_savepoint: bool) -> EpochReport | None:
+        name = manifest_name(epoch)
+        try:
+            manifest = self._log.read(epoch)
+            files = list(self._files(manifest, epoch if is_savepoint else published_through))
+        except StoreDamagedError as error:
+            if not self._store.exists(name):
+                return None  # collected meanwhile
+            return EpochReport(epoch, 1, 0, (Problem(name, error.message),))
+        report = epoch_report(epoch, files)
+        return report if report.is_whole or self._store.exists(name) else None
+
+    def _files(self, manifest: Manifest, published_through: int) -> Iterator[tuple[NamedFile, list[str]]]:
+        """The files that an epoch needs, each looked at."""
+        for state in states_of(manifest):
+            for ref in state.refs:
+                # What the manifest says of the file is part of what is checked; for which key groups it is live is not.
+                whole = replace(ref, group_start=ref.file_group_start, group_stop=ref.file_group_stop)
+                found = self._once(ref.file, (whole, state.uid, state.name), partial(self._segment, ref, state))
+                yield NamedFile(ref.file, ref.file_bytes, state.what), found
+            for number, entry in enumerate(state.entries):
+                if entry is not None:
+                    within = f"{manifest_name(manifest.epoch)}, operator state '{state.name}' of subtask {number}"
+                    place = entry.get("file", within)
+                    found = self._once(place, (place, entry["bytes"], entry["sha256"]), partial(self._entry, entry))
+                    yield NamedFile(place, entry["bytes"], state.what), found
+        for staged in staged_needed(manifest, published_through):
+            yield NamedFile(staged, 0, "staged output"), self._once(staged, staged, partial(self._presence, staged))
+
+    def _once(self, file: str, facts: Hashable, look: Callable[[], list[str]]) -> list[str]:
+        """What is wrong with a file, of which `facts` are expected; each is looked at once."""
+        if facts not in self._found:
+            self._note(file)
+            try:
+                self._found[facts] = look()
+            except (StoreError, OSError) as error:
+                self._found[facts] = [f"it cannot be read: {error}"]
+        return self._found[facts]
+
+    def _presence(self, file: str) -> list[str]:
+        return [] if self._store.exists(file) else [_MISSING]
+
+    def _segment(self, ref: SegmentRef, state: StoredState) -> list[str]:
+        if not self._store.exists(ref.file):
+            return [_MISSING]
+
+        def hashes(keys: pa.Array, layout: TableLayout) -> Int64s | None:
+            return _key_hashes(keys, layout, is_of_windows(state, layout))
+
+        return segment_problems(self._data(ref.file), ref, state.name, hashes)
+
+    def _data(self, file: str) -> pa.Buffer:
+        path = self._store.local_path(file)
+        if path is None:
+            return pa.py_buffer(self._store.get(file))
+        if not path.stat().st_size:
+            return pa.py_buffer(b"")
+        with pa.memory_map(str(path)) as source:
+            return source.read_buffer()
+
+    def _entry(self, entry: Entry) -> list[str]:
+        if "file" in entry:
+            return self._checksum_problem(entry["file"], entry)
+        try:
+            data = base64.b64decode(entry["inline"], validate=True)
+        except binascii.Error as error:
+            return [f"it cannot be decoded ({error})"]
+        is_same = len(data) == entry["bytes"] and hashlib.sha256(data).hexdigest() == entry["sha256"]
+        return [] if is_same else ["its checksum does not match its content"]
+
+    # --- files with a checksum of their own -----------------------------------------------------------------------
+
+    def _checksum_problem(self, file: str, facts: Any) -> list[str]:
+        """Whether a file has the length and checksum that `facts` tell."""
+        if not self._store.exists(file):
+            return [_MISSING]
+        digest, length = hashlib.sha256(), 0
+        for part in self._parts(file):
+            digest.update(part)
+            length += len(part)
+        if length != facts["bytes"]:
+            return [f"it has {length} bytes, expected {facts['bytes']}"]
+        return [] if digest.hexdigest() == facts["sha256"] else ["its checksum does not match its content"]
+
+    def _parts(self, file: str) -> Iterator[bytes]:
+        path = self._store.local_path(file)
+        if path is None:
+            yield self._store.get(file)
+            return
+        with path.open("rb") as opened:
+            while part := opened.read(_CHUNK_BYTES):
+                yield part
+
+    def _savepoint_problems(self) -> Iterator[Problem]:
+        name = savepoint_name()
+        try:
+            listed = unseal(self._store.get(name), "savepoint", SAVEPOINT_FORMAT, name)
+        except StoreDamagedError as error:
+            yield Problem(name, error.message)
+            return
+        for file, facts in listed["files"].items():
+            self._note(file)
+            for problem in self._checksum_problem(file, facts):
+                yield Problem(file, problem, "listed by savepoint.json")
+
+
+def _key_hashes(keys: pa.Array, layout: TableLayout, of_windows: bool) -> Int64s | None:
+    """The hashes that keys should have. Of keys without a type only texts and whole numbers are told: others would have
+    to be decoded one by one, and classes of the user's imported for it."""
+    if of_windows:
+        inner = keys.field("key")
+        is_canonical = layout.stored_key_type.field("key").type == pa.binary()
+        own = _canonical_hashes(inner) if is_canonical else key_column_of_arrow(inner).hashes
+        if own is None:
+            return None
+        return place_hashes(own, xxhash64_column(keys.field("window")), layout.max_parallelism)
+    if layout.key_type is None:
+        return _canonical_hashes(keys)
+    return xxhash64_column(keys)
+
+
+def _canonical_hashes(keys: pa.Array) -> Int64s | None:
+    form = key_form("key", [keys])
+    if not isinstance(form, Canonical) or form.kind not in "si" or pc.any(pc.equal(keys, b"n")).as_py():
+        return None
+    [column] = form.arrays(keys)
+    return xxhash64_column(column)

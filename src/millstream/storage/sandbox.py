@@ -1,0 +1,80 @@
+"""A store that can be written to without anybody noticing: what is put stays here, over what another store holds.
+
+For running something again on a job's real files. Whoever is given it finds all that the job has, under the job's own
+address, and may write, create and delete; none of it reaches the job's store. A file of the job cannot be deleted, only
+one that was written here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from millstream.storage.memory import MemoryStore
+from millstream.storage.store import Names, Store
+
+__all__ = ["SandboxStore"]
+
+
+class SandboxStore:
+    """`below`, with everything written to `own` instead.
+
+    >>> below = MemoryStore("doctest-below-a-sandbox")
+    >>> below.put("a", b"1")
+    >>> store = SandboxStore(MemoryStore("doctest-sandbox"), below)
+    >>> store.put("b", b"2"), store.create("a", b"3"), store.get("a")
+    (None, False, b'1')
+    >>> store.list(""), below.list("")
+    (['a', 'b'], ['a'])
+    """
+
+    def __init__(self, own: MemoryStore, below: Store) -> None:
+        self._own, self._below = own, below
+
+    @property
+    def url(self) -> str:
+        return self._below.url
+
+    def __repr__(self) -> str:
+        return f"SandboxStore({self._own!r}, {self._below!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (SandboxStore, (self._own, self._below))
+
+    def put(self, name: str, data: bytes) -> None:
+        self._own.put(name, data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        return not self._below.exists(name) and self._own.create(name, data)
+
+    def get(self, name: str) -> bytes:
+        return self._holder(name).get(name)
+
+    def exists(self, name: str) -> bool:
+        return self._own.exists(name) or self._below.exists(name)
+
+    def list(self, prefix: str) -> Names:
+        return sorted({*self._own.list(prefix), *self._below.list(prefix)})
+
+    def delete(self, name: str) -> None:
+        self._own.delete(name)
+
+    def local_path(self, name: str) -> Path | None:
+        # Not the place below where a new file would go: it would be written there.
+        return self._below.local_path(name) if not self._own.exists(name) and self._below.exists(name) else None
+
+    def settle(self, name: str) -> None:
+        """Memory needs no settling, and what is below was settled by who wrote it."""
+
+    def check_writable(self) -> None:
+        """Memory is always writable."""
+
+    def remove_unfinished(self, before_ms: int) -> None:
+        """Nothing to do: what is below is not touched."""
+
+    def clear(self) -> None:
+        """Forget everything that was written here."""
+        for name in self._own.list(""):
+            self._own.delete(name)
+
+    def _holder(self, name: str) -> Store:
+        return self._own if self._own.exists(name) or not self._below.exists(name) else self._below

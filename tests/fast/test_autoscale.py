@@ -1,0 +1,200 @@
+"""When a job changes its parallelism by itself, and that a constant load never makes it waver."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.common import Configuration, Types
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import ConfigurationError
+from millstream.jobs.autoscale import (
+    AGREEING,
+    AutoscaleSettings,
+    EpochLoad,
+    LoadHistory,
+    autoscale_settings,
+    decide,
+)
+from millstream.jobs.epoch_budget import next_budget
+from millstream.jobs.launch import Launch
+from millstream.runtime.local import LocalRunner
+from millstream.storage.memory import MemoryStore
+from millstream.testing import EPOCH, Collect, ManualClock, Script
+
+_STORES = itertools.count()
+SETTINGS = AutoscaleSettings(parallelism_min=1, parallelism_max=16, target_ms=1000, cooldown_ms=60_000)
+
+
+def after(parallelism: int, *loads: EpochLoad, now_ms: int = 60_000) -> int | None:
+    history = LoadHistory(parallelism, changed_ms=0)
+    for load in loads:
+        history = history.followed_by(load, now_ms)
+    return decide(history, SETTINGS)
+
+
+def slow(took_ms: float) -> EpochLoad:
+    return EpochLoad(took_ms, lags=True)
+
+
+def quick(took_ms: float) -> EpochLoad:
+    return EpochLoad(took_ms, lags=False)
+
+
+# --- the decision ---------------------------------------------------------------------------------------------
+
+
+def test_epochs_that_take_too_long_while_input_lags_ask_for_as_many_subtasks_as_they_need() -> None:
+    assert after(4, *[slow(1_400)] * AGREEING) == 6
+    assert after(4, *[slow(1_001)] * AGREEING) == 5
+    assert after(4, *[slow(9_000)] * AGREEING) == 8  # no more than twice as many at a time
+    assert after(16, *[slow(9_000)] * AGREEING) is None
+
+
+def test_long_epochs_without_lag_and_lag_with_short_epochs_are_no_reason() -> None:
+    assert after(4, *[quick(5_000)] * AGREEING) is None
+    assert after(4, *[slow(900)] * AGREEING) is None
+    assert after(4, *[slow(100)] * AGREEING) is None
+
+
+def test_far_shorter_epochs_ask_for_fewer_but_no_fewer_than_half() -> None:
+    assert after(8, *[quick(10)] * AGREEING) == 4
+    assert after(8, *[quick(500)] * AGREEING) == 6  # 8 * 500 / 700, rounded up
+    assert after(8, *[quick(650)] * AGREEING) is None
+    assert after(1, *[quick(10)] * AGREEING) is None
+
+
+def test_one_epoch_is_not_enough_and_one_that_disagrees_starts_the_count_anew() -> None:
+    assert after(4, *[slow(2_000)] * (AGREEING - 1)) is None
+    assert after(4, slow(2_000), quick(10), *[slow(2_000)] * (AGREEING - 2)) is None
+    assert after(4, quick(10), *[slow(2_000)] * AGREEING) == 8
+
+
+def test_nothing_changes_while_the_last_change_is_young() -> None:
+    assert after(4, *[slow(2_000)] * AGREEING, now_ms=59_999) is None
+    assert after(4, *[quick(10)] * AGREEING, now_ms=59_999) is None
+
+
+def test_a_job_outside_its_bounds_comes_inside_at_once() -> None:
+    assert after(20, quick(900), now_ms=1) == 16
+    assert decide(LoadHistory(1, 0), AutoscaleSettings(2, 4, 1000, 0)) == 2
+
+
+@given(
+    start=st.integers(1, 16),
+    fixed_ms=st.sampled_from([0, 20, 100, 500, 900, 2_000]),
+    work_ms=st.integers(1, 16_000),
+    exponent=st.sampled_from([0.0, 0.5, 0.8, 1.0]),
+    noise=st.lists(st.floats(0.9, 1.1), min_size=10, max_size=10),
+)
+def test_a_constant_load_makes_it_settle_and_never_waver(
+    start: int, fixed_ms: int, work_ms: int, exponent: float, noise: list[float]
+) -> None:
+    """However the time depends on the parallelism, as long as more subtasks do not slow it down, nor speed it up by
+    more than their number: it moves one way, then perhaps a little back, and stays."""
+    history, moves, wobble = LoadHistory(start, changed_ms=0), [start], itertools.cycle(noise)
+    for epoch in range(200):
+        took_ms = (fixed_ms + work_ms / history.parallelism**exponent) * next(wobble)
+        load = EpochLoad(took_ms, lags=took_ms > SETTINGS.target_ms)
+        history = history.followed_by(load, now_ms=epoch * 30_000)
+        wanted = decide(history, SETTINGS)
+        if wanted is not None:
+            assert 1 <= wanted <= 16 and history.parallelism / 2 <= wanted <= 2 * history.parallelism
+            moves.append(wanted)
+            history = LoadHistory(wanted, changed_ms=epoch * 30_000)
+    ups = [after > before for before, after in itertools.pairwise(moves)]
+    turns = sum(one != next_ for one, next_ in itertools.pairwise(ups))
+    assert turns <= 1, moves
+    assert not any(next_ and not one for one, next_ in itertools.pairwise(ups)), f"up again after down: {moves}"
+
+
+# --- the settings ---------------------------------------------------------------------------------------------
+
+
+def test_it_is_off_unless_asked_for_and_then_needs_a_bound() -> None:
+    assert autoscale_settings({}, 128) is None
+    with pytest.raises(ConfigurationError, match=r"Set millstream\.rescale\.max"):
+        autoscale_settings({"millstream.rescale.auto": "true"}, 128)
+    for least, most in ((0, 4), (5, 4), (1, 129)):
+        given_ = {"millstream.rescale.min": str(least), "millstream.rescale.max": str(most)}
+        with pytest.raises(ConfigurationError, match="expected 1 <= min <= max <= 128"):
+            autoscale_settings({"millstream.rescale.auto": "true", **given_}, 128)
+    with pytest.raises(ConfigurationError, match=r"target-epoch is 0 ms"):
+        autoscale_settings(
+            {
+                "millstream.rescale.auto": "true",
+                "millstream.rescale.max": "2",
+                "millstream.rescale.target-epoch": "0 ms",
+            },
+            128,
+        )
+
+
+# --- the driver does it ---------------------------------------------------------------------------------------
+
+
+def run(settings: dict[str, str], parallelism: int, most: int = 128) -> tuple[list[int], list[Any]]:
+    """The parallelism of every epoch of a job whose epochs are all short, and its output. `most`: an operator's own."""
+    env, out = StreamExecutionEnvironment(), Collect()
+    env.set_parallelism(parallelism).configure(Configuration.from_dict(settings))
+    script = [item for n in range(12) for item in (n, EPOCH)]
+    numbers = env.add_source(Script(script, type_info=Types.LONG()))
+    numbers.map(lambda n: n, Types.LONG()).uid("map").set_max_parallelism(most).sink_to(out)
+    store = MemoryStore(f"autoscale-{next(_STORES)}")
+    Launch(ManualClock(), LocalRunner(), store).start(env._graph("job"), env._job_settings()).result()
+    log = ManifestLog(store)
+    programs: list[Any] = [log.read(epoch).program for epoch in log.epochs()]
+    return [program["map"]["parallelism"] for program in programs], out.values
+
+
+AUTO = {
+    "millstream.rescale.auto": "true",
+    "millstream.rescale.min": "2",
+    "millstream.rescale.max": "8",
+    "millstream.rescale.target-epoch": "10 min",
+    "millstream.rescale.cooldown": "0 ms",
+    "millstream.retention.epochs": "100",
+}
+
+
+def test_a_running_job_goes_down_to_its_bound_and_loses_nothing() -> None:
+    widths, values = run(AUTO, parallelism=8)
+    assert widths == sorted(widths, reverse=True)
+    assert widths[:AGREEING] == [8] * AGREEING and widths[AGREEING] == 4 and widths[-1] == 2
+    assert sorted(values) == list(range(12))
+
+
+def test_without_the_setting_a_job_stays_as_it_is() -> None:
+    widths, _ = run({"millstream.retention.epochs": "100"}, parallelism=8)
+    assert set(widths) == {8}
+
+
+def test_a_parallelism_that_an_operator_cannot_have_leaves_the_job_as_it_is() -> None:
+    widths, values = run({**AUTO, "millstream.rescale.min": "8"}, parallelism=2, most=4)
+    assert set(widths) == {2} and sorted(values) == list(range(12))
+
+
+# --- the size of epochs ---------------------------------------------------------------------------------------
+
+
+@given(overhead_ms=st.floats(0, 200), per_record_us=st.floats(0.1, 100), interval_ms=st.integers(1_000, 10_000))
+def test_epochs_come_to_fit_the_checkpoint_interval(overhead_ms: float, per_record_us: float, interval_ms: int) -> None:
+    budget, records_max = 500_000, 500_000
+    took = []
+    for _ in range(40):
+        took.append(overhead_ms + budget * per_record_us / 1000)
+        budget = next_budget(budget, records_max, interval_ms, took[-1], budget)
+        assert records_max // 64 <= budget <= records_max
+    assert took[-1] <= interval_ms * 1.01
+    assert budget == records_max or 2 * took[-1] >= interval_ms  # and no smaller than they must be
+
+
+def test_without_an_interval_or_input_the_size_stays() -> None:
+    assert next_budget(500, 500, None, took_ms=9_000, records=500) == 500
+    assert next_budget(500, 500, 10, took_ms=9_000, records=0) == 500
+    assert next_budget(1, 1, 10, took_ms=9_000, records=1) == 1

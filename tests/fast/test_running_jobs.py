@@ -1,0 +1,262 @@
+"""What can be done with a running job: save it, stop it, drain it, rescale it, from here and from other processes."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.pins import pins_of
+from millstream.checkpoint.savepoints import find_snapshot
+from millstream.checkpoint.snapshot_names import parse_snapshot_name
+from millstream.common import Configuration, JobStatus, Time, Types, WatermarkStrategy
+from millstream.common.job_client import JobClient
+from millstream.datastream import ExternalizedCheckpointRetention, StreamExecutionEnvironment
+from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.errors import JobFailedError, ProgramError, StoreError
+from millstream.jobs.job import Job
+from millstream.jobs.launch import Launch
+from millstream.jobs.progress import JobProgress
+from millstream.jobs.requests import Mailbox, RequestServer
+from millstream.runtime.local import LocalRunner
+from millstream.storage.memory import MemoryStore
+from millstream.storage.store import Store
+from millstream.testing import EPOCH, Collect, ManualClock, Script
+
+_STORES = itertools.count()
+NUMBERS = [n for ten in range(8) for n in (*range(ten * 10, ten * 10 + 10), EPOCH)]
+
+
+class Total(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> Any:
+        self.total.update((self.total.value() or 0) + value)
+        yield ctx.get_current_key(), self.total.value()
+
+
+def totals(env: StreamExecutionEnvironment, out: Collect) -> None:
+    numbers = env.add_source(Script(NUMBERS, type_info=Types.LONG()), "numbers").uid("numbers")
+    numbers.key_by(lambda n: n % 3, Types.LONG()).process(Total()).uid("totals").sink_to(out).uid("out")
+
+
+EXPECTED = sorted((n % 3, sum(range(n % 3, n + 1, 3))) for n in range(80))
+
+
+def prepared(
+    build: Callable[[StreamExecutionEnvironment, Collect], None],
+    out: Collect,
+    store: Store | None = None,
+    settings: Configuration | None = None,
+    parallelism: int = 1,
+) -> Job:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(parallelism).configure(settings or Configuration())
+    build(env, out)
+    store = store or MemoryStore(f"running-{next(_STORES)}")
+    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("job"), env._job_settings())
+
+
+def at_epoch(job: Job, epoch: int, act: Callable[[], object]) -> None:
+    """Do something once, between the commit of `epoch` and the next one."""
+    done: list[bool] = []
+
+    def look(progress: JobProgress) -> None:
+        if progress.epoch == epoch and not done:
+            done.append(True)
+            act()
+
+    job.board.listen(look)
+
+
+def parallelisms(store: Store) -> list[int]:
+    log = ManifestLog(store)
+    programs: list[Any] = [log.read(epoch).program for epoch in log.epochs()]
+    return [program["totals"]["parallelism"] for program in programs]
+
+
+# --- another parallelism, live --------------------------------------------------------------------------------
+
+
+def test_a_running_job_goes_on_at_another_parallelism_with_the_next_epoch() -> None:
+    store, out = MemoryStore(f"running-{next(_STORES)}"), Collect()
+    job = prepared(totals, out, store, parallelism=2)
+    at_epoch(job, 2, lambda: job.rescale(4))
+    at_epoch(job, 5, lambda: job.rescale(1))
+    job.start().result()
+    assert sorted(out.values) == EXPECTED
+    assert parallelisms(store)[:8] == [2, 2, 4, 4, 4, 1, 1, 1]
+
+
+def test_a_parallelism_that_cannot_be_is_refused_and_the_job_goes_on() -> None:
+    out, refused = Collect(), []
+    job = prepared(totals, out)
+
+    def ask() -> None:
+        for wrong in (0, 129):
+            with pytest.raises(ProgramError, match=f"rescale: found {wrong}, expected 1 to 128") as error:
+                job.rescale(wrong)
+            refused.append(error)
+
+    at_epoch(job, 3, ask)
+    job.start().result()
+    assert len(refused) == 2 and sorted(out.values) == EXPECTED
+    with pytest.raises(JobFailedError, match=r"has ended\. Start it again with -p 2"):
+        job.rescale(2)
+
+
+# --- savepoints of a running job ------------------------------------------------------------------------------
+
+
+def saved_beside(directory: str | None, settings: Configuration | None = None) -> tuple[Job, Collect, str]:
+    """Run the job, trigger a savepoint when epoch 3 is committed, wait for both."""
+    out = Collect()
+    job = prepared(totals, out, settings=settings)
+    futures: list[Any] = []
+    at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(directory)))
+    job.start().result()
+    return job, out, futures[0].result()
+
+
+def test_a_savepoint_by_reference_keeps_an_epoch_of_the_running_job() -> None:
+    _, out, path = saved_beside(None)
+    assert sorted(out.values) == EXPECTED
+    snapshot = find_snapshot(parse_snapshot_name(path))
+    assert snapshot.manifest.epoch >= 3 and not snapshot.is_savepoint
+    (pin,) = pins_of(snapshot.store)
+    assert (pin.reason, pin.epoch) == ("savepoint", snapshot.manifest.epoch)
+
+
+@pytest.mark.parametrize("by_setting", [False, True])
+def test_a_savepoint_in_a_folder_is_whole_and_of_its_own(tmp_path: Path, by_setting: bool) -> None:
+    settings = Configuration()
+    if by_setting:
+        settings.set_string("execution.checkpointing.savepoint-dir", str(tmp_path))
+    _, out, path = saved_beside(None if by_setting else str(tmp_path), settings)
+    assert sorted(out.values) == EXPECTED
+    snapshot = find_snapshot(parse_snapshot_name(path))
+    assert snapshot.is_savepoint and Path(path).parent == tmp_path
+
+
+def test_a_savepoint_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    out = Collect()
+    job = prepared(totals, out)
+    futures: list[Any] = []
+    at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(str(tmp_path / "file"))))
+    job.start().result()
+    assert sorted(out.values) == EXPECTED
+    with pytest.raises(StoreError, match="is not a folder"):
+        futures[0].result()
+
+
+# --- stopping -------------------------------------------------------------------------------------------------
+
+
+def windows(env: StreamExecutionEnvironment, out: Collect) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda n, _: n * 10)
+    numbers = env.from_source(Script(NUMBERS, type_info=Types.LONG()), strategy, "numbers").uid("numbers")
+    keyed = numbers.key_by(lambda n: 0, Types.LONG()).window(TumblingEventTimeWindows.of(Time.milliseconds(10_000)))
+    keyed.reduce(lambda a, b: a + b).uid("windows").sink_to(out).uid("out")
+
+
+def test_stop_with_savepoint_leaves_windows_open_and_the_job_goes_on_from_it() -> None:
+    out, store = Collect(), MemoryStore(f"running-{next(_STORES)}")
+    job = prepared(windows, out, store)
+    futures: list[Any] = []
+    at_epoch(job, 3, lambda: futures.append(JobClient(job).stop_with_savepoint(False)))
+    job.start().wait()
+    path = futures[0].result()
+    assert job.status() is JobStatus.SUSPENDED and not out.values
+    again, elsewhere = Collect(), MemoryStore(f"running-{next(_STORES)}")
+    settings = Configuration().set_string("execution.state-recovery.path", path)
+    prepared(windows, again, elsewhere, settings).start().result()
+    assert again.values == [sum(range(80))]
+
+
+def test_stop_with_drain_ends_event_time_so_that_windows_give_what_they_have() -> None:
+    out = Collect()
+    job = prepared(windows, out)
+    futures: list[Any] = []
+    at_epoch(job, 3, lambda: futures.append(JobClient(job).stop_with_savepoint(True)))
+    job.start().wait()
+    assert find_snapshot(parse_snapshot_name(futures[0].result())).manifest.status == "FINISHED"
+    assert job.status() is JobStatus.FINISHED
+    read = len(out.values) and out.values[0]
+    assert read in {sum(range(ten * 10)) for ten in range(3, 8)}
+
+
+def cancelled(retention: ExternalizedCheckpointRetention | None) -> MemoryStore:
+    store, settings = MemoryStore(f"running-{next(_STORES)}"), Configuration()
+    if retention is not None:
+        settings.set_string("execution.checkpointing.externalized-checkpoint-retention", retention.name)
+    job = prepared(totals, Collect(), store, settings)
+    at_epoch(job, 3, lambda: threading.Thread(target=job.savepoint, args=(None, "kept")).start())
+    at_epoch(job, 6, job.cancel)
+    job.start().wait()
+    assert job.status() is JobStatus.CANCELED
+    return store
+
+
+def test_a_cancelled_job_keeps_its_epochs_unless_told_to_delete_them_and_its_savepoints_always() -> None:
+    for retention in (None, ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION):
+        assert len(ManifestLog(cancelled(retention)).epochs()) >= 6
+    left = cancelled(ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION)
+    (pin,) = pins_of(left)
+    assert ManifestLog(left).epochs() == [pin.epoch]
+    snapshot = find_snapshot(parse_snapshot_name(f"{left.url}@kept"))
+    assert all(left.exists(name) for name in left.list("segments")) and snapshot.manifest.epoch == pin.epoch
+
+
+# --- requests from other processes ----------------------------------------------------------------------------
+
+
+def test_a_request_is_obeyed_once_and_answered() -> None:
+    store, heard = MemoryStore(f"running-{next(_STORES)}"), []
+    server = RequestServer(store, {"rescale": lambda n: heard.append(n) or f"at {n}"}, started_ms=5).start()
+    try:
+        assert Mailbox(store).ask("rescale", {"n": 3}, now_ms=5, timeout_s=10) == "at 3"
+        with pytest.raises(JobFailedError, match="fly: unknown request; this job understands rescale"):
+            Mailbox(store).ask("fly", {}, now_ms=5, timeout_s=10)
+        assert heard == [3] and not store.list("control")
+    finally:
+        server.close()
+
+
+def test_what_a_command_raises_is_the_answer() -> None:
+    def refuse() -> str:
+        raise ProgramError("rescale: found 0, expected 1 to 128")
+
+    store = MemoryStore(f"running-{next(_STORES)}")
+    server = RequestServer(store, {"rescale": refuse}, started_ms=0).start()
+    try:
+        with pytest.raises(JobFailedError, match=r"^rescale: found 0"):
+            Mailbox(store).ask("rescale", {}, now_ms=5, timeout_s=10)
+    finally:
+        server.close()
+
+
+def test_a_request_that_nobody_takes_up_is_taken_back() -> None:
+    store = MemoryStore(f"running-{next(_STORES)}")
+    with pytest.raises(JobFailedError, match=r"stop: no running job answered .* Is it running\?"):
+        Mailbox(store).ask("stop", {"drain": False}, now_ms=5, timeout_s=0.01)
+    assert not store.list("control")
+
+
+def test_a_request_from_before_the_job_started_is_void() -> None:
+    store, heard = MemoryStore(f"running-{next(_STORES)}"), []
+    server = RequestServer(store, {"stop": lambda: heard.append(1) or "stopped"}, started_ms=100).start()
+    try:
+        with pytest.raises(JobFailedError, match="no running job answered"):
+            Mailbox(store).ask("stop", {}, now_ms=99, timeout_s=0.8)
+        assert not heard
+    finally:
+        server.close()
