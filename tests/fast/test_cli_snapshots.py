@@ -6,11 +6,12 @@ import io
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from running_totals import Build, Total, expected, numbers, totals
 from typer.testing import CliRunner
 
 from millstream.checkpoint import job_record
@@ -27,8 +28,6 @@ from millstream.connectors.contracts import RestorePoint
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import FileSink, RollingPolicy
-from millstream.datastream.functions import KeyedProcessFunction
-from millstream.datastream.state import ValueStateDescriptor
 from millstream.errors import FencedError, JobFailedError, NotAvailableError, StoreError
 from millstream.jobs.job import Job
 from millstream.jobs.launch import Launch, SystemClock
@@ -37,51 +36,13 @@ from millstream.jobs.saving import save_newest
 from millstream.runtime.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import open_store
-from millstream.testing import EPOCH, Collect, ManualClock, Script, run
+from millstream.testing import Collect, ManualClock, run
 
 _STORES = itertools.count()
-NUMBERS = [n for ten in range(6) for n in (*range(ten * 10, ten * 10 + 10), EPOCH)]
 
 
 def new_store() -> str:
     return f"cli-snapshots-{next(_STORES)}"
-
-
-class Total(KeyedProcessFunction):
-    def open(self, runtime_context: Any) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
-
-    def process_element(self, value: int, ctx: Any) -> Any:
-        self.total.update((self.total.value() or 0) + value)
-        yield ctx.get_current_key(), self.total.value()
-
-
-Build = Callable[[StreamExecutionEnvironment], None]
-
-
-def totals(out: Any, start: str | None = None, uid: str | None = "totals", drops: bool = False) -> Build:
-    """Running totals by remainder of three, from a snapshot if one is named."""
-
-    def build(env: StreamExecutionEnvironment) -> None:
-        settings = Configuration().set_boolean("execution.state-recovery.ignore-unclaimed-state", drops)
-        if start is not None:
-            settings.set_string("execution.state-recovery.path", start)
-        env.configure(settings)
-        numbers = env.add_source(Script(NUMBERS, type_info=Types.LONG()), "numbers").uid("numbers")
-        summed = numbers.key_by(lambda n: n % 3, Types.LONG()).process(Total())
-        (summed if uid is None else summed.uid(uid)).sink_to(out).uid("out")
-
-    return build
-
-
-def expected(start: int, already: int) -> list[tuple[int, int]]:
-    """What a job gives that begins with number `start`, with the totals of the numbers below `already`."""
-    sums = [sum(range(rest, already, 3)) for rest in range(3)]
-    told = []
-    for n in range(start, 60):
-        sums[n % 3] += n
-        told.append((n % 3, sums[n % 3]))
-    return sorted(told)
 
 
 class Typed:
@@ -457,7 +418,7 @@ def test_a_sink_is_not_dropped_before_its_output_is_published() -> None:
     def renamed(uid: str, drops: bool) -> Build:
         def build(env: StreamExecutionEnvironment) -> None:
             env.configure(Configuration().set_boolean("execution.state-recovery.ignore-unclaimed-state", drops))
-            env.add_source(Script(NUMBERS, type_info=Types.LONG())).uid("numbers").sink_to(out).uid(uid)
+            env.add_source(numbers()).uid("numbers").sink_to(out).uid(uid)
 
         return build
 
@@ -498,9 +459,7 @@ def filed(base: Path, start: str | None = None, rolls: bool = False) -> Build:
             env.configure(Configuration().set_string("execution.state-recovery.path", start))
         policy = RollingPolicy.on_checkpoint_rolling_policy() if rolls else RollingPolicy.default_rolling_policy()
         sink = FileSink.for_row_format(str(base), Encoder.simple_string_encoder()).with_rolling_policy(policy).build()
-        env.add_source(Script(NUMBERS, type_info=Types.LONG())).uid("numbers").map(str, Types.STRING()).sink_to(
-            sink
-        ).uid("files")
+        env.add_source(numbers()).uid("numbers").map(str, Types.STRING()).sink_to(sink).uid("files")
 
     return build
 

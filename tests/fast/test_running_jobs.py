@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running_totals import expected, numbers, totals
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import pins_of
@@ -17,8 +18,6 @@ from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.common import Configuration, JobStatus, Time, Types, WatermarkStrategy
 from millstream.common.job_client import JobClient
 from millstream.datastream import ExternalizedCheckpointRetention, StreamExecutionEnvironment
-from millstream.datastream.functions import KeyedProcessFunction
-from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.jobs.job import Job
@@ -28,27 +27,16 @@ from millstream.jobs.requests import Mailbox, RequestServer
 from millstream.runtime.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import Store
-from millstream.testing import EPOCH, Collect, ManualClock, Script
+from millstream.testing import Collect, ManualClock
 
 _STORES = itertools.count()
-NUMBERS = [n for ten in range(8) for n in (*range(ten * 10, ten * 10 + 10), EPOCH)]
 
 
-class Total(KeyedProcessFunction):
-    def open(self, runtime_context: Any) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
-
-    def process_element(self, value: int, ctx: Any) -> Any:
-        self.total.update((self.total.value() or 0) + value)
-        yield ctx.get_current_key(), self.total.value()
+def eighty(env: StreamExecutionEnvironment, out: Collect) -> None:
+    totals(out, end=80)(env)
 
 
-def totals(env: StreamExecutionEnvironment, out: Collect) -> None:
-    numbers = env.add_source(Script(NUMBERS, type_info=Types.LONG()), "numbers").uid("numbers")
-    numbers.key_by(lambda n: n % 3, Types.LONG()).process(Total()).uid("totals").sink_to(out).uid("out")
-
-
-EXPECTED = sorted((n % 3, sum(range(n % 3, n + 1, 3))) for n in range(80))
+EXPECTED = expected(end=80)
 
 
 def prepared(
@@ -88,7 +76,7 @@ def parallelisms(store: Store) -> list[int]:
 
 def test_a_running_job_goes_on_at_another_parallelism_with_the_next_epoch() -> None:
     store, out = MemoryStore(f"running-{next(_STORES)}"), Collect()
-    job = prepared(totals, out, store, parallelism=2)
+    job = prepared(eighty, out, store, parallelism=2)
     at_epoch(job, 2, lambda: job.rescale(4))
     at_epoch(job, 5, lambda: job.rescale(1))
     job.start().result()
@@ -98,7 +86,7 @@ def test_a_running_job_goes_on_at_another_parallelism_with_the_next_epoch() -> N
 
 def test_a_parallelism_that_cannot_be_is_refused_and_the_job_goes_on() -> None:
     out, refused = Collect(), []
-    job = prepared(totals, out)
+    job = prepared(eighty, out)
 
     def ask() -> None:
         for wrong in (0, 129):
@@ -119,7 +107,7 @@ def test_a_parallelism_that_cannot_be_is_refused_and_the_job_goes_on() -> None:
 def saved_beside(directory: str | None, settings: Configuration | None = None) -> tuple[Job, Collect, str]:
     """Run the job, trigger a savepoint when epoch 3 is committed, wait for both."""
     out = Collect()
-    job = prepared(totals, out, settings=settings)
+    job = prepared(eighty, out, settings=settings)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(directory)))
     job.start().result()
@@ -149,7 +137,7 @@ def test_a_savepoint_in_a_folder_is_whole_and_of_its_own(tmp_path: Path, by_sett
 def test_a_savepoint_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     out = Collect()
-    job = prepared(totals, out)
+    job = prepared(eighty, out)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(str(tmp_path / "file"))))
     job.start().result()
@@ -163,8 +151,8 @@ def test_a_savepoint_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
 
 def windows(env: StreamExecutionEnvironment, out: Collect) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda n, _: n * 10)
-    numbers = env.from_source(Script(NUMBERS, type_info=Types.LONG()), strategy, "numbers").uid("numbers")
-    keyed = numbers.key_by(lambda n: 0, Types.LONG()).window(TumblingEventTimeWindows.of(Time.milliseconds(10_000)))
+    read = env.from_source(numbers(80), strategy, "numbers").uid("numbers")
+    keyed = read.key_by(lambda n: 0, Types.LONG()).window(TumblingEventTimeWindows.of(Time.milliseconds(10_000)))
     keyed.reduce(lambda a, b: a + b).uid("windows").sink_to(out).uid("out")
 
 
@@ -198,7 +186,7 @@ def cancelled(retention: ExternalizedCheckpointRetention | None) -> MemoryStore:
     store, settings = MemoryStore(f"running-{next(_STORES)}"), Configuration()
     if retention is not None:
         settings.set_string("execution.checkpointing.externalized-checkpoint-retention", retention.name)
-    job = prepared(totals, Collect(), store, settings)
+    job = prepared(eighty, Collect(), store, settings)
     at_epoch(job, 3, lambda: threading.Thread(target=job.savepoint, args=(None, "kept")).start())
     at_epoch(job, 6, job.cancel)
     job.start().wait()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 import pytest
+from running_totals import expected, totals
 
 from millstream.checkpoint.leases import LeasedEpoch, leases_of
 from millstream.checkpoint.manifest import ManifestLog
@@ -14,56 +13,19 @@ from millstream.checkpoint.pins import Pin, pin_epoch, pins_of, unpin
 from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot, open_job_store
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
-from millstream.common import Configuration, Types
+from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.functions import KeyedProcessFunction
-from millstream.datastream.state import ValueStateDescriptor
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.jobs.sweeper import Sweeper
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name
-from millstream.testing import EPOCH, Collect, Script, run
+from millstream.testing import Collect, Script, run
 
 _STORES = itertools.count()
-NUMBERS = [n for ten in range(6) for n in (*range(ten * 10, ten * 10 + 10), EPOCH)]
 
 
 def new_store() -> str:
     return f"snapshots-{next(_STORES)}"
-
-
-class Total(KeyedProcessFunction):
-    def open(self, runtime_context: Any) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
-
-    def process_element(self, value: int, ctx: Any) -> Any:
-        self.total.update((self.total.value() or 0) + value)
-        yield ctx.get_current_key(), self.total.value()
-
-
-def totals(out: Collect, path: str | None = None, uid: str = "totals", drops: bool = False) -> Callable[[Any], None]:
-    """Running totals by last digit modulo three, from a snapshot if one is named."""
-
-    def build(env: StreamExecutionEnvironment) -> None:
-        settings = Configuration()
-        if path is not None:
-            settings.set_string("execution.state-recovery.path", path)
-            settings.set_boolean("execution.state-recovery.ignore-unclaimed-state", drops)
-        env.configure(settings)
-        numbers = env.add_source(Script(NUMBERS, type_info=Types.LONG()), "numbers").uid("numbers")
-        numbers.key_by(lambda n: n % 3, Types.LONG()).process(Total()).uid(uid).sink_to(out).uid("out")
-
-    return build
-
-
-def expected(start: int = 0, already: int = 0) -> list[tuple[int, int]]:
-    """What a job gives that begins with number `start`, with the totals of the numbers below `already`."""
-    sums = [sum(range(rest, already, 3)) for rest in range(3)]
-    told = []
-    for n in range(start, 60):
-        sums[n % 3] += n
-        told.append((n % 3, sums[n % 3]))
-    return sorted(told)
 
 
 def ran(store: str, epochs: int = 4) -> None:

@@ -6,18 +6,13 @@ subtask's copy of a map. Values come as they are stored, of their Arrow type or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from millstream.errors import ProgramError
 from millstream.runtime.operator_lists import Slice, column_of
-from millstream.state_reader.catalog import StoredState
-from millstream.state_reader.forms import Encoded, Fields, Form, Plain
-from millstream.state_reader.table_source import ALL_KEYS
-from millstream.storage.store import Store
+from millstream.state_reader.forms import Encoded, Form, Plain
+from millstream.state_reader.subtask_source import SubtaskSource, value_form
 
 __all__ = ["ListSource"]
 
@@ -25,26 +20,12 @@ _PICKLED = "pickled"
 
 
 @dataclass(frozen=True)
-class ListSource:
-    """Elements of a list state of all subtasks."""
+class ListSource(SubtaskSource):
+    """Elements of a list or map state of all subtasks: subtask, index or map_key, value."""
 
-    store: Store
-    state: StoredState
     raw: bool = False
-    flatten: bool = False
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns: subtask, index or map_key, value."""
-        return self._whole().schema
-
-    def blocks(self, groups: range | None = None, key: Any = ALL_KEYS) -> Iterator[pa.RecordBatch]:
-        """All elements at once."""
-        if key is not ALL_KEYS:
-            raise ProgramError(f"{self.state.what} belongs to subtasks and has no keys. Read it without a key.")
-        yield self._whole()
-
-    def _whole(self) -> pa.RecordBatch:
+    def whole(self) -> pa.RecordBatch:
         entries = [(n, entry) for n, entry in enumerate(self.state.entries) if entry is not None]
         subtasks = [n for n, entry in entries for _ in range(entry["items"])]
         indexes = [i for _, entry in entries for i in range(entry["items"])]
@@ -67,5 +48,4 @@ class ListSource:
     def _form(self, name: str, type_: pa.DataType, is_pickled: bool, flatten: bool) -> Form:
         if is_pickled:
             return Encoded(name, "pickle", self.raw)
-        is_struct = pa.types.is_struct(type_) and type_.num_fields > 0
-        return Fields(name, type_) if flatten and is_struct else Plain(name, type_)
+        return value_form(name, type_, flatten)

@@ -10,18 +10,14 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from millstream.errors import ProgramError
 from millstream.runtime.blocks import TIMESTAMP_COLUMN
 from millstream.runtime.operator_lists import Slice, column_of
-from millstream.state_reader.catalog import StoredState
-from millstream.state_reader.forms import Encoded, Fields, Form, Plain
-from millstream.state_reader.table_source import ALL_KEYS
-from millstream.storage.store import Store
+from millstream.state_reader.forms import Encoded
+from millstream.state_reader.subtask_source import SubtaskSource, value_form
 
 __all__ = ["LoopSource"]
 
@@ -29,33 +25,18 @@ _TYPED = b"A"
 _VALUE = "value"
 
 
-@dataclass(frozen=True)
-class LoopSource:
-    """Records of a loop, of all subtasks of its end."""
+class LoopSource(SubtaskSource):
+    """Records of a loop, of all subtasks of its end: subtask, index, timestamp_ms, value."""
 
-    store: Store
-    state: StoredState
-    flatten: bool = False
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns: subtask, index, timestamp_ms, value."""
-        return self._whole().schema
-
-    def blocks(self, groups: range | None = None, key: Any = ALL_KEYS) -> Iterator[pa.RecordBatch]:
-        """All records at once."""
-        if key is not ALL_KEYS:
-            raise ProgramError(f"{self.state.what} belongs to subtasks and has no keys. Read it without a key.")
-        yield self._whole()
-
-    def _whole(self) -> pa.RecordBatch:
+    def whole(self) -> pa.RecordBatch:
         stored = list(self._stored())
         pieces = [_records(block) for _, block in stored]
         records = pa.concat_tables(pieces, promote_options="default")
         stamps, values = (pa.concat_arrays(records.column(name).chunks) for name in ("timestamp_ms", _VALUE))
         subtasks = [subtask for (subtask, _), piece in zip(stored, pieces, strict=True) for _ in range(len(piece))]
         indexes = [number for count in Counter(subtasks).values() for number in range(count)]
-        form = self._form(values.type, is_typed=_is_typed(stored[0][1]))
+        is_typed = _is_typed(stored[0][1])
+        form = value_form(_VALUE, values.type, self.flatten) if is_typed else Encoded(_VALUE, "pickle")
         whole = pa.int64()
         fields = [pa.field(name, whole) for name in ("subtask", "index", "timestamp_ms")]
         arrays = [pa.array(subtasks, whole), pa.array(indexes, whole), stamps, *form.arrays(values)]
@@ -67,12 +48,6 @@ class LoopSource:
             if entry is not None:
                 blocks = column_of([(entry, Slice(subtask, 0, entry["items"]))], self.store, self.state.what)
                 yield from ((subtask, block.as_buffer()) for block in blocks or ())
-
-    def _form(self, type_: pa.DataType, *, is_typed: bool) -> Form:
-        if not is_typed:
-            return Encoded(_VALUE, "pickle")
-        is_struct = pa.types.is_struct(type_) and type_.num_fields > 0
-        return Fields(_VALUE, type_) if self.flatten and is_struct else Plain(_VALUE, type_)
 
 
 def _is_typed(block: pa.Buffer) -> bool:

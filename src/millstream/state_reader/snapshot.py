@@ -163,7 +163,7 @@ class Snapshot:
     def source(self, state: StoredState, *, raw: bool = False, flatten: bool = False) -> RowSource:
         """Where the rows of a state come from."""
         if state.scope == "list":
-            return ListSource(self.store, state, raw, flatten)
+            return ListSource(self.store, state, flatten, raw)
         if state.scope == "loop":
             return LoopSource(self.store, state, flatten)
         layout = layout_of(self.segments, state)
