@@ -128,6 +128,15 @@ def test_only_a_name_may_change() -> None:
     assert held["url"] == "x"
 
 
+def test_a_changed_type_is_told_once_when_the_first_epoch_is_committed(caplog: pytest.LogCaptureFixture) -> None:
+    story = Story([("a", 1)], [("a", 2), EPOCH, ("a", 3)])
+    story.act(keeping(ValueStateDescriptor("count", INT)))
+    assert "changed" not in caplog.text
+    story.act(keeping(ValueStateDescriptor("count", LONG)), is_last=True)
+    told = [text for text in caplog.messages if "changed" in text]
+    assert told == ["  changed  state 'count' of 'count-words': was int32, is int64; old values are read as such"]
+
+
 def test_the_elements_of_a_list_change() -> None:
     story = Story([("a", (1, "x")), EPOCH, ("a", (2, "y"))], [("a", (3, "z", 5))])
     _, [(_, held)] = story.play(

@@ -30,6 +30,7 @@ from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale
+from millstream.jobs.changed_types import changed_types
 from millstream.jobs.driver_settings import DriverSettings, Replan, Runner
 from millstream.jobs.epoch_budget import next_budget
 from millstream.jobs.epoch_run import EpochRun
@@ -78,6 +79,7 @@ class EpochDriver:
         self._own: deque[e.Event] = deque()
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="millstream-publish")
         self._newest: Manifest | None = None
+        self._began: Manifest | None = None  # what this run went on from, until it has committed something itself
         self._attempted: Manifest | None = None
         self._input: InputPlan | None = None
         self._outcome: EpochOutcome | None = None
@@ -163,7 +165,7 @@ class EpochDriver:
 
     def _start(self) -> None:
         self._runner.prepare(self._job)
-        self._newest = self._log.newest()
+        self._newest = self._began = self._log.newest()
         self._sweeper.sweep(self._newest)
         summary = None if self._newest is None else e.ManifestSummary.of(self._newest)
         if self._newest is not None:
@@ -291,6 +293,10 @@ class EpochDriver:
         manifest = self._newest = self._attempted
         assert manifest is not None
         self._watch.committed(manifest.epoch)
+        if self._began is not None:
+            for line in changed_types(self._began, manifest):
+                _LOG.warning("%s", line)
+            self._began = None
         self._learn(manifest)
         self._tell_sources(manifest)
         self._show_progress(manifest)
