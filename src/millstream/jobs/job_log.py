@@ -38,7 +38,7 @@ class JobLog:
         self._board = board
         self._noted = time.monotonic()
         root = logging.getLogger()
-        self._file = logging.FileHandler(path, encoding="utf-8", delay=False)
+        self._file = _LogFile(path, encoding="utf-8", delay=False)
         self._file.setFormatter(logging.Formatter(_FORMAT))
         self._handlers: list[logging.Handler] = [self._file]
         if not root.handlers:
@@ -81,6 +81,14 @@ def attach_log(store: Store, run: str, board: ProgressBoard | None = None) -> Jo
 def _progress_text(progress: JobProgress) -> str:
     now_ms = int(time.time() * 1000)
     return plain_line(ConsoleView(progress, now_ms, 0, progress.in_per_second, progress.out_per_second))
+
+
+class _LogFile(logging.FileHandler):
+    """A file that stays closed. Python's own opens again for a record that another thread is just handing over."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None:
+            super().emit(record)
 
 
 class _ScreenHandler(logging.Handler):
