@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Targets use both cores by themselves, and only one Spark session may run at a time.
 .NOTPARALLEL:
-.PHONY: help setup java demo test test-fast test-spark check bench chaos docs lock clean
+.PHONY: help setup java demo test test-fast test-golden test-spark check bench chaos docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub("%", "NAME", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,14 +39,17 @@ demo: java $(READY) ## a stream is processed, killed with -9, recovered and prov
 
 # --- tests --------------------------------------------------------------------------------------------------
 
-test: java check test-fast test-spark ## everything: checks, fast tests, Spark tests, real kills
+test: java check test-fast test-golden test-spark ## everything: checks, fast tests, Spark tests, real kills
 
 test-fast: $(READY) ## tests and doctests that need no Java, under a minute
 	$(PYTEST) --numprocesses=2 --dist=worksteal --timeout=120 --doctest-modules src tests/fast $(ARGS)
 
-# All of tests/ except tests/fast, so that a new folder of tests cannot be forgotten here.
+test-golden: $(READY) ## every program in every way, and the model of the protocol; no Java, some minutes
+	$(PYTEST) --numprocesses=2 --dist=worksteal tests/golden tests/model $(ARGS)
+
+# All of tests/ except what ran before, so that a new folder of tests cannot be forgotten here.
 test-spark: java $(READY)
-	$(PYTEST) --ignore=tests/fast tests $(ARGS)
+	$(PYTEST) --ignore=tests/fast --ignore=tests/golden --ignore=tests/model tests $(ARGS)
 
 chaos: java $(READY) ## kill running jobs at SEEDS=N random moments
 	MILLSTREAM_KILL_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill tests/golden/test_collection_under_fire.py $(ARGS)
