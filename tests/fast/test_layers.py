@@ -27,6 +27,7 @@ PACKAGES_WITHOUT_SPARK = (
     "runtime",
     "datastream",
     "state_reader",
+    "query",
 )
 # May import PySpark when imported themselves; nobody below may import them in turn at import time.
 EDGES = {"millstream.connectors.spark_frame"}

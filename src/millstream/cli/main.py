@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from millstream.cli.query_commands import add_query_commands
 from millstream.cli.snapshot_commands import add_snapshot_commands
 from millstream.cli.state_commands import state_app
 
@@ -102,6 +103,7 @@ def list_(
 
 app.add_typer(state_app, name="state")
 add_snapshot_commands(app)
+add_query_commands(app)
 
 
 @app.command()

@@ -97,6 +97,8 @@ def _operator(node: Node) -> str:
     text += _keyed(node)
     if isinstance(node.operation, Process) and node.operation.tags:
         text += "  side outputs " + ", ".join(tag for tag, _ in node.operation.tags)
+    if node.queryable is not None:
+        text += f"  queryable as '{node.queryable}'"
     return f"{text}  → {_layout(node)}"
 
 

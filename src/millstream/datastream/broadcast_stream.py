@@ -41,6 +41,9 @@ def _checked_descriptors(descriptors: Sequence[Any]) -> list[MapStateDescriptor]
     for descriptor in descriptors:
         if not isinstance(descriptor, MapStateDescriptor):
             raise refuse(f"broadcast: found {descriptor!r}, expected a MapStateDescriptor(name, key type, value type)")
+        if descriptor.is_queryable():
+            name = descriptor.get_name()
+            raise refuse(f"broadcast: state '{name}' is queryable, and only state of keys can be. Remove set_queryable")
         name = descriptor.get_name()
         if name in names:
             raise refuse(f"broadcast: two descriptors are named '{name}'. Give each state a name of its own")

@@ -24,6 +24,7 @@ from millstream.datastream.functions.function import (
 from millstream.datastream.functions.keyed_batch import KeyedBatchFunction
 from millstream.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from millstream.datastream.rolling_fields import rolling_operation
+from millstream.datastream.state_names import checked_queryable_name
 from millstream.datastream.stream import DataStream
 from millstream.datastream.stream_edges import no_java_object
 from millstream.datastream.time_domain import TimeDomain
@@ -33,6 +34,8 @@ from millstream.records.batch import is_typed
 
 if TYPE_CHECKING:
     from millstream.datastream.interval_join import IntervalJoin
+    from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
+    from millstream.datastream.state_queries import QueryableStateStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.datastream.window import WindowAssigner
     from millstream.datastream.windowed_stream import WindowedStream
@@ -167,6 +170,30 @@ class KeyedStream(UnnamedStream):
         stream_type = self._stream_type()
         operation = rolling_operation(kind, field, stream_type if is_typed(stream_type) else None)
         return self._then(operation, kind.replace("_", " ").title(), stream_type)
+
+    # --- states to be asked for ------------------------------------------------------------------------------
+
+    def as_queryable_state(
+        self, queryable_state_name: str, state_descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None
+    ) -> QueryableStateStream:
+        """End the stream in a state that can be asked for under this name (as in Flink's Java API): the last record of
+        every key, or with a `ReducingStateDescriptor` all records of a key reduced to one."""
+        from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
+        from millstream.datastream.state_queries import KeepLast, QueryableStateStream
+
+        if state_descriptor is None:
+            name = checked_queryable_name("as_queryable_state", queryable_state_name)
+            state_descriptor = ValueStateDescriptor(name, self.get_type())
+        if not isinstance(state_descriptor, ValueStateDescriptor | ReducingStateDescriptor):
+            raise refuse(
+                f"as_queryable_state: found {state_descriptor!r}, expected a ValueStateDescriptor or a "
+                "ReducingStateDescriptor. Other kinds are kept by a process function; call set_queryable there"
+            )
+        state_descriptor.set_queryable(queryable_state_name)
+        operation = KeyedProcess(KeepLast(state_descriptor))
+        node = self._add(operation, f"Queryable state: {queryable_state_name}")
+        self._environment._builder.amend(node.id, queryable=queryable_state_name)
+        return QueryableStateStream(environment=self._environment, edges=(Edge(node.id),), descriptor=state_descriptor)
 
     # --- windows --------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from millstream.common.typeinfo import MapTypeInfo, TypeInformation, Types
 from millstream.datastream.argument_checks import checked_function, checked_text, refuse
 from millstream.datastream.functions.function import AggregateFunction, ReduceFunction, ReduceFunctionWrapper
 from millstream.datastream.state_evolution import StateSerializer, Upgrade, checked_evolution
+from millstream.datastream.state_names import QueryableDescriptor
 from millstream.datastream.state_ttl import StateTtlConfig
 
 __all__ = [
@@ -231,7 +232,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
         """Forget `key`."""
 
 
-class StateDescriptor(ABC):  # noqa: B024 - PyFlink has it abstract; its kinds differ in what they are made of
+class StateDescriptor(QueryableDescriptor, ABC):
     """The name and type of a state."""
 
     def __init__(

@@ -23,6 +23,7 @@ from millstream.datastream.functions.window import (
     WindowFunction,
 )
 from millstream.datastream.output_tag import OutputTag
+from millstream.datastream.state_names import checked_queryable_name
 from millstream.datastream.window.assigners import WindowAssigner
 from millstream.datastream.window.counting_triggers import CountTrigger, PurgingTrigger
 from millstream.datastream.window.evictors import CountEvictor
@@ -62,6 +63,13 @@ class _Windowed(DescribedWindows):
         if not isinstance(output_tag, OutputTag):
             raise refuse(f"side_output_late_data: found {output_tag!r}, expected an OutputTag")
         self._windowing = replace(self._windowing, late_tag=output_tag)
+        return self
+
+    def queryable(self, name: str) -> Self:
+        """Let windows that are still open be asked for under this name, with what each comes to so far (beyond PyFlink;
+        docs/queries.md). The name is the job's: no other state or windows may have it."""
+        checked = checked_queryable_name("queryable", name, self._windowing.queryable)
+        self._windowing = replace(self._windowing, queryable=checked)
         return self
 
     # --- operations -----------------------------------------------------------------------------------------------
@@ -135,7 +143,9 @@ class _Windowed(DescribedWindows):
         return self._placed(self._stream._then(operation, name, output_type))
 
     def _placed(self, result: DataStream) -> DataStream:
-        """The operator, where it may run."""
+        """The operator, where it may run and under the name it is asked for."""
+        if self._windowing.queryable is not None:
+            result._amend("queryable", queryable=self._windowing.queryable)
         return result
 
 
@@ -186,7 +196,7 @@ class AllWindowedStream(_Windowed):
         super().__init__(data_stream.key_by(NullByteKeySelector(), Types.BYTE()), window_assigner, "window_all")
 
     def _placed(self, result: DataStream) -> DataStream:
-        return result.force_non_parallel()
+        return super()._placed(result).force_non_parallel()
 
     def apply(
         self, window_function: AllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None

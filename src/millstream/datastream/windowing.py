@@ -33,6 +33,7 @@ class Windowing:
     evictor: Evictor[Any, Any] | None = None
     allowed_lateness_ms: int = 0
     late_tag: OutputTag | None = None
+    queryable: str | None = None
 
 
 class DescribedWindows:

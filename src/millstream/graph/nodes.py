@@ -376,6 +376,7 @@ class Node:
     starts_chain: bool = False
     chaining_disabled: bool = False
     slot_sharing_group: str | None = None
+    queryable: str | None = None  # the name under which its windows, or what it keeps, can be asked for
     site: Site = UNKNOWN_SITE
 
 

@@ -14,7 +14,7 @@ from millstream.checkpoint.manifest import Manifest, SplitPosition, Staged
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink, Source
-from millstream.errors import StoreError
+from millstream.errors import ProgramError, StoreError
 from millstream.jobs.input_plan import InputPlan
 from millstream.jobs.outcome import EpochOutcome
 from millstream.jobs.watermarks import floors, kept_of_source, strategies_of, told_times
@@ -76,6 +76,7 @@ def epoch_manifest(
         states[uid] = {"watermark": max(reached, before.get(uid, {}).get("watermark", MIN_WATERMARK))}
     for uid, subtasks in outcome.states.items():
         states[uid]["subtasks"] = subtasks
+    _check_queryable(plan, outcome)
     for uid, functions in outcome.operator_states.items():
         states[uid]["functions"] = functions
     positions = _positions(planned, outcome, newest, sources, final)
@@ -94,7 +95,9 @@ def epoch_manifest(
             staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
         if decided.pending is not None:
             states.setdefault(uid, {})["pending"] = decided.pending
-    ends = [states[node.uid]["watermark"] for node in plan.nodes() if node.uid in sinks and node.uid in states]
+    # A program without sinks ends in states that are asked for.
+    last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
+    ends = [states[node.uid]["watermark"] for node in plan.nodes() if node.uid in last and node.uid in states]
     return Manifest(
         job=facts.job_name,
         job_id=facts.job_id,
@@ -119,6 +122,22 @@ def epoch_manifest(
             for node in plan.nodes()
         },
     )
+
+
+def _check_queryable(plan: Plan, outcome: EpochOutcome) -> None:
+    """Functions name their queryable states when they are opened: here, all are known for the first time."""
+    owners: dict[str, str] = {}
+    nodes = {node.uid: node for node in plan.nodes()}
+    for uid, subtasks in outcome.states.items():
+        accounts = [account for account in subtasks.values() if isinstance(account, dict)]
+        for name in sorted({name for account in accounts for name in account.get("queryable", ())}):
+            other = nodes[owners.setdefault(name, uid)]
+            if other.uid != uid:
+                raise ProgramError(
+                    f"'{name}' is the name of queryable states of both '{other.name}' ({other.site}) and "
+                    f"'{nodes[uid].name}'. A name stands for one state: change one of them",
+                    at=str(nodes[uid].site),
+                )
 
 
 def _positions(

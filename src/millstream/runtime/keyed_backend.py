@@ -18,6 +18,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.declared_states import declared_state, own_name_taken
+from millstream.runtime.queryable import queryables_told
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
@@ -197,6 +198,9 @@ class KeyedBackend:
         told = schemas_told(self._place.schemas, schemas, tables)
         if told:
             account["schemas"] = told
+        queryable = queryables_told(self._descriptors, self._kinds, self._key_type, self._operator)
+        if queryable:
+            account["queryable"] = queryable
         wake_ms = self._processing.earliest(after=now_ms)
         if wake_ms is not None:
             account["wake_ms"] = wake_ms

@@ -225,6 +225,8 @@ class OperatorState:
         ttl: Any = getattr(descriptor, "_ttl_config", None)
         if ttl is not None and ttl.is_enabled():
             raise ProgramError(f"{what} cannot expire: only keyed state has a time to live. Remove it, or the values")
+        if getattr(descriptor, "_queryable_name", None) is not None:
+            raise ProgramError(f"{what} cannot be queryable: only state of keys is. Remove set_queryable")
         found: Any = self._values.get(name)
         if found is not None:
             _check(what, found.mode, found.type_name, value, "declared")

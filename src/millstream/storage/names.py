@@ -7,6 +7,7 @@
     pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
     leases/{id}.json                                           an epoch that somebody reads
     control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
+    servers/{id}.json                                          a query server of the job, while it renews this
     savepoint.json                                             what a savepoint folder holds, with checksums
     leaving.json                                               manifests that are being removed, until that is done
     logs/{attempt}.log                                         what one driver run had to say
@@ -29,6 +30,7 @@ __all__ = [
     "MANIFESTS",
     "PINS",
     "SEGMENTS",
+    "SERVERS",
     "STAGED",
     "TEMPORARY",
     "SegmentName",
@@ -38,6 +40,7 @@ __all__ = [
     "epoch_of_manifest",
     "is_lease",
     "is_request",
+    "is_server",
     "job_name",
     "lease_name",
     "leaving_name",
@@ -51,6 +54,7 @@ __all__ = [
     "safe",
     "savepoint_name",
     "segment_name",
+    "server_name",
     "staged_name",
     "staged_prefix",
 ]
@@ -62,6 +66,7 @@ LOGS = "logs"
 PINS = "pins"
 LEASES = "leases"
 CONTROL = "control"
+SERVERS = "servers"
 TEMPORARY = ".tmp-"
 """A path part that starts so is being written; it was never given to anybody and may be removed."""
 
@@ -232,6 +237,20 @@ def savepoint_name() -> str:
 def leaving_name() -> str:
     """The manifests that a sweeper is about to remove, in one file."""
     return "leaving.json"
+
+
+def server_name(id: str) -> str:
+    """What one query server says of itself.
+
+    >>> server_name("a1"), is_server(server_name("a1"))
+    ('servers/a1.json', True)
+    """
+    return f"{SERVERS}/{safe(id)}.json"
+
+
+def is_server(name: str) -> bool:
+    """Whether the file is what a query server says of itself."""
+    return name.startswith(f"{SERVERS}/") and name.endswith(".json")
 
 
 def log_name(attempt: str) -> str:

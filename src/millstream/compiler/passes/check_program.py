@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.errors import ProgramError
-from millstream.graph.nodes import Graph, Read, Write
+from millstream.graph.nodes import Graph, Node, Read, Write
 
 __all__ = ["check_program"]
 
@@ -11,15 +11,16 @@ __all__ = ["check_program"]
 def check_program(graph: Graph) -> Graph:
     """The graph unchanged, or a ProgramError.
 
-    A program needs a source and a sink: records that nobody takes would be computed for nothing, and without
-    a sink nothing is ever published.
+    A program needs a source and an end, which is a sink, or a state that is asked for by name: records that nobody
+    takes would be computed for nothing, and without a sink nothing is ever published.
     """
     if not any(isinstance(node.operation, Read) for node in graph.nodes):
         raise ProgramError(
             f"job '{graph.job_name}' reads nothing: no source was added since the last execute. "
             "Begin with env.from_collection(...), env.from_source(...) or env.from_spark(...)"
         )
-    if not any(isinstance(node.operation, Write) for node in graph.nodes):
+    _check_queryable(graph)
+    if not any(isinstance(node.operation, Write) or node.queryable is not None for node in graph.nodes):
         last = graph.nodes[-1]
         raise ProgramError(
             f"job '{graph.job_name}' has no sink: nothing would be published. "
@@ -27,3 +28,18 @@ def check_program(graph: Graph) -> Graph:
             at=str(last.site),
         )
     return graph
+
+
+def _check_queryable(graph: Graph) -> None:
+    """No two operators may be asked for under one name."""
+    owners: dict[str, Node] = {}
+    for node in graph.nodes:
+        if node.queryable is None:
+            continue
+        other = owners.setdefault(node.queryable, node)
+        if other is not node:
+            raise ProgramError(
+                f"'{node.queryable}' is the queryable name of both '{other.name}' ({other.site}) and '{node.name}'. "
+                "A name stands for one state: change one of them",
+                at=str(node.site),
+            )

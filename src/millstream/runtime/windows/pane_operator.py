@@ -31,6 +31,7 @@ from millstream.records.columns import stream_schema
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
 from millstream.runtime.keyed_operators import KeyedOperator
 from millstream.runtime.operators import OperatorSetting
+from millstream.runtime.queryable import queryable_of_panes
 from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.windows.groups import grouped
@@ -231,6 +232,10 @@ class PaneOperator(KeyedOperator):
         super().acknowledge(acknowledgement)
         account = acknowledgement.states[self.uid]
         account[_PANE_MS] = self._own_panes
+        if self.node.queryable is not None:
+            key_type = self.node.inputs[0].key_type
+            assert key_type is not None
+            account["queryable"] = {self.node.queryable: queryable_of_panes(self._operation, key_type)}
         if self._windows.is_event_time or self._batch:
             return
         now_ms = self._time_now()

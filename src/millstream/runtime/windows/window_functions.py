@@ -15,6 +15,7 @@ from millstream.records.batch import Batch
 from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.keyed_operators import KeyedOperator
 from millstream.runtime.operators import OperatorSetting, ProcessOperator
+from millstream.runtime.queryable import queryable_of_windows
 from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.places import WindowTokens
 from millstream.runtime.windows.window_store import StatesBy, WindowStore
@@ -71,6 +72,15 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
         super().acknowledge(acknowledgement)
         with self.call.running("state"):
             self.store.end(self.time.now_ms, acknowledgement.states[self.uid])
+        if self.node.queryable is not None:
+            told = queryable_of_windows(self._operation, self.node.inputs[0].key_type)
+            names = acknowledgement.states[self.uid].setdefault("queryable", {})
+            if self.node.queryable in names:
+                raise ProgramError(
+                    f"the windows of '{self.node.name}' and its state '{names[self.node.queryable]['state']}' are both "
+                    f"queryable as '{self.node.queryable}'. Give one of them another name"
+                )
+            names[self.node.queryable] = told
 
     def check_timestamps(self, batch: Batch) -> None:
         """Refuse records without timestamps where windows go by event time."""

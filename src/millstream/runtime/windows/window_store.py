@@ -21,6 +21,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.runtime.declared_states import declared_state, own_name_taken
 from millstream.runtime.keyed_backend import KeyedBackend
+from millstream.runtime.queryable import queryables_told
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
@@ -107,6 +108,11 @@ class WindowStore:
             return PlaceTable(plain) if of_places else plain
 
         what = f"state '{descriptor.get_name()}' of '{self._operator}'"
+        if of_places and getattr(descriptor, "_queryable_name", None) is not None:
+            raise ProgramError(
+                f"{what} belongs to a window and a key, and only state of keys can be queryable. Make the windows "
+                "queryable instead: window(...).queryable(name)"
+            )
         state: Any = declared_state(kind, descriptor, what, self.places if of_places else self.keys, table)
         (self._of_places if of_places else self._of_keys)[name] = state
         self._descriptors[name] = descriptor
@@ -157,6 +163,11 @@ class WindowStore:
         told = account.get("schemas", {}) | schemas_told({}, schemas, tables)
         if told:
             account["schemas"] = told
+        of_keys = {name: self._descriptors[name] for name in self._of_keys}
+        kinds = {name: type(state) for name, state in self._of_keys.items()}
+        queryable = queryables_told(of_keys, kinds, self._key_type, self._operator)
+        if queryable:
+            account.setdefault("queryable", {}).update(queryable)
         # A timer comes when its millisecond has passed; those of this one are left.
         earliest_ms = self.processing_timers.earliest(after=now_ms - 1)
         if earliest_ms is not None:

@@ -1,0 +1,79 @@
+"""`millstream query-server`: what can be typed, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["add_query_commands"]
+
+
+def add_query_commands(app: typer.Typer) -> None:
+    """Add them to `millstream`."""
+    app.command("query-server")(query_server)
+
+
+def query_server(
+    job: Annotated[str, typer.Option("--job", metavar="JOB", help="The job's store, name or id.")],
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to answer HTTP; this machine only unless told.")
+    ] = "127.0.0.1:8787",
+    flight_port: Annotated[
+        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="Answer Arrow Flight there too; 0 for any.")
+    ] = None,
+    key_groups: Annotated[
+        str | None, typer.Option(metavar="FIRST-LAST", help="Hold these key groups only: 0-63.")
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who may read which states: a JSON file of bearer tokens.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(metavar="PEM", help="TLS: the certificate.")] = None,
+    private_key: Annotated[Path | None, typer.Option(metavar="PEM", help="TLS: its private key.")] = None,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST", help="The host that clients are told, if not that of --listen.")
+    ] = None,
+    allow_anonymous: Annotated[
+        bool, typer.Option("--allow-anonymous", help="Answer other machines without tokens.")
+    ] = False,
+    allow_undeclared: Annotated[
+        bool, typer.Option("--allow-undeclared", help="Also states that the program did not make queryable.")
+    ] = False,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Web pages from there may ask. Repeatable.")
+    ] = None,
+    requests_per_s: Annotated[
+        float | None, typer.Option(metavar="N", min=0.001, help="So many requests a second from one address.")
+    ] = None,
+    cache_folder: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep files of a remote store there, not in memory.")
+    ] = None,
+    no_register: Annotated[
+        bool, typer.Option("--no-register", help="Write nothing into the store; clients must know the address.")
+    ] = False,
+    root: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
+    ] = None,
+) -> None:
+    """Answer questions about a job's state, by committed epochs, over HTTP and Arrow Flight, until interrupted."""
+    from millstream.cli.query_server import ServerRequest, serve_queries
+
+    request = ServerRequest(
+        job=job,
+        root=root,
+        listen=listen,
+        flight_port=flight_port,
+        advertise=advertise,
+        key_groups=key_groups,
+        tokens=tokens,
+        certificate=certificate,
+        private_key=private_key,
+        allow_anonymous=allow_anonymous,
+        allow_undeclared=allow_undeclared,
+        allow_origins=tuple(allow_origin or ()),
+        requests_per_s=requests_per_s,
+        cache_folder=cache_folder,
+        registers=not no_register,
+    )
+    raise typer.Exit(serve_queries(request))

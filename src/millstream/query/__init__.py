@@ -1,0 +1,47 @@
+"""The job as a database: ask a running job what it keeps, consistently, at the newest epoch or in the past.
+
+    from millstream import query
+
+    clicks = query.open("jobs/clicks")
+    now = clicks.newest()                         # one committed epoch: all answers of it belong together
+    now.get("clicks-by-user", "ann")              # a value, a list, a dict; None
+    now.get_many("clicks-by-user", ["ann", "bo"])
+    now.windows("clicks-per-hour", "ann")         # windows that are still open, with what they come to so far
+    with clicks.at(time=yesterday) as then:       # any retained epoch
+        then.get("clicks-by-user", "ann")
+    for epoch in clicks.follow():                 # each new epoch as it is committed
+        print(epoch.epoch, epoch.get("clicks-by-user", "ann"))
+
+It reads the job's store and nothing else: it needs neither the program nor Spark, and the job does not notice. How a
+program names what can be asked for, and the server, are told in docs/queries.md.
+"""
+
+from __future__ import annotations
+
+from millstream.query.catalog import QueryableState
+from millstream.query.epoch_view import EpochView
+from millstream.query.errors import (
+    EpochGoneError,
+    KeyTypeError,
+    NoEpochError,
+    StateKindError,
+    UnknownJobError,
+    UnknownStateError,
+)
+from millstream.query.job_view import JobView
+from millstream.query.opening import open
+from millstream.query.window_reads import WindowView
+
+__all__ = [
+    "EpochGoneError",
+    "EpochView",
+    "JobView",
+    "KeyTypeError",
+    "NoEpochError",
+    "QueryableState",
+    "StateKindError",
+    "UnknownJobError",
+    "UnknownStateError",
+    "WindowView",
+    "open",
+]

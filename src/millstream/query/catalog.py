@@ -1,0 +1,142 @@
+"""Which states of an epoch can be asked for, by which names, and where they lie. Pure: of a manifest alone.
+
+Declared names stand in the accounts of operators (`runtime.queryable`). States without one can be asked for by
+operator and state name where the reader allows it; what is known of them is what the store tells of any state.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.query.errors import UnknownStateError
+from millstream.runtime.queryable import Queryable
+from millstream.state.saved_types import type_from, type_of_arrow, written_type
+from millstream.state_reader.catalog import StoredState, states_of
+
+__all__ = ["Asked", "Located", "QueryableState", "located", "locations_of"]
+
+Asked: TypeAlias = str | tuple[str, str]
+"""A queryable name, or (operator uid or name, state name)."""
+
+_UNDECLARED_KINDS = ("value", "list", "map", "")
+
+
+@dataclass(frozen=True)
+class QueryableState:
+    """A state that can be asked for. `name` is None for one that was not declared: ask by (operator, state).
+
+    Types are as the manifest writes them: "LONG", {"row": [...]}; "PICKLED" where none was declared (a key without a
+    type is found by its value: 1, 1.0 and True are one key). `is_pickled`: values can be read in Python only.
+    """
+
+    name: str | None
+    operator: str
+    operator_name: str
+    state: str
+    kind: str
+    key_type: Any
+    value_type: Any
+    is_pickled: bool
+
+
+@dataclass(frozen=True)
+class Located:
+    """A state and its tables at one epoch; `stored` is None while nothing was kept, `homes` where windows merge."""
+
+    info: QueryableState
+    declared: Queryable | None
+    stored: StoredState | None
+    homes: StoredState | None = None
+
+    @property
+    def what(self) -> str:
+        """For errors."""
+        return f"queryable state '{self.info.name}'" if self.info.name else f"state {self.info.state!r}"
+
+
+def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[Asked, Located]:
+    """All that can be asked for, by name; undeclared states by (uid, state name)."""
+    stored = {(state.uid, state.name): state for state in states_of(manifest) if state.scope == "keyed"}
+    program: Mapping[str, Any] = manifest.program
+    found: dict[Asked, Located] = {}
+    for uid, told in sorted(manifest.states.items()):
+        operator = program.get(uid, {}).get("name", uid)
+        for name, queryable in sorted(_declared(told).items()):
+            own, homes = stored.get((uid, queryable.state)), stored.get((uid, "merging windows"))
+            value, is_pickled = _value_of(queryable)
+            kind, key = queryable.kind, queryable.key
+            info = QueryableState(name, uid, operator, queryable.state, kind, key, value, is_pickled)
+            found[name] = Located(info, queryable, own, homes)
+    if allow_undeclared:
+        for (uid, name), state in stored.items():
+            if state.kind in _UNDECLARED_KINDS:
+                found[uid, name] = Located(_undeclared(state), None, state)
+    return found
+
+
+def _declared(told: Any) -> dict[str, Queryable]:
+    accounts = [account for account in told.get("subtasks", {}).values() if isinstance(account, dict)]
+    written = {name: one for account in accounts for name, one in account.get("queryable", {}).items()}
+    return {name: Queryable.from_json(one, name) for name, one in written.items()}
+
+
+def _value_of(queryable: Queryable) -> tuple[Any, bool]:
+    """The written type of answers, and whether only Python can read them."""
+    if queryable.contents != "ready":
+        return queryable.value, queryable.value == "PICKLED"
+    measures = queryable.typed_measures()
+    if not all(measure.is_typed for measure in measures):
+        return "PICKLED", True
+    results = [[measure.name, written_type(measure.result_type)] for measure in measures]
+    # Accumulators of panes are columns; kept a record at a time they are pickles, whatever their results are.
+    return {"row": results}, queryable.kept != "panes" and queryable.value == "PICKLED"
+
+
+def _undeclared(state: StoredState) -> QueryableState:
+    last = state.history[-1] if state.history else None
+    value = "PICKLED" if last is None or last.version is not None else written_type(last.type)
+    key = "PICKLED" if last is None else _written_key(last.key)
+    kind = state.kind or "value"
+    return QueryableState(None, state.uid, state.operator, state.name, kind, key, value, value == "PICKLED")
+
+
+def _written_key(told: str) -> Any:
+    """The type of keys of which only the column's is told, where that says it."""
+    try:
+        return written_type(type_of_arrow(pa.field("key", pa.type_for_alias(told))))
+    except ValueError:
+        return "PICKLED"
+
+
+def located(found: Mapping[Asked, Located], asked: Any, where: str, allow_undeclared: bool) -> Located:
+    """The state that is meant; UnknownStateError names what there is, and the nearest."""
+    key = (asked[0], asked[1]) if isinstance(asked, list | tuple) and len(asked) == 2 else asked
+    if isinstance(key, str | tuple) and key in found:
+        return found[key]
+    if isinstance(key, tuple):
+        for state in found.values():
+            if key in ((state.info.operator, state.info.state), (state.info.operator_name, state.info.state)):
+                return state
+    names = sorted(name for name in found if isinstance(name, str))
+    pairs = sorted(f"{name[0]}/{name[1]}" for name in found if isinstance(name, tuple))
+    have = ", ".join(f"'{name}'" for name in [*names, *pairs]) or "none"
+    asked_name = "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
+    near = difflib.get_close_matches(asked_name, [*names, *pairs], n=1, cutoff=0.5)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    if isinstance(key, tuple) and not allow_undeclared:
+        hint += " States that were not declared can be asked for only where allow_undeclared=True is given."
+    if not names:
+        hint += " A program makes a state queryable by set_queryable, as_queryable_state or window(...).queryable."
+    raise UnknownStateError(f"{where} has no queryable state '{asked_name}'.{hint} It has: {have}.")
+
+
+def value_type_of(located: Located) -> Any:
+    """The type that values were declared with, or None."""
+    written = located.info.value_type
+    return None if written == "PICKLED" else type_from(written, located.what)

@@ -1,0 +1,152 @@
+"""Asking servers one question until one answers: elsewhere if the first is dead, stale or not the right one, and
+beside it if it is slow.
+
+    answered                        that is the answer
+    refused for good (404, 422, …)  QueryRefusedError: every server would say the same
+    not here, too old, busy, gone   the next server; when all have said so, look for servers again, until time is up
+    silent for a while              a second server is asked too, and the first answer counts
+
+Questions only read, so asking twice does no harm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from millstream.query.client.directory import Directory, ServerPlace
+from millstream.query.client.errors import NoServerError, QueryRefusedError
+
+__all__ = ["Asking", "NobodyHoldsAll", "Question", "Unanswered", "answer_of"]
+
+_ELSEWHERE = frozenset({408, 412, 421, 429, 500, 502, 503, 504})
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request, without the server."""
+
+    path: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    epoch_min: int = 0
+
+
+class Unanswered(Exception):
+    """One server did not answer; another may."""
+
+
+class NobodyHoldsAll(Exception):
+    """No server holds all the key groups of a question any more; several together may."""
+
+
+def answer_of(response: httpx.Response) -> dict[str, Any]:
+    """The answer in a response; Unanswered or QueryRefusedError if it is none."""
+    if response.status_code == 200:
+        found: dict[str, Any] = response.json()
+        return found
+    try:
+        told = response.json()
+        code, message = str(told["error"]), str(told["message"])
+    except (ValueError, KeyError, TypeError):
+        code, message = "unknown", f"status {response.status_code}"
+    if response.status_code in _ELSEWHERE:
+        raise Unanswered(f"{code}: {message}")
+    raise QueryRefusedError(message, response.status_code, code)
+
+
+class Asking:
+    """Asks the servers of a directory."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        http: httpx.Client,
+        timeout_s: float,
+        hedge_after_s: float,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory, self._http = directory, http
+        self._timeout_s, self._hedge_after_s, self._now_s = timeout_s, hedge_after_s, now_s
+        self._threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="query-client")
+
+    def ask(self, question: Question, groups: Iterable[int] = ()) -> dict[str, Any]:
+        """The answer of a server that holds these key groups; NobodyHoldsAll if none holds them all."""
+        wanted = list(groups)
+        until_s = self._now_s() + self._timeout_s
+        said: dict[str, str] = {}
+        while True:
+            candidates = self._directory.candidates(wanted)
+            if not candidates and len(set(wanted)) > 1:
+                raise NobodyHoldsAll
+            found = self._round(question, candidates, said, until_s)
+            if found is not None:
+                return found
+            if self._now_s() >= until_s:
+                raise NoServerError(_nobody(said, wanted, self._timeout_s))
+            time.sleep(_PAUSE_S)
+            self._directory.look_again()
+
+    def _round(
+        self, question: Question, candidates: list[ServerPlace], said: dict[str, str], until_s: float
+    ) -> dict[str, Any] | None:
+        """Ask all of them, one after the other, or two at once where one is slow; None if none answered."""
+        waiting = iter(candidates)
+        asked: dict[Future[dict[str, Any]], ServerPlace] = {}
+        while True:
+            place = next(waiting, None)
+            if place is not None:
+                asked[self._threads.submit(self._ask_one, place, question, until_s)] = place
+            if not asked:
+                return None
+            patience_s = self._hedge_after_s if place is not None else max(0.0, until_s - self._now_s())
+            done, _ = wait(asked, patience_s, FIRST_COMPLETED)
+            for one in done:
+                where = asked.pop(one)
+                try:
+                    return one.result()
+                except Unanswered as error:
+                    said[where.url] = str(error)
+            if place is None and not done:
+                said.update({where.url: "no answer in time" for where in asked.values()})
+                return None
+
+    def _ask_one(self, place: ServerPlace, question: Question, until_s: float) -> dict[str, Any]:
+        headers = {"if-min-epoch": str(question.epoch_min)} if question.epoch_min else {}
+        left_s = max(0.05, until_s - self._now_s())
+        try:
+            response = self._http.request(
+                "GET" if question.body is None else "POST",
+                place.url + question.path,
+                params=dict(question.params),
+                json=question.body,
+                headers=headers,
+                timeout=left_s,
+            )
+            return answer_of(response)
+        except (httpx.HTTPError, OSError) as error:
+            self._directory.failed(place)
+            raise Unanswered(f"{type(error).__name__}: {error}") from error
+        except ValueError as error:
+            raise Unanswered("its answer is no JSON") from error
+
+    def close(self) -> None:
+        """Wait for nobody any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _nobody(said: Mapping[str, str], groups: list[int], timeout_s: float) -> str:
+    which = f" that holds key group {groups[0]}" if len(groups) == 1 else ""
+    if not said:
+        return (
+            f"there is no query server{which}. Start one with `millstream query-server --job …`, "
+            "or give the address of one that runs."
+        )
+    told = "; ".join(f"{url}: {what}" for url, what in sorted(said.items()))
+    return f"no query server{which} answered within {timeout_s:g} s ({told}). Look whether they run, and ask again."

@@ -1,0 +1,318 @@
+"""A client that finds the servers of a job, asks the right one, and never sees time go backwards.
+
+`QueryClient("jobs/clicks")` finds servers in the job's store; `QueryClient(["http://10.0.0.7:8787"])` begins with
+given ones. Keys are hashed here as the job hashes them, so a question goes to a server that holds its key group. The
+newest epoch that any answer had is remembered and asked for (`If-Min-Epoch`): another server that lags is waited for
+or left out. All values of one `get_many` belong to one epoch, also where several servers answered.
+
+Values are JSON's: a row is a dict, bytes are base64, decimals and times are texts. For columns with Arrow's types use
+`get_columns`; where the store can be read, `millstream.query` needs no server at all.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.query.client.asking import Asking, NobodyHoldsAll, Question
+from millstream.query.client.columns import ColumnAsking
+from millstream.query.client.directory import Directory
+from millstream.query.client.errors import NoServerError, QueryRefusedError
+from millstream.query.client.finding import Finding
+from millstream.query.client.shares import shares_of
+from millstream.query.wire.json_values import json_of
+from millstream.query.wire.served import ServedState
+
+__all__ = ["Answer", "QueryClient"]
+
+_KEYS_PER_REQUEST = 5_000
+_WATCH_AGAIN_S = 0.2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One value, with the epoch it belongs to. `value` is None where nothing was found."""
+
+    value: Any
+    epoch: int
+    watermark: int | None
+    committed_ms: int
+    age_ms: int
+
+
+class QueryClient:
+    """Asks the query servers of a job. It may be used by many threads; close it, or use it in a `with` block.
+
+    `timeout_s` is for a whole question, retries included; `hedge_after_s` is how long a server may be silent before
+    another is asked too. `job` is needed where given addresses serve several jobs.
+    """
+
+    def __init__(
+        self,
+        store_or_urls: str | Sequence[str],
+        *,
+        job: str | None = None,
+        token: str | None = None,
+        timeout_s: float = 10.0,
+        hedge_after_s: float = 0.1,
+        verify: Any = True,
+        flight_root_certificates: bytes | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        limits = httpx.Limits(max_connections=200, max_keepalive_connections=50)
+        # What is asked is private to these servers: no proxy that the environment names comes in between.
+        self._http = httpx.Client(headers=headers, verify=verify, limits=limits, trust_env=False)
+        self._finding = Finding(store_or_urls, self._http, job)
+        self._directory = Directory(self._finding.places, now_s)
+        self._asking = Asking(self._directory, self._http, timeout_s, hedge_after_s, now_s)
+        self._columns = ColumnAsking(self._directory, token, timeout_s, flight_root_certificates, now_s)
+        self._timeout_s, self._now_s = timeout_s, now_s
+        self._states: dict[str, ServedState] = {}
+        self._epoch_seen = 0
+        self._lock = threading.Lock()
+
+    @property
+    def epoch_seen(self) -> int:
+        """The newest epoch that an answer had; none will be older."""
+        return self._epoch_seen
+
+    def states(self) -> list[ServedState]:
+        """What can be asked for with this token."""
+        answer = self._asking.ask(Question(f"{self._base()}/states"))
+        found = [
+            ServedState(
+                one["name"], one["kind"], one["key_type"], one["value_type"], one["is_pickled"], one["key_groups"]
+            )
+            for one in answer["states"]
+        ]
+        self._states = {state.name: state for state in found}
+        return found
+
+    def get(self, state: str, key: Any, *, epoch: int | None = None, time: str | int | None = None) -> Answer:
+        """The value of one key, now or in the past."""
+        path = f"{self._base()}/states/{_quoted(state)}/keys/{_quoted(_text(key))}"
+        return self._one(Question(path, _params(epoch, time, key_format="json")), state, key)
+
+    def get_many(
+        self, state: str, keys: Sequence[Any], *, epoch: int | None = None, time: str | int | None = None
+    ) -> list[Answer]:
+        """The values of many keys in their order, all of one epoch."""
+        groups = self._groups(state, keys)
+        until_s = self._now_s() + self._timeout_s
+        while keys:
+            shares = shares_of(groups, self._directory.places()) if groups else [list(range(len(keys)))]
+            try:
+                told = self._of_one_epoch(state, keys, shares, groups, epoch, time)
+            except (NobodyHoldsAll, QueryRefusedError) as error:
+                # Servers changed while they were asked, or the epoch that all had was collected: begin again.
+                moved = isinstance(error, NobodyHoldsAll) or (error.code == "epoch-gone" and not (epoch or time))
+                if not moved or self._now_s() > until_s:
+                    raise
+                self._directory.look_again()
+                continue
+            self._saw(told[0]["epoch"], epoch is None and time is None)
+            rows = [row for share in shares for row in share]
+            values = [_answer(one, value) for one in told for value in one["values"]]
+            return [answer for _, answer in sorted(zip(rows, values, strict=True), key=lambda pair: pair[0])]
+        return []
+
+    def _of_one_epoch(
+        self,
+        state: str,
+        keys: Sequence[Any],
+        shares: Sequence[Sequence[int]],
+        groups: Sequence[int],
+        epoch: int | None,
+        time: str | int | None,
+    ) -> list[dict[str, Any]]:
+        """An answer for every share. Where one is newer than another, it is asked for again at the older's epoch."""
+        told = [self._share(state, keys, rows, groups, epoch, time) for rows in shares]
+        oldest = min(one["epoch"] for one in told)
+        return [
+            one if one["epoch"] == oldest else self._share(state, keys, rows, groups, oldest, None)
+            for one, rows in zip(told, shares, strict=True)
+        ]
+
+    def get_columns(self, state: str, keys: pa.Array, *, epoch: int | None = None) -> pa.Table:
+        """The columns key, found and value for a column of keys, in its order, of one epoch; over Arrow Flight.
+
+        The epoch is in the metadata of the schema. The servers must have been started with a port for Flight.
+        """
+        known, places = self._known(state), self._directory.places()
+        ranged = any(place.first_group is not None for place in places)
+        groups = known.groups_of_column(keys) if known is not None and known.key_groups and ranged else []
+        shares = shares_of(groups, places) if groups else [list(range(len(keys)))]
+        question: dict[str, Any] = {"state": state}
+        question |= {"epoch_min": self._epoch_seen} if epoch is None and self._epoch_seen else {}
+        question |= {"epoch": epoch} if epoch is not None else {}
+
+        def ask(rows: list[int], asked: dict[str, Any]) -> pa.Table:
+            piece = keys if len(shares) == 1 else keys.take(pa.array(rows))
+            return self._columns.ask(asked, piece, {groups[row] for row in rows} if groups else set())
+
+        parts = [ask(rows, question) for rows in shares]
+        epochs = [int(part.schema.metadata[b"epoch"]) for part in parts]
+        oldest = min(epochs)
+        for i, rows in enumerate(shares):
+            if epochs[i] != oldest:  # it is newer: the same of the epoch that all have
+                parts[i] = ask(rows, {"state": state, "epoch": oldest})
+        self._saw(oldest, epoch is None)
+        if len(parts) == 1:
+            return parts[0]
+        order = pa.array([row for rows in shares for row in rows])
+        return pa.concat_tables(parts).take(pc.sort_indices(order))
+
+    def windows(self, state: str, key: Any, *, epoch: int | None = None, time: str | int | None = None) -> Answer:
+        """The windows still open for a key: a list of dicts with start_ms, end_ms, result."""
+        path = f"{self._base()}/states/{_quoted(state)}/windows/{_quoted(_text(key))}"
+        return self._one(Question(path, _params(epoch, time, key_format="json")), state, key, "windows")
+
+    def series(self, state: str, key: Any) -> list[Answer]:
+        """The value of a key at every retained epoch, oldest first."""
+        path = f"{self._base()}/states/{_quoted(state)}/series/{_quoted(_text(key))}"
+        told = self._asking.ask(Question(path, {"key_format": "json"}), self._groups(state, [key]))
+        now_ms = told["committed_ms"] + told["age_ms"]
+        return [
+            Answer(one["value"], one["epoch"], None, one["committed_ms"], max(0, now_ms - one["committed_ms"]))
+            for one in told["points"]
+        ]
+
+    def scan(self, state: str, prefix: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """Rows of a state."""
+        params = {"limit": limit} if prefix is None else {"limit": limit, "prefix": prefix}
+        told = self._asking.ask(
+            Question(f"{self._base()}/states/{_quoted(state)}/scan", params, None, self._epoch_seen)
+        )
+        self._saw(told["epoch"], True)
+        rows: list[dict[str, Any]] = told["rows"]
+        return rows
+
+    def watch(self, state: str, key: Any) -> Iterator[Answer]:
+        """The value of a key, or its windows, now and whenever it has changed. A server that goes away is replaced."""
+        path = f"{self._base()}/states/{_quoted(state)}/watch/{_quoted(_text(key))}"
+        seen, last, fails_at_s = 0, None, self._now_s() + self._timeout_s
+        while True:
+            for place in self._directory.candidates(self._groups(state, [key])):
+                try:
+                    for told in self._events(place.url + path, seen):
+                        fails_at_s = self._now_s() + self._timeout_s
+                        value = told["windows"] if "windows" in told else told["value"]
+                        seen = told["epoch"]
+                        self._saw(seen, True)
+                        if last != (value,):
+                            last = (value,)
+                            yield _answer(told, value)
+                except (httpx.HTTPError, OSError):
+                    self._directory.failed(place)
+            if self._now_s() > fails_at_s:
+                raise NoServerError(f"no server lets key {key!r} of {state!r} be watched. Look whether they run.")
+            time.sleep(_WATCH_AGAIN_S)
+            self._directory.look_again()
+
+    def close(self) -> None:
+        """Let connections go."""
+        self._asking.close()
+        self._columns.close()
+        self._http.close()
+
+    def __enter__(self) -> QueryClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- one question ---------------------------------------------------------------------------------------------
+
+    def _one(self, question: Question, state: str, key: Any, part: str = "value") -> Answer:
+        is_newest = not {"epoch", "time"} & set(question.params)
+        asked = Question(question.path, question.params, None, self._epoch_seen if is_newest else 0)
+        told = self._asking.ask(asked, self._groups(state, [key]))
+        self._saw(told["epoch"], is_newest)
+        return _answer(told, told[part])
+
+    def _share(
+        self,
+        state: str,
+        keys: Sequence[Any],
+        rows: Sequence[int],
+        groups: Sequence[int],
+        epoch: int | None,
+        time: str | int | None,
+    ) -> dict[str, Any]:
+        """The values of some of the keys, that one server holds, in requests of a bounded size, of one epoch."""
+        path = f"{self._base()}/states/{_quoted(state)}/keys"
+        whole: dict[str, Any] = {}
+        for start in range(0, len(rows), _KEYS_PER_REQUEST):
+            part = rows[start : start + _KEYS_PER_REQUEST]
+            body = {"keys": [json_of(keys[row]) for row in part]}
+            params = _params(epoch, time)
+            minimum = self._epoch_seen if not params else 0
+            wanted = {groups[row] for row in part} if groups else set()
+            told = self._asking.ask(Question(path, params, body, minimum), wanted)
+            if whole:
+                whole["values"] += told["values"]
+            else:
+                whole, epoch, time = told, told["epoch"], None
+        return whole
+
+    def _events(self, url: str, seen: int) -> Iterator[dict[str, Any]]:
+        params, headers = {"key_format": "json"}, {"last-event-id": str(seen)}
+        with self._http.stream("GET", url, params=params, headers=headers, timeout=30) as response:
+            if response.status_code in (401, 403, 404, 406, 409, 422):
+                told = json.loads(response.read())
+                raise QueryRefusedError(told["message"], response.status_code, told["error"])
+            if response.status_code != 200:
+                return
+            for line in response.iter_lines():
+                if line.startswith("data: "):
+                    told = json.loads(line.removeprefix("data: "))
+                    if "error" in told:
+                        return
+                    yield told
+
+    def _groups(self, state: str, keys: Sequence[Any]) -> list[int]:
+        """The key groups of keys; none where every server answers."""
+        if all(place.first_group is None for place in self._directory.places()):
+            return []
+        known = self._known(state)
+        return known.groups_of(keys) if known is not None and known.key_groups else []
+
+    def _known(self, state: str) -> ServedState | None:
+        if state not in self._states:
+            self.states()
+        return self._states.get(state)
+
+    def _base(self) -> str:
+        return f"/v1/jobs/{_quoted(self._finding.job())}"
+
+    def _saw(self, epoch: int, is_newest: bool) -> None:
+        if is_newest:
+            with self._lock:
+                self._epoch_seen = max(self._epoch_seen, epoch)
+
+
+def _answer(told: dict[str, Any], value: Any) -> Answer:
+    return Answer(value, told["epoch"], told["watermark"], told["committed_ms"], told["age_ms"])
+
+
+def _params(epoch: int | None, time: str | int | None, **more: Any) -> dict[str, Any]:
+    asked = {"epoch": epoch, "time": time}
+    return {**{name: value for name, value in asked.items() if value is not None}, **more}
+
+
+def _text(key: Any) -> str:
+    return json.dumps(json_of(key), allow_nan=False)
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")

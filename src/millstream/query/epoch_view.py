@@ -1,0 +1,214 @@
+"""One epoch of a job, to ask questions of: every answer of one view belongs to the same epoch.
+
+A view never changes. Of the newest epoch all segments are opened with the view: so it needs no lease, and what the job
+collects afterwards stays readable as long as anybody holds the view. A view of an older epoch holds a lease until it is
+closed, and opens what is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.query.catalog import Asked, Located, QueryableState, located
+from millstream.query.errors import KeyTypeError, StateKindError, UnknownStateError
+from millstream.query.keyed_reads import KeyedReads
+from millstream.query.window_reads import WindowReads, WindowView
+from millstream.state.table import TableView
+from millstream.state_reader.forms import decoder_of
+from millstream.state_reader.table_source import TableSource, shown
+
+__all__ = ["EpochView", "Reads"]
+
+Reads = KeyedReads | WindowReads
+SCAN_ROWS_MAX = 10_000
+_KEY = "key"
+
+
+class EpochView:
+    """What `JobView.newest` and `JobView.at` give. One of an older epoch is closed, or used in a `with` block."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        states: Mapping[Asked, Located],
+        reads_of: Callable[[Located], Reads],
+        where: str,
+        *,
+        is_opened: bool,
+        allow_undeclared: bool = False,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self._manifest, self._states = manifest, states
+        self._reads_of = reads_of
+        self._reads: dict[Any, Reads] = {}
+        if is_opened:
+            self._reads = {asked: reads_of(place) for asked, place in states.items()}
+        self._where = f"epoch {manifest.epoch} of {where}"
+        self._allow_undeclared = allow_undeclared
+        self._close = close
+
+    # --- which epoch --------------------------------------------------------------------------------------------
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self._manifest.job
+
+    @property
+    def job_id(self) -> str:
+        """The job's id."""
+        return self._manifest.job_id
+
+    @property
+    def epoch(self) -> int:
+        """Its number."""
+        return self._manifest.epoch
+
+    @property
+    def watermark(self) -> int | None:
+        """Event time at the job's ends; None where there is none."""
+        return self._manifest.watermark
+
+    @property
+    def committed_ms(self) -> int:
+        """When it was committed, by the job's clock."""
+        return self._manifest.created_ms
+
+    @property
+    def status(self) -> str:
+        """How the job stood: RUNNING, DRAINED, FINISHED or SUSPENDED."""
+        return self._manifest.status
+
+    def age_ms(self, now_ms: int) -> int:
+        """How old its answers are; never below 0, should clocks disagree."""
+        return max(0, now_ms - self.committed_ms)
+
+    def states(self) -> list[QueryableState]:
+        """What can be asked for."""
+        return [state.info for state in self._states.values()]
+
+    def has(self, state: Asked) -> bool:
+        """Whether it can be asked for at this epoch."""
+        try:
+            located(self._states, state, self._where, self._allow_undeclared)
+        except UnknownStateError:
+            return False
+        return True
+
+    # --- values of keys -----------------------------------------------------------------------------------------
+
+    def get(self, state: Asked, key: Any) -> Any:
+        """The value of a key: a value, a list, or a dict for a map; None where there is none."""
+        reads = self._reads.get(state) if state.__class__ is str else None
+        if reads is None or reads.__class__ is not KeyedReads:
+            reads = self._keyed(state)
+        return reads.get(key)
+
+    def get_many(self, state: Asked, keys: Sequence[Any]) -> list[Any]:
+        """The values of many keys, in their order, by one search."""
+        return self._keyed(state).get_many(list(keys))
+
+    def get_columns(self, state: Asked, keys: pa.Array) -> pa.RecordBatch:
+        """The columns key, found and value for a column of keys. Values that are pickled come as bytes; of an
+        aggregating state they are accumulators."""
+        return self._keyed(state).columns(keys)
+
+    def windows(self, state: Asked, key: Any) -> list[WindowView]:
+        """The windows of a key that can still change, with what each comes to so far."""
+        return self._windowed(state).windows(key)
+
+    def windows_many(self, state: Asked, keys: Sequence[Any]) -> list[list[WindowView]]:
+        """The open windows of each of many keys."""
+        return self._windowed(state).windows_many(list(keys))
+
+    def _windowed(self, state: Asked) -> WindowReads:
+        reads = self._found(state)
+        if not isinstance(reads, WindowReads):
+            what = f"{reads.located.what} is a {reads.kind} state"
+            raise StateKindError(f"{what} and has no windows. Use get(state, key)")
+        return reads
+
+    def answer(self, state: Asked, key: Any) -> Any:
+        """Whatever there is of a key: its value, or its open windows."""
+        reads = self._found(state)
+        return reads.windows(key) if isinstance(reads, WindowReads) else reads.get(key)
+
+    # --- all of them ----------------------------------------------------------------------------------------------
+
+    def scan(
+        self, state: Asked, prefix: str | bytes | None = None, limit: int | None = SCAN_ROWS_MAX
+    ) -> pa.RecordBatchReader:
+        """Rows of a state as Arrow, in no particular order of keys: those of keys that begin with `prefix`, at most
+        `limit`. The columns are those of docs/state-as-data.md; pickles come as bytes."""
+        reads = self._found(state)
+        view, stored = reads.view, reads.located.stored
+        if view is None or stored is None:
+            return pa.table({_KEY: pa.nulls(0, pa.binary()), "value": pa.nulls(0, pa.binary())}).to_reader()
+        columns = shown(view._segments, stored, view.layout, raw=False, flatten=False)
+        source = TableSource(view._segments.store, stored, view.layout, columns)
+        if prefix is not None and not _has_prefixes(source.schema):
+            raise KeyTypeError(
+                f"{reads.located.what} has keys of {reads.keys.type_name}, which have no prefix. Leave it out",
+                value=prefix,
+            )
+        blocks = _scanned(source, view, prefix, limit)
+        return pa.RecordBatchReader.from_batches(source.schema, blocks)
+
+    # --- which state ----------------------------------------------------------------------------------------------
+
+    def _found(self, state: Any) -> Reads:
+        with suppress(TypeError):  # what cannot be a name is told below
+            reads = self._reads.get(state)
+            if reads is not None:
+                return reads
+        place = located(self._states, state, self._where, self._allow_undeclared)
+        name = place.info.name or (place.info.operator, place.info.state)
+        if name not in self._reads:
+            self._reads[name] = self._reads_of(place)
+        return self._reads[name]
+
+    def _keyed(self, state: Any) -> KeyedReads:
+        reads = self._found(state)
+        if not isinstance(reads, KeyedReads):
+            raise StateKindError(f"{reads.located.what} is windows: a key may have several. Use windows(state, key)")
+        return reads
+
+    def close(self) -> None:
+        """Let an older epoch go."""
+        if self._close is not None:
+            self._close()
+
+    def __enter__(self) -> EpochView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _has_prefixes(schema: pa.Schema) -> bool:
+    field = schema.field(_KEY)
+    kind = field.type
+    return decoder_of(field) is None and (pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _scanned(
+    source: TableSource, view: TableView, prefix: str | bytes | None, limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for block in view.scan():
+        rows = source.presented(block)
+        if prefix is not None:
+            rows = rows.filter(pc.starts_with(rows.column(_KEY), prefix))
+        if left is not None:
+            rows = rows.slice(0, left)
+            left -= rows.num_rows
+        if rows.num_rows:
+            yield rows
+        if left == 0:
+            return

@@ -1,0 +1,274 @@
+"""A job, to ask questions of while it runs, from its store alone: no server, no Spark, and nothing the job notices.
+
+`newest` is the newest committed epoch. It looks for a newer one at most every `POLL_MS`, by one listing of the
+manifests; one thread does that while others go on with the view there is. A manifest is made durable before it is
+believed. Invariant: the epochs that one view gives never go backwards, whatever happens to the job.
+
+What is open is kept from epoch to epoch: of a new epoch only new segments are opened, all of them before anybody sees
+the view.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time as system_time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.query.catalog import Asked, Located, QueryableState, located, locations_of
+from millstream.query.epoch_view import EpochView, Reads
+from millstream.query.errors import EpochGoneError, NoEpochError
+from millstream.query.keyed_reads import KeyedReads
+from millstream.query.window_reads import WindowReads
+from millstream.state.layout import TableLayout
+from millstream.state.open_segments import OpenSegments
+from millstream.state.table import TableView
+from millstream.state_reader.catalog import StoredState
+from millstream.state_reader.job_reader import JobReader
+from millstream.state_reader.table_source import layout_of, view_of
+from millstream.storage.store import Store
+
+__all__ = ["POLL_MS", "JobView"]
+
+POLL_MS = 20
+"""How long an answer to "is there a newer epoch" counts."""
+
+_TRIES = 20
+
+
+class _Tables:
+    """The open tables of a store. Each state has segments of its own, so that what one lets go another keeps."""
+
+    def __init__(self, store: Store, cache_folder: Path | None) -> None:
+        self._store, self._cache_folder = store, cache_folder
+        self._open: dict[tuple[str, str], OpenSegments] = {}
+        self._layouts: dict[tuple[str, str], tuple[Any, TableLayout]] = {}
+
+    def view(self, state: StoredState | None, *, is_newest: bool) -> TableView | None:
+        """The table, all segments open; None where there is none."""
+        if state is None or not state.refs:
+            return None
+        place = (state.uid, state.name)
+        if not is_newest:
+            segments = OpenSegments(self._store, self._cache_folder)
+            layout = layout_of(segments, state)
+        else:
+            segments = self._open.setdefault(place, OpenSegments(self._store, self._cache_folder))
+            layout = self._layout(place, segments, state)
+        view = view_of(segments, state, layout)
+        assert view.layers is not None  # opens them
+        if is_newest:
+            segments.keep_only(state.refs, layout)
+        return view
+
+    def _layout(self, place: tuple[str, str], segments: OpenSegments, state: StoredState) -> TableLayout:
+        newest, oldest = (pick(state.refs, key=lambda ref: ref.epoch) for pick in (max, min))
+        known = (newest.file, oldest.epoch, [entry.since for entry in state.history])
+        if self._layouts.get(place, (None,))[0] != known:
+            layout = layout_of(segments, state)
+            before = self._layouts.get(place)
+            # An equal layout stays the same object, and segments that were opened with it stay open.
+            self._layouts[place] = (known, before[1] if before is not None and before[1] == layout else layout)
+        return self._layouts[place][1]
+
+
+class JobView:
+    """See `millstream.query.open`."""
+
+    def __init__(
+        self,
+        reader: JobReader,
+        job: str,
+        job_id: str,
+        *,
+        follow: bool = True,
+        cache_folder: Path | None = None,
+        clock: Callable[[], int],
+        sleep: Callable[[float], None] = system_time.sleep,
+        allow_undeclared: bool = False,
+        functions: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.job, self.job_id = job, job_id
+        self._reader, self._store, self._where = reader, reader.store, reader.name.store
+        self._log = ManifestLog(reader.store)
+        self._follows, self._clock, self._sleep = follow, clock, sleep
+        self._allow_undeclared = allow_undeclared
+        self._functions = dict(functions or {})
+        self._tables = _Tables(reader.store, cache_folder)
+        self._newest: EpochView | None = None
+        self._looked_s = float("-inf")
+        self._looking = threading.Lock()
+
+    @property
+    def store(self) -> Store:
+        """The job's store."""
+        return self._store
+
+    @property
+    def allows_undeclared(self) -> bool:
+        """Whether states without a queryable name may be asked for."""
+        return self._allow_undeclared
+
+    def states(self) -> list[QueryableState]:
+        """What can be asked for at the newest epoch."""
+        return self.newest().states()
+
+    # --- the newest ---------------------------------------------------------------------------------------------
+
+    def newest(self) -> EpochView:
+        """The newest committed epoch; NoEpochError while there is none."""
+        current = self._newest
+        if current is not None:
+            # Monotonic time, not the clock: a clock that is set back must not stop anybody from looking.
+            if not self._follows or system_time.monotonic() - self._looked_s < POLL_MS / 1000:
+                return current
+            if not self._looking.acquire(blocking=False):
+                return current  # somebody looks already
+        else:
+            self._looking.acquire()
+        try:
+            return self._look()
+        finally:
+            self._looking.release()
+
+    def _look(self) -> EpochView:
+        current = self._newest
+        try:
+            epochs = self._log.epochs()
+            if current is None or epochs[-1:] > [current.epoch]:
+                self._newest = current = self._opened_newest(0 if current is None else current.epoch)
+        except StoreDamagedError:
+            raise
+        except StoreError:
+            # A store that cannot be reached now: what there is stays right, and tells its age.
+            if current is None:
+                raise
+        self._looked_s = system_time.monotonic()
+        assert current is not None
+        return current
+
+    def _opened_newest(self, after: int) -> EpochView:
+        """The newest epoch with all its segments open. One that is collected meanwhile has a newer one."""
+        for attempt in range(_TRIES):
+            manifest = self._log.newest()
+            if manifest is None or manifest.epoch <= after:
+                if self._newest is not None:
+                    return self._newest
+                raise NoEpochError(f"{self._where} has no epoch yet: the job has committed nothing. Ask again later.")
+            try:
+                return self._view(manifest, is_newest=True)
+            except StoreDamagedError:
+                if attempt == _TRIES - 1 or self._log.epochs()[-1:] <= [manifest.epoch]:
+                    raise
+        raise AssertionError("unreachable")
+
+    def follow(self) -> Iterator[EpochView]:
+        """The newest epoch, and each newer one once it is committed; one that is passed meanwhile is left out. Ends
+        when the job has come to the end of its input."""
+        seen = 0
+        while True:
+            if self._log.epochs() or self._newest is not None:
+                view = self.newest()
+                if view.epoch > seen:
+                    seen = view.epoch
+                    yield view
+                if view.status == "FINISHED":
+                    return  # one that is only suspended may go on
+            self._sleep(POLL_MS / 1000)
+
+    def wait_for(self, epoch: int, timeout_s: float) -> EpochView:
+        """The newest epoch, once it is `epoch` or later; NoEpochError when that takes longer."""
+        ends_s = system_time.monotonic() + timeout_s
+        while True:
+            newest: EpochView | None
+            try:
+                newest = self.newest()
+            except NoEpochError:
+                newest = None
+            if newest is not None and newest.epoch >= epoch:
+                return newest
+            if system_time.monotonic() >= ends_s:
+                at = "no epoch yet" if newest is None else f"epoch {newest.epoch}"
+                raise NoEpochError(
+                    f"{self._where} has not committed epoch {epoch} within {timeout_s:g} s: it has {at}. Wait longer, "
+                    "or look whether the job runs."
+                )
+            self._sleep(POLL_MS / 1000)
+
+    # --- the past -----------------------------------------------------------------------------------------------
+
+    def epochs(self) -> list[int]:
+        """The retained epochs, oldest first."""
+        return self._log.epochs()
+
+    def at(self, *, epoch: int | None = None, time: dt.datetime | int | None = None) -> EpochView:
+        """An older epoch, by its number or as the newest one committed at or before a time (a datetime with a time
+        zone, or ms since 1970). It is held until the view is closed."""
+        epochs = self._log.epochs()
+        if epoch is not None and epoch not in epochs:
+            raise self._not_retained(epoch, epochs)
+        try:
+            snapshot = self._reader.at(epoch=epoch, time=time)
+        except EpochGoneError:
+            raise
+        except StoreDamagedError:
+            raise
+        except StoreError as error:
+            raise EpochGoneError(error.message) from error
+        try:
+            return self._view(snapshot.manifest, is_newest=False, close=snapshot.close)
+        except BaseException:
+            snapshot.close()
+            raise
+
+    def _not_retained(self, epoch: int, epochs: list[int]) -> StoreError:
+        if not epochs or epoch > epochs[-1]:
+            have = f"the newest is {epochs[-1]}" if epochs else "it has none yet"
+            return NoEpochError(f"{self._where} has no epoch {epoch} yet: {have}. Use wait_for(epoch, timeout_s).")
+        return EpochGoneError(
+            f"{self._where} retains epoch {epoch} no more; it has {', '.join(map(str, epochs))}. Keep more of the past "
+            "with millstream.retention.epochs, or save an epoch with `millstream savepoint`."
+        )
+
+    def series(self, state: Asked, key: Any) -> list[tuple[int, int, Any]]:
+        """(epoch, when it was committed, the answer) for a key at every retained epoch, oldest first. Epochs in which
+        the state was not declared yet are left out."""
+        located(self.newest()._states, state, self._where, self._allow_undeclared)
+        found = []
+        for epoch in self._log.epochs():
+            try:
+                view = self.at(epoch=epoch)
+            except (EpochGoneError, NoEpochError):
+                continue  # collected since it was listed
+            with view:
+                if view.has(state):
+                    found.append((view.epoch, view.committed_ms, view.answer(state, key)))
+        return found
+
+    # --- making views -------------------------------------------------------------------------------------------
+
+    def _view(self, manifest: Manifest, *, is_newest: bool, close: Callable[[], None] | None = None) -> EpochView:
+        states = locations_of(manifest, self._allow_undeclared)
+        return EpochView(
+            manifest,
+            states,
+            lambda place: self._reads(place, is_newest),
+            self._where,
+            is_opened=is_newest,
+            allow_undeclared=self._allow_undeclared,
+            close=close,
+        )
+
+    def _reads(self, place: Located, is_newest: bool) -> Reads:
+        function = self._functions.get(place.info.name or "")
+        result_of = None if function is None else getattr(function, "get_result", function)
+        view = self._tables.view(place.stored, is_newest=is_newest)
+        if place.info.kind != "window":
+            return KeyedReads(place, view, result_of)
+        merges = place.declared is not None and place.declared.merges
+        homes = self._tables.view(place.homes, is_newest=is_newest) if merges else None
+        return WindowReads(place, view, homes, result_of)

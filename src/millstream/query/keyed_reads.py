@@ -1,0 +1,234 @@
+"""Values of keys, at one epoch: one key as fast as can be, many in one search, or as columns.
+
+A single key goes through `state.point_reads` where its type and that of the value are plain; everything else is a
+lookup of a column of keys, which is the reference for the quick way. Values are what the job's functions see: a TUPLE
+is a tuple, a ROW a Row. Pickles are read only here, in the process of who opened the store.
+
+All segments are opened when a reader is made: what the job collects later does not matter.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
+from millstream.common.types import Row
+from millstream.query.catalog import Located, value_type_of
+from millstream.query.errors import StateKindError
+from millstream.query.key_encoding import KeyEncoding
+from millstream.records.columns import arrow_type
+from millstream.runtime.state_codec import StateCodec
+from millstream.state.keys import KeyColumn
+from millstream.state.saved_types import type_from, type_of_arrow
+from millstream.state.table import Found, TableView
+from millstream.state_reader.table_source import kind_of
+
+__all__ = ["KeyedReads"]
+
+_PLAIN_VALUES = {"LONG", "INT", "SHORT", "BYTE", "DOUBLE", "FLOAT", "STRING", "BOOLEAN"}
+_INT_BITS = {pa.int64(): 63, pa.int32(): 31, pa.int16(): 15, pa.int8(): 7}
+
+
+class KeyedReads:
+    """The values of one state. `view` is None while nothing was kept. `result_of` makes an answer of an accumulator."""
+
+    def __init__(self, located: Located, view: TableView | None, result_of: Callable[[Any], Any] | None) -> None:
+        self.located, self.view = located, view
+        self.kind = located.info.kind
+        if located.declared is None and located.stored is not None and view is not None:
+            self.kind = kind_of(located.stored, view)
+        declared = located.declared
+        layout = None if view is None else view.layout
+        key_type = None if declared is None else declared.key_type
+        stored = layout.key_type if layout is not None else _stored_key(key_type)
+        self.keys = KeyEncoding(key_type, stored, located.what)
+        self._result_of = result_of
+        self._codec = _codec(located, view)
+        self._map_keys = _map_key_codec(located, view) if self.kind == "map" else None
+        self._point = self._quick_get()
+
+    # --- one key --------------------------------------------------------------------------------------------------
+
+    def get(self, key: Any) -> Any:
+        """The value of a key: a value, list or dict; None where there is none."""
+        return self._point(key)
+
+    def _quick_get(self) -> Callable[[Any], Any]:
+        if self.view is None:
+            return lambda key: self.keys.column([key]) and None
+        slow = lambda key: self.get_many([key])[0]  # noqa: E731
+        layout = self.view.layout
+        convert = self._converter()
+        if self.kind in ("list", "map") or convert is _NOT_PLAIN:
+            return slow
+        read, kind = self.view.get_one, layout.key_type
+        if kind is None:
+            return _quick(read, (str, int), None, convert, slow)
+        if kind in _INT_BITS:
+            return _quick(read, (int,), 1 << _INT_BITS[kind], convert, slow)
+        return _quick(read, (str,), None, convert, slow) if pa.types.is_string(kind) else slow
+
+    def _converter(self) -> Callable[[Any], Any] | None:
+        """From what a point read gives to the value; None: they are one. `_NOT_PLAIN`: it takes the careful way."""
+        assert self.view is not None
+        if self._result_of is not None or self.view.layout.serializer_version is not None:
+            return _NOT_PLAIN
+        if self.view.layout.is_pickled:
+            return pickle.loads
+        kind = value_type_of(self.located)
+        if kind is None or str(kind) in _PLAIN_VALUES:
+            return None if kind is not None else _NOT_PLAIN
+        if isinstance(kind, TupleTypeInfo) and all(str(field) in _PLAIN_VALUES for field in kind.get_field_types()):
+            return lambda fields: tuple(fields.values())
+        if isinstance(kind, RowTypeInfo) and all(str(field) in _PLAIN_VALUES for field in kind.get_field_types()):
+            named = Row(*kind.get_field_names())
+            return lambda fields: named(*fields.values())
+        return _NOT_PLAIN
+
+    # --- many -----------------------------------------------------------------------------------------------------
+
+    def get_many(self, keys: list[Any]) -> list[Any]:
+        """The values of keys, in their order; None where there is none."""
+        column = self.keys.column(keys)
+        if self.view is None:
+            return [None] * len(keys)
+        if self.kind in ("list", "map"):
+            return self._collections(column)
+        found = self.view.get(column)
+        values = iter(self._values(found.values))
+        return [next(values) if there else None for there in found.mask.tolist()]
+
+    def _values(self, column: pa.Array | None) -> list[Any]:
+        if column is None or not len(column):
+            return []
+        values = self._decoder().decode(column)
+        return values if self._result_of is None else [self._result_of(value) for value in values]
+
+    def _decoder(self) -> StateCodec:
+        if self._codec is None:
+            raise StateKindError(
+                f"{self.located.what} was written by a serializer of the program, which a reader does not have. Give "
+                "the state a declared type, or read it with the program"
+            )
+        return self._codec
+
+    def _collections(self, column: KeyColumn) -> list[Any]:
+        assert self.view is not None
+        rows = self.view.scan_keys(column)
+        positions, values = rows.column("position").to_pylist(), self._values(rows.column("value"))
+        answers: list[Any] = [None] * len(column)
+        if self.kind == "list":
+            for at, value in zip(positions, values, strict=True):
+                if answers[at] is None:
+                    answers[at] = []
+                answers[at].append(value)
+            return answers
+        assert self._map_keys is not None
+        subs = self._map_keys.decode(rows.column("sub")) if rows.num_rows else []
+        for at, sub, value in zip(positions, subs, values, strict=True):
+            if answers[at] is None:
+                answers[at] = {}
+            answers[at][sub] = value
+        return answers
+
+    # --- columns --------------------------------------------------------------------------------------------------
+
+    def columns(self, keys: pa.Array) -> pa.RecordBatch:
+        """key (as given), found, and value: null where there is none. Pickles come as their bytes."""
+        if isinstance(keys, pa.ChunkedArray):
+            keys = keys.combine_chunks()
+        if pa.types.is_dictionary(keys.type):
+            keys = keys.dictionary_decode()
+        column = self.keys.of_arrow(keys)
+        if self.kind in ("list", "map"):
+            found, value = self._collection_columns(column)
+        elif self.view is None:
+            found, value = np.zeros(len(column), dtype=np.bool_), pa.nulls(len(column), self._arrow_type())
+        else:
+            answer = self.view.get(column)
+            found, value = answer.mask, _spread(answer)
+        return pa.RecordBatch.from_arrays([keys, pa.array(found), value], names=["key", "found", "value"])
+
+    def _arrow_type(self) -> pa.DataType:
+        kind: TypeInformation | None = value_type_of(self.located)
+        return (None if kind is None else arrow_type(kind)) or pa.binary()
+
+    def _collection_columns(self, column: KeyColumn) -> tuple[Any, pa.Array]:
+        value_type = self._arrow_type() if self.view is None else self.view.layout.value_type
+        if self.view is None:
+            empty = pa.list_(value_type) if self.kind == "list" else pa.map_(pa.binary(), value_type)
+            return np.zeros(len(column), dtype=np.bool_), pa.nulls(len(column), empty)
+        rows = self.view.scan_keys(column)
+        counts = np.bincount(rows.column("position").to_numpy(), minlength=len(column))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+        found = counts > 0
+        if self.kind == "list":
+            return found, pa.ListArray.from_arrays(offsets, rows.column("value"), mask=pa.array(~found))
+        subs, values = rows.column("sub"), rows.column("value")
+        made = pa.MapArray.from_arrays(offsets, subs, values)
+        return found, made.take(pa.array(np.arange(len(column)), mask=~found))
+
+
+def _NOT_PLAIN(value: Any) -> Any:  # noqa: N802 - a mark that is also callable, so that one type serves
+    raise AssertionError("never called")
+
+
+def _quick(
+    read: Callable[[Any], Any],
+    kinds: tuple[type, ...],
+    bound: int | None,
+    convert: Callable[[Any], Any] | None,
+    slow: Callable[[Any], Any],
+) -> Callable[[Any], Any]:
+    """A function for keys of exactly these Python types; others, and numbers out of bounds, take the careful way."""
+
+    def get(key: Any) -> Any:
+        if type(key) not in kinds or (bound is not None and not -bound <= key < bound):
+            return slow(key)
+        try:
+            found = read(key)
+        except UnicodeEncodeError:
+            return slow(key)
+        return found if convert is None or found is None else convert(found)
+
+    return get
+
+
+def _codec(located: Located, view: TableView | None) -> StateCodec | None:
+    """What decodes values; None where only the program's serializer could."""
+    if view is not None and view.layout.serializer_version is not None:
+        return None
+    kind = None
+    if view is not None and not view.layout.is_pickled and view.layout.value_type is not None:
+        history = located.stored.history if located.stored is not None else ()
+        kind = history[-1].type if history else type_of_arrow(pa.field("value", view.layout.value_type))
+    return StateCodec(kind, located.what)
+
+
+def _map_key_codec(located: Located, view: TableView | None) -> StateCodec | None:
+    if view is None or view.layout.sub_type is None:
+        return None
+    history = located.stored.history if located.stored is not None else ()
+    if history and history[-1].map_key is not None:
+        return StateCodec(type_from(history[-1].map_key, located.what), f"the map keys of {located.what}")
+    return StateCodec(type_of_arrow(pa.field("sub", view.layout.sub_type)), f"the map keys of {located.what}")
+
+
+def _stored_key(key_type: TypeInformation | None) -> pa.DataType | None:
+    if key_type is None:
+        return None
+    sample = KeyEncoding(key_type, None, "").column([]).array.type
+    return None if sample == pa.binary() and arrow_type(key_type) != pa.binary() else sample
+
+
+def _spread(answer: Found) -> pa.Array:
+    """Values at the keys that have one, null elsewhere."""
+    assert answer.values is not None
+    if len(answer.values) == len(answer.mask):
+        return answer.values
+    return answer.values.take(pa.array(np.cumsum(answer.mask) - 1, mask=~answer.mask))

@@ -1,0 +1,93 @@
+"""Finding the job that is meant, and opening it for questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.query.errors import UnknownJobError
+from millstream.query.job_view import JobView
+from millstream.state_reader import job_reader
+from millstream.state_reader.job_reader import JobReader, system_ms
+from millstream.state_reader.stored_jobs import jobs
+from millstream.storage.names import job_name, savepoint_name
+
+__all__ = ["open"]
+
+
+def open(
+    store_url: str,
+    job: str | None = None,
+    *,
+    follow: bool = True,
+    cache_folder: str | Path | None = None,
+    clock: Callable[[], int] = system_ms,
+    allow_undeclared: bool = False,
+    functions: Mapping[str, Any] | None = None,
+) -> JobView:
+    """A job by its store, or by its name in a folder of stores; UnknownJobError says what exists.
+
+    `follow`            newer epochs are picked up as they are committed; else `newest` stays where it was first
+    `cache_folder`      where files of a remote store are kept; without, they are held in memory
+    `clock`             milliseconds since 1970, for leases
+    `allow_undeclared`  states that the program did not make queryable may be asked for by (operator uid, state name)
+    `functions`         an `AggregateFunction` for the name of an aggregating state, or of windows that have one of the
+                        program's own: answers are its results. Without, they are accumulators
+
+    >>> open("memory://doctest-no-such-job-to-query")
+    Traceback (most recent call last):
+    millstream.query.errors.UnknownJobError: memory://doctest-no-such-job-to-query holds no job. Give the store of a \
+job, or a folder of stores and the job's name.
+    """
+    url = _store_of(store_url, job)
+    reader = _reader(url)
+    record = read_job_record(reader.store)
+    if record is not None:
+        name, job_id = record.job, record.job_id
+    else:
+        with reader.at() as saved:
+            name, job_id = saved.manifest.job, saved.manifest.job_id
+    if job is not None and job not in (name, job_id):
+        raise UnknownJobError(f"{store_url} holds the job '{name}', not '{job}'. Give its store, or that name.")
+    folder = None if cache_folder is None else Path(cache_folder)
+    return JobView(
+        JobReader(reader.store, reader.name, folder, clock),
+        name,
+        job_id,
+        follow=follow,
+        cache_folder=folder,
+        clock=clock,
+        allow_undeclared=allow_undeclared,
+        functions=functions,
+    )
+
+
+def _reader(url: str) -> JobReader:
+    try:
+        return job_reader.open(url)
+    except StoreDamagedError:
+        raise
+    except StoreError as error:
+        raise UnknownJobError(
+            f"{url} holds no job. Give the store of a job, or a folder of stores and the job's name."
+        ) from error
+
+
+def _store_of(store_url: str, job: str | None) -> str:
+    """The address of the job's own store."""
+    if "://" in store_url or not Path(store_url).is_dir():
+        return store_url
+    if any((Path(store_url) / name).exists() for name in (job_name(), savepoint_name())):
+        return store_url
+    listed = jobs(store_url)
+    meant = [one for one in listed if job in (one.name, one.id)] if job is not None else listed
+    if len(meant) == 1:
+        return meant[0].store
+    have = ", ".join(f"'{one.name}' ({one.store})" for one in listed) or "none"
+    asked = "several jobs" if job is None and listed else f"no job '{job}'" if job is not None else "no job"
+    if len(meant) > 1 and job is not None:
+        asked = f"several jobs '{job}'"
+    raise UnknownJobError(f"{store_url} holds {asked}; it holds: {have}. Give the store of one, or its name or id.")

@@ -1,0 +1,412 @@
+"""The HTTP face of a job's state: JSON for everyone, described by OpenAPI at /openapi.json.
+
+    GET  /v1/jobs, /v1/jobs/{job}/servers          who answers for what
+    GET  /v1/jobs/{job}                            epoch, watermark, commit time, age
+    GET  /v1/jobs/{job}/states                     what can be asked for
+    GET  /v1/jobs/{job}/states/{state}/keys/{key}  one value
+    POST /v1/jobs/{job}/states/{state}/keys        many values
+    POST /v1/jobs/{job}/read                       values of several states, of one epoch
+    GET  /v1/jobs/{job}/states/{state}/windows/{key}, …/series/{key}, …/watch/{key}, …/scan
+
+An answer belongs to one epoch, which is its ETag: asking again with If-None-Match costs nothing until the next epoch.
+`If-Min-Epoch` asks for an epoch at least that new; the server waits for it a moment. `?epoch=` and `?time=` ask for
+the past. Reads are done on threads, a bounded number at once, so that a slow store does not stop the server from
+answering.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, FastAPI, Header, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from millstream.query.errors import UnknownJobError
+from millstream.query.server import answers
+from millstream.query.server.guard import Guard, refusal_headers
+from millstream.query.server.parameters import (
+    CACHED,
+    EPOCH_MAX,
+    REFUSALS,
+    Epoch,
+    JobName,
+    KeyFormat,
+    KeyText,
+    Known,
+    Limit,
+    MinEpoch,
+    Prefix,
+    StateName,
+    Time,
+)
+from millstream.query.server.reads import Moment, Reads
+from millstream.query.server.rights import Reader
+from millstream.query.server.settings import ServerSettings, is_loopback
+from millstream.query.server.watching import EpochBell, watch
+from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
+from millstream.query.wire.registration import Registration
+from millstream.query.wire.served import ServedJob
+
+__all__ = ["Neighbourhood", "application"]
+
+_LOOK_S = 0.01
+_ABANDONED_FACTOR = 4
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Where this server is (`url`, `flight_url`), and what others of its job have registered."""
+
+    place: Callable[[], dict[str, str | None]] = lambda: {"url": None, "flight_url": None}
+    servers: Callable[[], list[Registration]] = list
+
+
+class _AtWork:
+    """How many reads run, those that nobody waits for included."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def run(self, work: Callable[[], _T]) -> _T:
+        with self._lock:
+            self.count += 1
+        try:
+            return work()
+        finally:
+            with self._lock:
+                self.count -= 1
+
+
+class Endpoints:
+    """What every path does."""
+
+    def __init__(
+        self, served: ServedJob, settings: ServerSettings, now_ms: Callable[[], int], neighbourhood: Neighbourhood
+    ) -> None:
+        self._served, self._settings = served, settings
+        self._place, self._neighbours = neighbourhood.place, neighbourhood.servers
+        self.reads = Reads(served, settings.key_groups, settings.limits, now_ms)
+        self._at_work = _AtWork()
+        self._threads = anyio.CapacityLimiter(settings.limits.reads_at_once_max)
+        self.bell = EpochBell(self._newest_epoch, settings.limits.watchers_max)
+
+    async def health(self) -> Response:
+        """Whether the server runs. It says nothing of the job."""
+        return JSONResponse({"status": "ok"})
+
+    async def jobs(self) -> Response:
+        """The jobs of this server: one."""
+        return _json({"jobs": [{"job": self._served.job, "job_id": self._served.job_id}]})
+
+    async def servers(self, job: JobName) -> Response:
+        """This server and the others of its job, with the key groups that each holds."""
+        self._check(job)
+        held = self._settings.key_groups
+        own = {"held": None if held is None else [held[0], held[-1]], **self._place()}
+        return _json({**own, "servers": [asdict(one) for one in await self._run(self._neighbours)]})
+
+    async def job(self, job: JobName, min_epoch: MinEpoch = None, known: Known = None) -> Response:
+        """The job and its newest epoch."""
+        self._check(job)
+        held = self._settings.key_groups
+
+        def read() -> dict[str, Any]:
+            with self.reads.epoch(Moment(epoch_min=min_epoch)) as epoch:
+                span = None if held is None else [held[0], held[-1]]
+                return {**self.reads.facts(epoch), "job_id": self._served.job_id, "held": span}
+
+        return await self._answer(Moment(epoch_min=min_epoch), known, read)
+
+    async def states(self, request: Request, job: JobName) -> Response:
+        """The states that this token opens."""
+        self._check(job)
+
+        def read() -> dict[str, Any]:
+            found = [
+                {
+                    "name": state.name,
+                    "kind": state.kind,
+                    "key_type": state.key_type,
+                    "value_type": state.value_type,
+                    "is_pickled": state.is_pickled,
+                    "key_groups": state.key_groups,
+                }
+                for state in self.reads.states(_reader(request))
+            ]
+            return {**self.reads.facts(self._served.newest()), "states": found}
+
+        return _json(await self._run(read))
+
+    async def value(
+        self,
+        request: Request,
+        job: JobName,
+        state: StateName,
+        key: KeyText,
+        key_format: KeyFormat = "text",
+        epoch: Epoch = None,
+        time: Time = None,
+        min_epoch: MinEpoch = None,
+        known: Known = None,
+    ) -> Response:
+        """The value of one key."""
+        self._check(job)
+        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
+        reader.check(state)
+        return await self._answer(moment, known, lambda: self.reads.value(reader, state, key, key_format, moment))
+
+    async def many(
+        self,
+        request: Request,
+        job: JobName,
+        state: StateName,
+        question: answers.KeysQuestion,
+        epoch: Epoch = None,
+        time: Time = None,
+        min_epoch: MinEpoch = None,
+    ) -> Response:
+        """The values of many keys, all of one epoch."""
+        self._check(job)
+        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
+
+        def read() -> dict[str, Any]:
+            facts, found = self.reads.values(reader, [(state, question.keys)], moment)
+            return {**facts, **found[0]}
+
+        return await self._answer(moment, None, read)
+
+    async def read(
+        self,
+        request: Request,
+        job: JobName,
+        question: answers.ReadQuestion,
+        epoch: Epoch = None,
+        time: Time = None,
+        min_epoch: MinEpoch = None,
+    ) -> Response:
+        """The values of keys of several states, all of one epoch."""
+        self._check(job)
+        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
+
+        def read() -> dict[str, Any]:
+            asked = [(one.state, one.keys) for one in question.reads]
+            facts, found = self.reads.values(reader, asked, moment)
+            return {**facts, "reads": found}
+
+        return await self._answer(moment, None, read)
+
+    async def windows(
+        self,
+        request: Request,
+        job: JobName,
+        state: StateName,
+        key: KeyText,
+        key_format: KeyFormat = "text",
+        epoch: Epoch = None,
+        time: Time = None,
+        min_epoch: MinEpoch = None,
+        known: Known = None,
+    ) -> Response:
+        """The windows that are still open for a key, with their results so far."""
+        self._check(job)
+        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
+        reader.check(state)
+        return await self._answer(moment, known, lambda: self.reads.windows(reader, state, key, key_format, moment))
+
+    async def scan(
+        self,
+        request: Request,
+        job: JobName,
+        state: StateName,
+        prefix: Prefix = None,
+        limit: Limit = 100,
+        epoch: Epoch = None,
+        time: Time = None,
+        min_epoch: MinEpoch = None,
+        known: Known = None,
+    ) -> Response:
+        """Rows of a state."""
+        self._check(job)
+        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
+        reader.check(state)
+        return await self._answer(moment, known, lambda: self.reads.scan(reader, state, prefix, limit, moment))
+
+    async def series(
+        self, request: Request, job: JobName, state: StateName, key: KeyText, key_format: KeyFormat = "text"
+    ) -> Response:
+        """The value of a key at every retained epoch."""
+        self._check(job)
+        reader = _reader(request)
+        return _json(await self._run(lambda: self.reads.series(reader, state, key, key_format)))
+
+    async def watch(
+        self,
+        request: Request,
+        job: JobName,
+        state: StateName,
+        key: KeyText,
+        key_format: KeyFormat = "text",
+        last_event_id: Annotated[int, Header(ge=0, le=EPOCH_MAX)] = 0,
+    ) -> Response:
+        """The value of a key, or its open windows, again whenever that has changed: server-sent events."""
+        self._check(job)
+        reader = _reader(request)
+
+        async def read() -> dict[str, Any]:
+            return await self._run(lambda: self.reads.watched(reader, state, key, key_format))
+
+        await read()  # what is wrong with the question is said with a status, before the stream begins
+        self.bell.check()
+        events = watch(self.bell, read, last_event_id)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+    def _check(self, job: str) -> None:
+        if job not in (self._served.job, self._served.job_id):
+            raise UnknownJobError(
+                f"job {job[:100]!r} is not served here. This server has {self._served.job!r} "
+                f"(id {self._served.job_id}): ask for that, or ask the server of the other job."
+            )
+
+    async def _newest_epoch(self) -> int:
+        return await self._run(lambda: self._served.newest().epoch)
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        """Do it on a thread. What takes too long is no longer waited for, but still runs: so many and no more."""
+        if self._at_work.count >= _ABANDONED_FACTOR * self._settings.limits.reads_at_once_max:
+            raise TooManyError("the store does not answer, and enough reads wait for it. Ask again in a moment.")
+        return await anyio.to_thread.run_sync(
+            lambda: self._at_work.run(work), abandon_on_cancel=True, limiter=self._threads
+        )
+
+    async def _answer(self, moment: Moment, known: str | None, read: Callable[[], dict[str, Any]]) -> Response:
+        """Wait for the epoch that is asked for; 304 if the client has its answer; else read."""
+        if moment.epoch_min is not None and not moment.is_past:
+            await self._wait_for(moment.epoch_min)
+        if known is not None and not moment.is_past:
+            newest = await self._newest_epoch()
+            if newest >= (moment.epoch_min or 0) and self._tag(newest) in known:
+                return Response(status_code=304, headers={"etag": self._tag(newest), "cache-control": "no-cache"})
+        answer = await self._run(read)
+        return _json(answer, {"etag": self._tag(answer["epoch"]), "cache-control": "no-cache"})
+
+    async def _wait_for(self, epoch: int) -> None:
+        until_s = time.monotonic() + self._settings.limits.min_epoch_wait_s
+        while not await self._run(lambda: self.reads.has_reached(epoch)) and time.monotonic() < until_s:
+            await asyncio.sleep(_LOOK_S)
+
+    def _tag(self, epoch: int) -> str:
+        return f'"{self._served.job_id[:16]}-{epoch}"'
+
+
+def application(
+    served: ServedJob,
+    settings: ServerSettings,
+    now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    now_s: Callable[[], float] = time.monotonic,
+    neighbourhood: Neighbourhood | None = None,
+) -> FastAPI:
+    """The ASGI application that answers questions about `served`."""
+    endpoints = Endpoints(served, settings, now_ms, neighbourhood or Neighbourhood())
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        endpoints.bell.close()
+
+    app = FastAPI(
+        title="State of a Millstream job",
+        version="1",
+        description="Answers belong to one committed epoch each, and never go backwards.",
+        docs_url=None,  # the pages of these load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,  # a path is right or it is not; a redirect would be made of the Host header
+        lifespan=lifespan,
+    )
+    app.state.endpoints = endpoints
+    app.include_router(_routes(endpoints))
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(HTTPException, _unrouted)
+    app.add_middleware(Guard, settings=settings, now_s=now_s)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.allowed_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "if-min-epoch", "if-none-match"],
+            expose_headers=["etag"],
+        )
+    if settings.rights is None and is_loopback(settings.host):
+        # A page of another site may have its name lead to this machine; its own name is then in the Host header.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", settings.host])
+    return app
+
+
+def _routes(endpoints: Endpoints) -> APIRouter:
+    router = APIRouter(responses=REFUSALS)
+    state = "/v1/jobs/{job}/states/{state}"
+    router.add_api_route("/healthz", endpoints.health, methods=["GET"], responses={})
+    gets: list[tuple[str, Callable[..., Any], Any]] = [
+        ("/v1/jobs", endpoints.jobs, answers.JobsAnswer),
+        ("/v1/jobs/{job}/servers", endpoints.servers, answers.ServersAnswer),
+        ("/v1/jobs/{job}", endpoints.job, answers.JobAnswer),
+        ("/v1/jobs/{job}/states", endpoints.states, answers.StatesAnswer),
+        (state + "/keys/{key:path}", endpoints.value, answers.ValueAnswer),
+        (state + "/windows/{key:path}", endpoints.windows, answers.WindowsAnswer),
+        (state + "/series/{key:path}", endpoints.series, answers.SeriesAnswer),
+        (state + "/scan", endpoints.scan, answers.ScanAnswer),
+    ]
+    for path, endpoint, model in gets:
+        router.add_api_route(path, endpoint, methods=["GET"], response_model=model, responses=CACHED)
+    router.add_api_route(
+        state + "/watch/{key:path}",
+        endpoints.watch,
+        methods=["GET"],
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}, "description": "Events: id is the epoch."}},
+    )
+    router.add_api_route(state + "/keys", endpoints.many, methods=["POST"], response_model=answers.ManyAnswer)
+    router.add_api_route("/v1/jobs/{job}/read", endpoints.read, methods=["POST"], response_model=answers.ReadAnswer)
+    return router
+
+
+def _reader(request: Request) -> Reader:
+    reader: Reader = request.state.reader
+    return reader
+
+
+def _json(content: Any, headers: dict[str, str] | None = None) -> Response:
+    body = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def _refused(answer: RefusalAnswer) -> Response:
+    return JSONResponse(answer.body(), answer.status, headers=refusal_headers(answer))
+
+
+async def _malformed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    said = "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in list(error.errors())[:5])
+    return _refused(answer_to(BadQuestionError(f"the request cannot be understood: {said}. /openapi.json says how.")))
+
+
+async def _unrouted(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    said = f"{error.detail}. What can be asked for is described at /openapi.json."
+    answer = RefusalAnswer(error.status_code, "not-a-path" if error.status_code == 404 else "malformed", said)
+    headers = {**refusal_headers(answer), **(error.headers or {})}
+    return JSONResponse(answer.body(), answer.status, headers=headers)

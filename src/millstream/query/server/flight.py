@@ -1,0 +1,214 @@
+"""Arrow Flight for bulk: columns of keys in, columns of values out, all of one epoch.
+
+A question is a JSON object, `{"state": "totals"}`, with `epoch` (a number), `time` or `epoch_min` where wanted:
+
+- `do_exchange` with it as the command of the descriptor: the client writes batches with one column of keys, the server
+  answers each with the columns key, found and value;
+- `do_get` with it as the ticket, and `keys` (JSON) in it for those keys, or `prefix` and `limit` for a scan.
+
+The schema of what comes back has the epoch and the rest of the facts in its metadata. Tokens travel in the header
+`authorization`. Questions that are not understood end the call with an error and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from millstream.query.server.reads import Moment, Reads
+from millstream.query.server.rights import EVERYONE, Reader
+from millstream.query.server.settings import ServerSettings
+from millstream.query.wire.json_values import key_of_json
+from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooLargeError, TooManyError, answer_to
+from millstream.query.wire.served import ServedEpoch
+
+__all__ = ["FlightEndpoint"]
+
+_CALLS_MAX = 32
+_FIELDS = {"state", "epoch", "time", "epoch_min", "keys", "prefix", "limit"}
+
+
+class _TokenMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+
+class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Finds out who calls, before anything of the call is looked at."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._rights = settings.rights
+
+    def start_call(self, info: Any, headers: dict[str, list[str]]) -> _TokenMiddleware:
+        if self._rights is None:
+            return _TokenMiddleware(EVERYONE)
+        given = next(
+            (values[0] for name, values in headers.items() if name.lower() == "authorization" and values), None
+        )
+        try:
+            return _TokenMiddleware(self._rights.reader_of(given))
+        except Exception as error:
+            raise _flight_error(answer_to(error)) from None
+
+
+class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
+    """The Flight face of a server; it answers once it is made, on threads of its own."""
+
+    def __init__(self, reads: Reads, settings: ServerSettings) -> None:
+        self._reads, self._limits = reads, settings.limits
+        self._calls = threading.BoundedSemaphore(_CALLS_MAX)
+        certificates = []
+        if settings.certificate is not None and settings.private_key is not None:
+            certificates = [(settings.certificate.read_bytes(), settings.private_key.read_bytes())]
+        scheme = "grpc+tls" if certificates else "grpc"
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        super().__init__(
+            f"{scheme}://{host}:{settings.flight_port or 0}",
+            tls_certificates=certificates,
+            middleware={"token": _TokenFactory(settings)},
+        )
+
+    def close(self) -> None:
+        """Answer what is asked already, then end."""
+        self.shutdown()
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        """Rows of a state, or of the keys in the ticket."""
+        try:
+            with self._call():
+                reader, question = _reader(context), _question(ticket.ticket)
+                with self._reads.epoch(_moment(question)) as epoch:
+                    table = self._table(reader, question, epoch)
+            return flight.RecordBatchStream(table)
+        except Exception as error:
+            raise _flight_error(answer_to(error)) from error
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """The values of every batch of keys, in order."""
+        try:
+            with self._call():
+                question = _question(descriptor.command or b"")
+                asker, name = _reader(context), question["state"]
+                self._reads.readable(asker, name)
+                with self._reads.epoch(_moment(question)) as epoch:
+                    self._exchange(asker, name, epoch, reader, writer)
+        except Exception as error:
+            raise _flight_error(answer_to(error)) from error
+
+    def _exchange(self, asker: Reader, name: str, epoch: ServedEpoch, reader: Any, writer: Any) -> None:
+        begun, asked = False, 0
+        for chunk in reader:
+            if chunk.data is None:
+                continue
+            asked += chunk.data.num_rows
+            if chunk.data.num_columns != 1:
+                raise BadQuestionError(f"a batch has {chunk.data.num_columns} columns. Send one column of keys.")
+            if asked > self._limits.flight_keys_max:
+                raise _too_many_keys(self._limits.flight_keys_max)
+            found = self._reads.columns(asker, name, chunk.data.column(0), epoch)
+            if not begun:
+                writer.begin(self._told(found.schema, epoch))
+                begun = True
+            writer.write_batch(pa.RecordBatch.from_arrays(found.columns, schema=self._told(found.schema, epoch)))
+
+    def _table(self, asker: Reader, question: dict[str, Any], epoch: ServedEpoch) -> pa.Table:
+        name = question["state"]
+        state = self._reads.readable(asker, name)
+        if "keys" in question:
+            keys = question["keys"]
+            if not isinstance(keys, list):
+                raise BadQuestionError("keys is no array. Give an array of keys.")
+            if len(keys) > self._limits.flight_keys_max:
+                raise _too_many_keys(self._limits.flight_keys_max)
+            typed = [key_of_json(key, state.key_type) for key in keys]
+            try:
+                column = state.column(typed)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise BadQuestionError(f"the keys are no column of one type: {error}.") from error
+            batch = self._reads.columns(asker, name, column, epoch)
+            table = pa.Table.from_batches([batch])
+        else:
+            limit = question.get("limit", self._limits.scan_rows_max)
+            if not isinstance(limit, int) or not 0 < limit <= self._limits.flight_keys_max:
+                raise TooLargeError(f"limit is {limit!r}. Give a number up to {self._limits.flight_keys_max}.")
+            table = epoch.scan(name, prefix=question.get("prefix"), limit=limit).read_all()
+        return table.replace_schema_metadata(self._told(table.schema, epoch).metadata)
+
+    def _told(self, schema: pa.Schema, epoch: ServedEpoch) -> pa.Schema:
+        facts = {key: json.dumps(value) for key, value in self._reads.facts(epoch).items()}
+        return schema.with_metadata(facts)
+
+    def _call(self) -> _Held:
+        if not self._calls.acquire(blocking=False):
+            raise TooManyError(f"{_CALLS_MAX} calls are being answered, as many as may be. Ask again in a moment.")
+        return _Held(self._calls)
+
+
+class _Held:
+    """A call that counts until it is over."""
+
+    def __init__(self, calls: threading.BoundedSemaphore) -> None:
+        self._calls = calls
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self._calls.release()
+
+
+def _reader(context: Any) -> Reader:
+    reader: Reader = context.get_middleware("token").reader
+    return reader
+
+
+def _question(data: bytes) -> dict[str, Any]:
+    try:
+        question = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise BadQuestionError('the question is no JSON object. Send {"state": "NAME"}.') from error
+    if not isinstance(question, dict) or not isinstance(question.get("state"), str):
+        raise BadQuestionError('the question names no state. Send {"state": "NAME"}.')
+    unknown = sorted(set(question) - _FIELDS)
+    if unknown:
+        raise BadQuestionError(
+            f"the question has {', '.join(unknown)[:100]}. It may have {', '.join(sorted(_FIELDS))}."
+        )
+    return question
+
+
+def _moment(question: dict[str, Any]) -> Moment:
+    epoch, time, epoch_min = (question.get(name) for name in ("epoch", "time", "epoch_min"))
+    for name, value in (("epoch", epoch), ("epoch_min", epoch_min)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**12):
+            raise BadQuestionError(f"{name} is {str(value)[:40]!r}. Give the number of an epoch.")
+    if time is not None and not isinstance(time, str):
+        raise BadQuestionError("time is no text. Give milliseconds since 1970, or ISO 8601, in quotes.")
+    return Moment(epoch, time, epoch_min)
+
+
+def _too_many_keys(most: int) -> TooLargeError:
+    return TooLargeError(f"more than {most} keys are asked for in one call. Ask in several.")
+
+
+_KINDS = {
+    401: flight.FlightUnauthenticatedError,
+    403: flight.FlightUnauthorizedError,
+    412: flight.FlightUnavailableError,
+    421: flight.FlightUnavailableError,
+    429: flight.FlightUnavailableError,
+    500: flight.FlightInternalError,
+    503: flight.FlightUnavailableError,
+    504: flight.FlightTimedOutError,
+}
+
+
+def _flight_error(answer: RefusalAnswer) -> Exception:
+    """Flight has few kinds of errors; the sentence and our code travel in all of them."""
+    kind = _KINDS.get(answer.status, flight.FlightServerError)
+    error: Exception = kind(f"{answer.message} [{answer.code}]", json.dumps(answer.body()).encode())
+    return error

@@ -1,0 +1,133 @@
+"""What stands before every HTTP request: who asks, how often, how much, and for how long.
+
+In this order: the rate of the client, its token, the size of the body, the time of the whole request. A body is read
+here, up to the limit and not a byte further, before anything looks at it; so neither a gigabyte of keys nor a body
+that comes a byte a minute costs more than the limit says. Event streams are the one thing without a time limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from millstream.query.server.rates import Rates
+from millstream.query.server.rights import EVERYONE, Reader
+from millstream.query.server.settings import ServerSettings
+from millstream.query.wire.refusals import NoTokenError, RefusalAnswer, TooLargeError, TooManyError, answer_to
+
+__all__ = ["OPEN_PATHS", "Guard", "refusal_headers"]
+
+_LOG = logging.getLogger(__name__)
+OPEN_PATHS = ("/healthz", "/openapi.json")
+"""What is told without a token: nothing of the job."""
+
+
+def refusal_headers(answer: RefusalAnswer) -> dict[str, str]:
+    """The headers that belong to a refusal."""
+    headers = {"cache-control": "no-store"}
+    if answer.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if answer.status in (429, 503):
+        headers["retry-after"] = str(answer.facts.get("retry_after_s", 1))
+    return headers
+
+
+class Guard:
+    """Lets through what is allowed; the reader is then in `scope["state"]["reader"]`."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, now_s: Callable[[], float]) -> None:
+        self._app, self._settings, self._now_s = app, settings, now_s
+        self._rates = Rates(settings.limits.requests_per_s)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+            reader = self._admitted(scope, headers)
+            scope.setdefault("state", {})["reader"] = reader
+            endless = "/watch/" in scope["path"]
+            async with asyncio.timeout(None if endless else self._settings.limits.request_timeout_s):
+                body = await self._body(headers, receive)
+                await self._app(scope, _given(body, receive), sending)
+        except Exception as error:
+            if begun:
+                raise  # half an answer is out: all that is left is to end the connection
+            answer = answer_to(error)
+            if answer.code == "internal":
+                _LOG.exception("a request failed")
+            await _send(answer, send)
+
+    def _admitted(self, scope: Scope, headers: dict[str, str]) -> Reader:
+        client = scope.get("client")
+        wait_s = self._rates.wait_s(client[0] if client else "", self._now_s())
+        if wait_s:
+            raise TooManyError(
+                f"requests come faster than {self._settings.limits.requests_per_s:g} a second. Ask for many keys in "
+                "one request, or watch a key instead of asking again and again.",
+                retry_after_s=max(1, round(wait_s)),
+            )
+        rights = self._settings.rights
+        if rights is None or scope["path"] in OPEN_PATHS:
+            return EVERYONE
+        try:
+            return rights.reader_of(headers.get("authorization"))
+        except UnicodeError as error:
+            raise NoTokenError("the token is not text. Send the header `Authorization: Bearer TOKEN`.") from error
+
+    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
+        most = self._settings.limits.body_bytes_max
+        told = headers.get("content-length", "")
+        if told.isdecimal() and (len(told) > 15 or int(told) > most):
+            raise _too_large(most)
+        if not told and "transfer-encoding" not in headers:
+            return b""
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            part = message.get("body", b"")
+            size += len(part)
+            if size > most:
+                raise _too_large(most)
+            parts.append(part)
+            if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                return b"".join(parts)
+
+
+def _too_large(most: int) -> TooLargeError:
+    return TooLargeError(f"the request has more than {most} bytes. Ask for fewer keys at once, or use Arrow Flight.")
+
+
+def _given(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, once; then whatever comes, which is the end of the connection."""
+    given = False
+
+    async def receiving() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receiving
+
+
+async def _send(answer: RefusalAnswer, send: Send) -> None:
+    body = json.dumps(answer.body()).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal_headers(answer)}
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": body})

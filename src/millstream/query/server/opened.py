@@ -1,0 +1,148 @@
+"""A job that `millstream.query` opened, as a server serves it.
+
+States that were not declared queryable are called `OPERATOR::STATE` here, where the view allows them. Their keys have
+no declared type, so they come as JSON, and which key group they belong to is not known: every server answers for
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.query.catalog import Asked, QueryableState
+from millstream.query.epoch_view import EpochView
+from millstream.query.errors import NoEpochError
+from millstream.query.job_view import JobView
+from millstream.query.window_reads import WindowView
+from millstream.query.wire.served import ServedEpoch, ServedState
+
+__all__ = ["OpenedJob"]
+
+_BETWEEN = "::"
+
+
+class OpenedJob:
+    """One job, open for questions."""
+
+    def __init__(self, view: JobView) -> None:
+        self._view = view
+        self._known: tuple[int, dict[str, ServedState]] = (0, {})
+
+    @property
+    def job(self) -> str:
+        """Its name."""
+        return self._view.job
+
+    @property
+    def job_id(self) -> str:
+        """Its id."""
+        return self._view.job_id
+
+    def states(self) -> list[ServedState]:
+        """What can be asked for at the newest epoch."""
+        return list(self._states().values())
+
+    def state(self, name: str) -> ServedState:
+        """One of them; UnknownStateError names those that there are."""
+        found = self._states().get(name)
+        if found is None:
+            self._view.newest().get(_asked(name), None)  # says what there is
+        assert found is not None
+        return found
+
+    def newest(self) -> ServedEpoch:
+        """The newest committed epoch."""
+        return OpenedEpoch(self._view.newest())
+
+    def at(self, epoch: int | None = None, time_ms: int | None = None) -> ServedEpoch:
+        """A retained epoch."""
+        if time_ms is not None:
+            self._check_order(time_ms)
+        return OpenedEpoch(self._view.at(epoch=epoch, time=time_ms))
+
+    def series(self, state: str, key: Any) -> list[tuple[int, int, Any]]:
+        """The value at every retained epoch."""
+        return self._view.series(_asked(state), key)
+
+    def close(self) -> None:
+        """Nothing of the newest epoch is held in the store."""
+
+    def _check_order(self, time_ms: int) -> None:
+        # Until there is an epoch, every time is too early; that is not the fault of who asks.
+        if not self._view.epochs():
+            raise NoEpochError(f"job '{self.job}' has committed nothing yet at {time_ms} ms. Ask again later.")
+
+    def _states(self) -> dict[str, ServedState]:
+        """The states of the newest epoch; looked at once per epoch."""
+        view = self._view.newest()
+        epoch, known = self._known
+        if epoch != view.epoch:
+            known = {_name(state): _served(view, state) for state in view.states()}
+            self._known = (view.epoch, known)
+        return known
+
+
+class OpenedEpoch:
+    """One epoch, by the names that a server uses."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: EpochView) -> None:
+        self._view = view
+
+    @property
+    def epoch(self) -> int:
+        """Its number."""
+        return self._view.epoch
+
+    @property
+    def watermark(self) -> int | None:
+        """Event time, in milliseconds."""
+        return self._view.watermark
+
+    @property
+    def committed_ms(self) -> int:
+        """When it was committed."""
+        return self._view.committed_ms
+
+    def get(self, state: str, key: Any) -> Any:
+        """The value, or None."""
+        return self._view.get(_asked(state), key)
+
+    def get_many(self, state: str, keys: Sequence[Any]) -> list[Any]:
+        """The values in the order of the keys."""
+        return self._view.get_many(_asked(state), keys)
+
+    def get_columns(self, state: str, keys: pa.Array) -> pa.RecordBatch:
+        """Columns key, found, value."""
+        return self._view.get_columns(_asked(state), keys)
+
+    def windows(self, state: str, key: Any) -> list[WindowView]:
+        """The windows still open for a key."""
+        return self._view.windows(_asked(state), key)
+
+    def scan(self, state: str, prefix: Any = None, limit: int | None = None) -> pa.RecordBatchReader:
+        """Rows of the state."""
+        return self._view.scan(_asked(state), prefix=prefix, limit=limit)
+
+    def close(self) -> None:
+        """Let it go."""
+        self._view.close()
+
+
+def _asked(name: str) -> Asked:
+    operator, between, state = name.partition(_BETWEEN)
+    return (operator, state) if between else name
+
+
+def _name(state: QueryableState) -> str:
+    return state.name or f"{state.operator}{_BETWEEN}{state.state}"
+
+
+def _served(view: EpochView, state: QueryableState) -> ServedState:
+    program: Any = view._manifest.program
+    groups = int(program.get(state.operator, {}).get("max_parallelism") or 0) if state.name is not None else 0
+    return ServedState(_name(state), state.kind, state.key_type, state.value_type, state.is_pickled, groups)

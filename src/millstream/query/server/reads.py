@@ -1,0 +1,259 @@
+"""The reads that a server does, the same for HTTP and Flight: rights, key groups, types, then one epoch.
+
+Every answer is made from one epoch and carries it. Before a value is read, in this order: may the reader read this
+state, does the state exist, can it be read without unpickling, is every key of the right type and held here. Nothing
+of the store is touched for a request that is refused.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.query.server.rights import Reader
+from millstream.query.server.settings import Limits
+from millstream.query.window_reads import WindowView
+from millstream.query.wire.json_values import json_of, key_of_json, key_of_text
+from millstream.query.wire.refusals import (
+    BadQuestionError,
+    NotHereError,
+    PickledStateError,
+    TooLargeError,
+    TooOldError,
+)
+from millstream.query.wire.served import ServedEpoch, ServedJob, ServedState
+
+__all__ = ["Moment", "Reads", "moment_ms"]
+
+_CLOCK_TOLERANCE_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Which epoch is asked for: one by number or time, else the newest, which must not be older than `epoch_min`."""
+
+    epoch: int | None = None
+    time: str | None = None
+    epoch_min: int | None = None
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it names an epoch, so that the answer never changes."""
+        return self.epoch is not None or self.time is not None
+
+
+class Reads:
+    """Answers questions about one job. `held` is the range of key groups of this server, None for all."""
+
+    def __init__(self, job: ServedJob, held: range | None, limits: Limits, now_ms: Callable[[], int]) -> None:
+        self.job, self._held, self._limits, self._now_ms = job, held, limits, now_ms
+
+    @contextmanager
+    def epoch(self, moment: Moment) -> Iterator[ServedEpoch]:
+        """The epoch that is asked for, for as long as it is read."""
+        if not moment.is_past:
+            newest = self.job.newest()
+            if moment.epoch_min is not None and newest.epoch < moment.epoch_min:
+                raise TooOldError(
+                    f"the newest epoch here is {newest.epoch}, and {moment.epoch_min} or newer is asked for. Ask again "
+                    "in a moment, or ask another server.",
+                    epoch=newest.epoch,
+                )
+            yield newest
+            return
+        if moment.epoch is not None and moment.time is not None:
+            raise BadQuestionError("epoch= and time= are both given. Give one of them.")
+        held = self.job.at(epoch=moment.epoch, time_ms=self._past_ms(moment.time))
+        try:
+            yield held
+        finally:
+            held.close()
+
+    def has_reached(self, epoch: int) -> bool:
+        """Whether the newest epoch is this one or a newer one."""
+        return self.job.newest().epoch >= epoch
+
+    def facts(self, epoch: ServedEpoch) -> dict[str, Any]:
+        """What every answer says of its epoch."""
+        return {
+            "job": self.job.job,
+            "epoch": epoch.epoch,
+            "watermark": epoch.watermark,
+            "committed_ms": epoch.committed_ms,
+            "age_ms": max(0, self._now_ms() - epoch.committed_ms),  # the driver's clock may be ahead of ours
+        }
+
+    def states(self, reader: Reader) -> list[ServedState]:
+        """The states that the reader may read."""
+        return [state for state in self.job.states() if reader.may_read(state.name)]
+
+    def readable(self, reader: Reader, name: str) -> ServedState:
+        """The state, if the reader may read it and nothing would have to be unpickled."""
+        reader.check(name)
+        state = self.job.state(name)
+        if state.is_pickled:
+            raise PickledStateError(
+                f"state {name!r} has no declared type, so its values are pickles, and reading a pickle runs code: that "
+                "is not done for the network. Declare a type (its descriptor's type_info), or read it in process with "
+                "millstream.query."
+            )
+        return state
+
+    def value(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
+        """The value of one key, that came as part of a path."""
+        state = self.readable(reader, name)
+        key = key_of_text(text, state.key_type, key_format)
+        self.check_held(state, [key])
+        with self.epoch(moment) as epoch:
+            value = epoch.get(name, key)
+            found = {"key": json_of(key), "found": value is not None, "value": json_of(value)}
+            return {**self.facts(epoch), "state": name, **found}
+
+    def values(
+        self, reader: Reader, questions: Sequence[tuple[str, Sequence[Any]]], moment: Moment
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The values of many keys of one or several states, all of one epoch: its facts, and an answer for each."""
+        asked = sum(len(keys) for _, keys in questions)
+        if asked > self._limits.keys_max:
+            raise TooLargeError(
+                f"{asked} keys are asked for at once, of {self._limits.keys_max} at most. Ask in several requests "
+                "with the same epoch=, or use Arrow Flight."
+            )
+        typed = []
+        for name, given in questions:
+            state = self.readable(reader, name)
+            keys = [key_of_json(key, state.key_type) for key in given]
+            self.check_held(state, keys)
+            typed.append((name, keys))
+        with self.epoch(moment) as epoch:
+            answers = []
+            for name, keys in typed:
+                values = epoch.get_many(name, keys) if keys else []
+                answers.append(
+                    {
+                        "state": name,
+                        "keys": [json_of(key) for key in keys],
+                        "found": [value is not None for value in values],
+                        "values": [json_of(value) for value in values],
+                    }
+                )
+            return self.facts(epoch), answers
+
+    def columns(self, reader: Reader, name: str, keys: pa.Array, epoch: ServedEpoch) -> pa.RecordBatch:
+        """The values of a column of keys at an epoch that is held."""
+        state = self.readable(reader, name)
+        if self._held is not None and state.key_groups:
+            foreign = next((g for g in state.groups_of_column(keys) if g not in self._held), None)
+            if foreign is not None:
+                raise self._not_here(foreign)
+        return epoch.get_columns(name, keys)
+
+    def windows(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
+        """The windows that are open for a key, with what they have so far."""
+        state = self.readable(reader, name)
+        key = key_of_text(text, state.key_type, key_format)
+        self.check_held(state, [key])
+        with self.epoch(moment) as epoch:
+            windows = _windows(epoch.windows(name, key))
+            return {**self.facts(epoch), "state": name, "key": json_of(key), "windows": windows}
+
+    def watched(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
+        """What a watcher of a key is told: its value, or its open windows."""
+        reader.check(name)
+        read = self.windows if self.job.state(name).kind == "window" else self.value
+        return read(reader, name, text, key_format, Moment())
+
+    def scan(self, reader: Reader, name: str, prefix: str | None, limit: int, moment: Moment) -> dict[str, Any]:
+        """Rows of a state, `limit` of them at most. Every server answers this, whichever key groups it holds."""
+        self.readable(reader, name)
+        rows_max = self._limits.scan_rows_max
+        if limit > rows_max:
+            raise TooLargeError(
+                f"{limit} rows are asked for, of {rows_max} at most. Ask for fewer, or read the state in process with "
+                "millstream.query."
+            )
+        with self.epoch(moment) as epoch:
+            rows: list[dict[str, Any]] = []
+            for batch in epoch.scan(name, prefix=prefix, limit=limit + 1):
+                rows += batch.to_pylist()
+                if len(rows) > limit:
+                    break
+            shown = [json_of(row) for row in rows[:limit]]
+            return {**self.facts(epoch), "state": name, "rows": shown, "is_cut": len(rows) > limit}
+
+    def series(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
+        """The value of a key at every retained epoch."""
+        state = self.readable(reader, name)
+        key = key_of_text(text, state.key_type, key_format)
+        self.check_held(state, [key])
+        points = [
+            {
+                "epoch": epoch,
+                "committed_ms": committed_ms,
+                "value": _windows(value) if state.kind == "window" else json_of(value),
+            }
+            for epoch, committed_ms, value in self.job.series(name, key)
+        ]
+        return {**self.facts(self.job.newest()), "state": name, "key": json_of(key), "points": points}
+
+    def check_held(self, state: ServedState, keys: Sequence[Any]) -> None:
+        """Refuse keys of key groups that this server does not hold."""
+        if self._held is None or not keys or not state.key_groups:
+            return
+        foreign = next((group for group in state.groups_of(keys) if group not in self._held), None)
+        if foreign is not None:
+            raise self._not_here(foreign)
+
+    def _not_here(self, group: int) -> NotHereError:
+        assert self._held is not None
+        return NotHereError(
+            f"a key is in key group {group}, and this server holds {self._held[0]} to {self._held[-1]}. Ask the server "
+            "that holds it; QueryClient finds it.",
+            key_group=group,
+        )
+
+    def _past_ms(self, time: str | None) -> int | None:
+        if time is None:
+            return None
+        asked_ms, now_ms = moment_ms(time), self._now_ms()
+        if asked_ms > now_ms + _CLOCK_TOLERANCE_MS:
+            raise BadQuestionError(
+                f"time {time} is {(asked_ms - now_ms) // 1000} s ahead of this server's clock ({now_ms} ms). Correct "
+                "the clock that made it, or ask for the newest epoch by leaving it out."
+            )
+        return asked_ms
+
+
+def _windows(windows: Sequence[WindowView]) -> list[dict[str, Any]]:
+    return [
+        {
+            "start_ms": one.start,
+            "end_ms": one.end,
+            "result": json_of(one.result),
+            "is_accumulator": one.is_accumulator,
+        }
+        for one in windows
+    ]
+
+
+def moment_ms(text: str) -> int:
+    """A time as milliseconds since 1970 or in ISO 8601; without a zone it is UTC.
+
+    >>> moment_ms("1000"), moment_ms("1970-01-01T00:00:01Z"), moment_ms("1970-01-01T01:00:01+01:00")
+    (1000, 1000, 1000)
+    """
+    if text.isascii() and text.isdecimal() and len(text) < 17:
+        return int(text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+        zoned = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+        return int(zoned.timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise BadQuestionError(
+            f"time {text[:60]!r} is no time. Give milliseconds since 1970, or ISO 8601 (2026-11-15T10:00:00Z)."
+        ) from error

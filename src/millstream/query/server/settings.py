@@ -1,0 +1,110 @@
+"""How a server is set up: where it listens, who may read, how much one request may ask. Checked before it starts."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millstream.errors import ConfigurationError
+from millstream.query.server.rights import Rights
+
+__all__ = ["Limits", "ServerSettings", "is_loopback", "key_group_span"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request, one client and all of them together may ask.
+
+    >>> Limits().keys_max
+    10000
+    """
+
+    keys_max: int = 10_000
+    body_bytes_max: int = 1 << 20
+    scan_rows_max: int = 10_000
+    flight_keys_max: int = 1_000_000
+    watchers_max: int = 200
+    connections_max: int = 500
+    requests_per_s: float | None = None
+    request_timeout_s: float = 10.0
+    header_timeout_s: float = 10.0
+    min_epoch_wait_s: float = 2.0
+    reads_at_once_max: int = 16
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """One server. `key_groups` is the range it holds, None for all; `rights` None means that everyone may read."""
+
+    host: str = "127.0.0.1"
+    port: int = 8787
+    flight_port: int | None = None
+    advertised_host: str | None = None
+    key_groups: range | None = None
+    rights: Rights | None = None
+    allow_anonymous: bool = False
+    allowed_origins: tuple[str, ...] = ()
+    certificate: Path | None = None
+    private_key: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether what is sent is encrypted."""
+        return self.certificate is not None
+
+    def checked(self) -> ServerSettings:
+        """Itself; ConfigurationError where it would be open to strangers or cannot work.
+
+        >>> ServerSettings(host="0.0.0.0").checked()
+        Traceback (most recent call last):
+        millstream.errors.ConfigurationError: listening on 0.0.0.0 without tokens lets everyone who reaches this \
+machine read the job's state. Give a file of tokens, or say that this is meant (--allow-anonymous).
+        """
+        if not is_loopback(self.host) and self.rights is None and not self.allow_anonymous:
+            raise ConfigurationError(
+                f"listening on {self.host} without tokens lets everyone who reaches this machine read the job's "
+                "state. Give a file of tokens, or say that this is meant (--allow-anonymous)."
+            )
+        if (self.certificate is None) != (self.private_key is None):
+            raise ConfigurationError("TLS needs a certificate and its private key. Give both, or neither.")
+        for path in (self.certificate, self.private_key):
+            if path is not None and not path.is_file():
+                raise ConfigurationError(f"TLS file {path} is not there. Give the path of a PEM file.")
+        return self
+
+    @property
+    def shown_host(self) -> str:
+        """The host that clients are told."""
+        host = self.advertised_host or self.host
+        return f"[{host}]" if ":" in host else host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0")]
+    [True, True, True, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def key_group_span(text: str) -> range:
+    """The key groups that `--key-groups` names.
+
+    >>> key_group_span("0-63"), key_group_span("5")
+    (range(0, 64), range(5, 6))
+    """
+    first, dash, last = text.partition("-")
+    if not (first.isdecimal() and (last.isdecimal() if dash else True)):
+        raise ConfigurationError(f"key groups {text!r} are no range. Write the first and the last: 0-63.")
+    span = range(int(first), int(last if dash else first) + 1)
+    if not span:
+        raise ConfigurationError(f"key groups {text!r} end before they begin. Write the first and the last: 0-63.")
+    return span

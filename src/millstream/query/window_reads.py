@@ -1,0 +1,214 @@
+"""Windows in flight: those of a key that can still change, each with what it comes to so far.
+
+The three window operators keep windows in three ways (`runtime.windows`), and so there are three readers of one answer:
+
+    panes      accumulators of panes: every window that is not yet dead is the sum of its panes
+    numbered   a value for each number of a window
+    places     rows of a key and a window; where windows merge, a table of the key says which there are and where
+               each keeps its contents, else they are found by a scan of the key's group
+
+A window that has fired, and is kept for late records, is among them: it can still change. The result is that of the
+reduce or ready aggregate, before any window function on top. Of an `AggregateFunction` of the program's own the reader
+gets `get_result` from who opened it; without, the answer is the accumulator and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.types import Row
+from millstream.query.catalog import Located
+from millstream.query.key_encoding import KeyEncoding
+from millstream.runtime.queryable import NUMBERED, PANES, Queryable
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.windows.aggregate_records import RecordMeasure
+from millstream.runtime.windows.pane_firing import WindowRange, fired_windows
+from millstream.runtime.windows.pane_rows import Accumulators, PaneRows
+from millstream.runtime.windows.places import place_hashes
+from millstream.state.equality import same
+from millstream.state.hashing import xxhash64_column
+from millstream.state.key_groups import key_groups
+from millstream.state.keys import KeyColumn
+from millstream.state.saved_types import type_from
+from millstream.state.table import TableView
+
+__all__ = ["WindowReads", "WindowView"]
+
+_FAR = 1 << 62
+_TIME_WINDOW_BYTES = 16
+_TIMED = "timed records"
+
+
+@dataclass(frozen=True)
+class WindowView:
+    """An open window of a key: [start, end) in ms, None for windows that are no stretch of time, and its result so
+    far. `is_accumulator`: the result is what an `AggregateFunction` of the program keeps, not what it makes of it."""
+
+    start: int | None
+    end: int | None
+    result: Any
+    is_accumulator: bool = False
+
+
+class WindowReads:
+    """The windows of one operator. `view` and `homes` are None while nothing was kept (or nothing merges)."""
+
+    def __init__(
+        self,
+        located: Located,
+        view: TableView | None,
+        homes: TableView | None,
+        result_of: Callable[[Any], Any] | None,
+    ) -> None:
+        assert located.declared is not None
+        self.located, self.view, self._homes = located, view, homes
+        self.declared: Queryable = located.declared
+        self.keys = KeyEncoding(self.declared.key_type, self._stored_key(), located.what)
+        self._own_result = result_of
+        self.is_accumulator = self.declared.contents == "aggregated" and result_of is None
+        self._panes = self._pane_results() if self.declared.kept == PANES else None
+        self._result = self._result_maker()
+        self._codec = self._content_codec()
+
+    def _stored_key(self) -> pa.DataType | None:
+        key_type = self.declared.key_type
+        return None if key_type is None else KeyEncoding(key_type, None, "").column([]).array.type
+
+    def _pane_results(self) -> tuple[Accumulators, Row, list[StateCodec]]:
+        """What makes results of panes: the kernels, the row of results, and what decodes each."""
+        measures = self.declared.typed_measures()
+        codecs = [StateCodec(measure.result_type, self.located.what) for measure in measures]
+        return Accumulators(measures), Row(*(measure.name for measure in measures)), codecs
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def _result_maker(self) -> Callable[[Any], Any]:
+        if self._own_result is not None:
+            return self._own_result
+        if self.declared.contents != "ready":
+            return lambda value: value
+        measures = [RecordMeasure(measure, None) for measure in self.declared.typed_measures()]
+        named = Row(*(measure.measure.name for measure in measures))
+        return lambda kept: named(*(measure.result(one) for measure, one in zip(measures, kept, strict=True)))
+
+    def _content_codec(self) -> StateCodec:
+        written, what = self.declared.value, self.located.what
+        kind = None if written == "PICKLED" else type_from(written, what)
+        if self.declared.contents == _TIMED and self.view is not None and not self.view.layout.is_pickled:
+            history = self.located.stored.history if self.located.stored is not None else ()
+            kind = history[-1].type if history else kind
+        return StateCodec(kind, what)
+
+    # --- the windows of a key ---------------------------------------------------------------------------------------
+
+    def windows(self, key: Any) -> list[WindowView]:
+        """The open windows of a key, by end, then start."""
+        return self.windows_many([key])[0]
+
+    def windows_many(self, keys: list[Any]) -> list[list[WindowView]]:
+        """The open windows of each key."""
+        column = self.keys.column(keys)
+        answers: list[list[WindowView]] = [[] for _ in keys]
+        if self.view is None:
+            return answers
+        if self.declared.kept == PANES:
+            found = self._of_panes(column)
+        elif self.declared.kept == NUMBERED:
+            found = self._of_numbers(column)
+        else:
+            each = (column.take(np.array([at])) for at in range(len(column)))
+            found = ((at, window) for at, one in enumerate(each) for window in self._of_places(one))
+        for at, window in found:
+            answers[at].append(window)
+        for windows in answers:
+            windows.sort(key=lambda window: (window.end or 0, window.start or 0))
+        return answers
+
+    def _of_panes(self, column: KeyColumn) -> Iterator[tuple[int, WindowView]]:
+        """Windows with the position of their key."""
+        assert self.view is not None and self._panes is not None
+        rows = self.view.scan_keys(column)
+        if not rows.num_rows:
+            return
+        windows, (accumulators, named, codecs) = self.declared.pane_windows, self._panes
+        # Positions stand for keys: a key that is asked for twice has two.
+        keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("position"))
+        panes = PaneRows(keys, rows.column("sub").to_numpy(), accumulators.read(rows.column("value")))
+        range_ = WindowRange(windows.dead_through(self.view.now_ms), _FAR)
+        for fired in fired_windows(panes, windows, range_, accumulators):
+            results = accumulators.results(fired.parts)
+            columns = [codec.decode(result) for codec, result in zip(codecs, results, strict=True)]
+            starts, ends = windows.starts(fired.windows).tolist(), windows.ends(fired.windows).tolist()
+            for at, start, end, *values in zip(fired.keys.to_pylist(), starts, ends, *columns, strict=True):
+                yield at, WindowView(start, end, named(*values))
+
+    def _of_numbers(self, column: KeyColumn) -> Iterator[tuple[int, WindowView]]:
+        assert self.view is not None
+        rows = self.view.scan_keys(column)
+        windows, values = self.declared.pane_windows, self._codec.decode(rows.column("value"))
+        positions, numbers = rows.column("position").to_pylist(), rows.column("sub").to_pylist()
+        for at, number, value in zip(positions, numbers, values, strict=True):
+            start, end = windows.bounds(number)
+            yield at, WindowView(int(start), int(end), self._result(value), self.is_accumulator)
+
+    # --- places -----------------------------------------------------------------------------------------------------
+
+    def _of_places(self, column: KeyColumn) -> Iterator[WindowView]:
+        contents: dict[bytes, list[Any]] = {}
+        tokens: dict[bytes, bytes] | None = None
+        if self.declared.merges:
+            tokens = self._merged(column)
+            rows = self._rows_at(column, list(tokens))
+        else:
+            rows = self._rows_in_group(column)
+        values = self._codec.decode(rows.column("value")) if rows.num_rows else []
+        for place, value in zip(rows.column("key").field("window").to_pylist(), values, strict=True):
+            contents.setdefault(place, []).append(value)
+        for home, held in contents.items():
+            start, end = _bounds(home if tokens is None else tokens[home])
+            yield WindowView(start, end, self._of_contents(held), self.is_accumulator)
+
+    def _of_contents(self, held: list[Any]) -> Any:
+        if self.declared.contents == "records":
+            return held
+        if self.declared.contents == _TIMED:
+            return [record for record, _ in held]
+        return self._result(held[0])
+
+    def _merged(self, column: KeyColumn) -> dict[bytes, bytes]:
+        """Where each window of the key keeps its contents: that place → the window."""
+        if self._homes is None:
+            return {}
+        rows = self._homes.scan_keys(column)
+        return dict(zip(rows.column("value").to_pylist(), rows.column("sub").to_pylist(), strict=True))
+
+    def _rows_at(self, column: KeyColumn, tokens: list[bytes]) -> pa.RecordBatch:
+        assert self.view is not None
+        layout, windows = self.view.layout, pa.array(tokens, pa.binary())
+        keys = column.take(np.zeros(len(tokens), dtype=np.int64))
+        hashes = place_hashes(keys.hashes, xxhash64_column(windows), layout.max_parallelism)
+        array = pa.StructArray.from_arrays([keys.array, windows], fields=list(layout.stored_key_type))
+        return self.view.scan_keys(KeyColumn(hashes, array))
+
+    def _rows_in_group(self, column: KeyColumn) -> pa.RecordBatch:
+        """The windows of a key stand anywhere in its key group."""
+        assert self.view is not None
+        group = int(key_groups(column.hashes, self.view.layout.max_parallelism)[0])
+        own = []
+        for block in self.view.scan(range(group, group + 1)):
+            wanted = column.array.take(pa.array(np.zeros(block.num_rows, dtype=np.int64)))
+            own.append(block.filter(pa.array(same(block.column("key").field("key"), wanted))))
+        return pa.concat_batches(own) if own else self._rows_at(column, [])
+
+
+def _bounds(token: bytes) -> tuple[int | None, int | None]:
+    """Start and end of a window of time; windows of other kinds have none."""
+    if len(token) != _TIME_WINDOW_BYTES:
+        return None, None
+    start, end = np.frombuffer(token, ">i8").tolist()
+    return start, end

@@ -1,0 +1,160 @@
+"""Why a server does not answer, each kind with an HTTP status and a short code of its own.
+
+    Refusal
+    ├── NoTokenError        401  no token, or one that nobody has
+    ├── NotAllowedError     403  the token may not read this state
+    ├── PickledStateError   406  nothing is unpickled for the network
+    ├── TooOldError         412  this server has not reached the epoch that is asked for
+    ├── TooLargeError       413  more keys or bytes than one request may have
+    ├── NotHereError        421  another server holds this key group
+    ├── BadQuestionError    422  a parameter that cannot be understood
+    │   └── KeyMisfitError       a key that is not of the state's key type
+    ├── TooManyError        429  too many requests or watchers
+    └── TooSlowError        504  no answer in time
+
+What `millstream.query` raises is given a status by `answer_to`; what nobody foresaw is a 500 without details of this
+machine in it. Every answer is a sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.errors import MillstreamError, StoreDamagedError, StoreError, TypeMismatchError
+from millstream.query.errors import EpochGoneError, NoEpochError, StateKindError, UnknownJobError, UnknownStateError
+
+__all__ = [
+    "BadQuestionError",
+    "KeyMisfitError",
+    "NoTokenError",
+    "NotAllowedError",
+    "NotHereError",
+    "PickledStateError",
+    "Refusal",
+    "RefusalAnswer",
+    "TooLargeError",
+    "TooManyError",
+    "TooOldError",
+    "TooSlowError",
+    "answer_to",
+]
+
+
+class Refusal(MillstreamError):
+    """A request is not answered; `status` and `code` say why to machines."""
+
+    status = 500
+    code = "refused"
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
+class NoTokenError(Refusal):
+    """No token was given, or an unknown one."""
+
+    status, code = 401, "no-token"
+
+
+class NotAllowedError(Refusal):
+    """The token has no right to this state."""
+
+    status, code = 403, "not-allowed"
+
+
+class PickledStateError(Refusal):
+    """The state can only be read by running code that was stored in it."""
+
+    status, code = 406, "pickled-state"
+
+
+class TooOldError(Refusal):
+    """The newest epoch here is older than the one that was asked for."""
+
+    status, code = 412, "too-old"
+
+
+class TooLargeError(Refusal):
+    """The request or its answer is too large."""
+
+    status, code = 413, "too-large"
+
+
+class NotHereError(Refusal):
+    """The key belongs to a key group that this server does not hold."""
+
+    status, code = 421, "not-here"
+
+
+class BadQuestionError(Refusal):
+    """A parameter or key cannot be understood."""
+
+    status, code = 422, "bad-question"
+
+
+class KeyMisfitError(BadQuestionError):
+    """A key is not of the type that keys of the state have."""
+
+    code = "key-type"
+
+
+class TooManyError(Refusal):
+    """Requests come faster than they are allowed to."""
+
+    status, code = 429, "too-many"
+
+
+class TooSlowError(Refusal):
+    """The answer was not there in time."""
+
+    status, code = 504, "too-slow"
+
+
+@dataclass(frozen=True)
+class RefusalAnswer:
+    """What is sent: status, code, sentence, and facts for machines."""
+
+    status: int
+    code: str
+    message: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        """The JSON object of it."""
+        return {"error": self.code, "message": self.message, **self.facts}
+
+
+_LIBRARY: tuple[tuple[type[MillstreamError], int, str], ...] = (
+    # The first that fits counts, so the particular ones stand before the general.
+    (UnknownJobError, 404, "unknown-job"),
+    (UnknownStateError, 404, "unknown-state"),
+    (EpochGoneError, 410, "epoch-gone"),
+    (NoEpochError, 503, "no-epoch"),
+    (StateKindError, 409, "state-kind"),
+    (TypeMismatchError, 422, "key-type"),
+    (StoreDamagedError, 500, "store-damaged"),
+    (StoreError, 503, "store"),
+    (MillstreamError, 422, "bad-question"),
+)
+
+
+def answer_to(error: BaseException) -> RefusalAnswer:
+    """The answer to a request that raised `error`.
+
+    >>> answer_to(NotHereError("elsewhere", key_group=7)).body()
+    {'error': 'not-here', 'message': 'elsewhere', 'key_group': 7}
+    >>> answer_to(ZeroDivisionError("secret")).message
+    'The server failed to answer. Its log says more; ask again, or ask another server.'
+    """
+    if isinstance(error, Refusal):
+        return RefusalAnswer(error.status, error.code, error.message, dict(error.facts))
+    for kind, status, code in _LIBRARY:
+        if isinstance(error, kind):
+            return RefusalAnswer(status, code, str(error))
+    if isinstance(error, TimeoutError):
+        return RefusalAnswer(504, "too-slow", "The answer was not there in time. Ask for less, or ask again.")
+    return RefusalAnswer(
+        500, "internal", "The server failed to answer. Its log says more; ask again, or ask another server."
+    )

@@ -1,0 +1,109 @@
+"""Answers never go back: a job counts, crashes, is started again with another parallelism, and its query servers are
+replaced one after the other, while clients ask. For every client the counts of a key never decrease, all keys of an
+answer belong to one epoch, and the last answer is what was put in. What happens when, is chosen by a seed.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from query_programs import keeping
+
+from millstream import query
+from millstream.common import Types
+from millstream.query.client import QueryClient
+from millstream.query.server import OpenedJob, QueryServer, ServerSettings
+from millstream.testing import CRASH, EPOCH, run
+
+KEYS = [f"key {i}" for i in range(6)]
+ROUNDS = 12
+RANGES = (range(64), range(64, 128))
+
+
+def server(store: str, groups: range | None) -> QueryServer:
+    view = query.open(f"memory://{store}")
+    return QueryServer(OpenedJob(view), ServerSettings(port=0, key_groups=groups), view.store)
+
+
+class Reader(threading.Thread):
+    """A client that asks again and again, and remembers what was wrong."""
+
+    def __init__(self, store: str, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._store, self._halt = store, stop
+        self.wrong: list[object] = []
+        self.answers = 0
+
+    def run(self) -> None:
+        last = [0] * len(KEYS)
+        with QueryClient(f"memory://{self._store}", timeout_s=20) as client:
+            while not self._halt.is_set() and not self.wrong:
+                try:
+                    found = client.get_many("total", KEYS)
+                except Exception as error:
+                    self.wrong.append(error)
+                    return
+                counts = [answer.value or 0 for answer in found]
+                if len({answer.epoch for answer in found}) != 1 or any(
+                    a < b for a, b in zip(counts, last, strict=True)
+                ):
+                    self.wrong.append((last, found))
+                if len(set(counts)) != 1:  # every epoch counts each key once
+                    self.wrong.append(counts)
+                last = counts
+                self.answers += 1
+
+
+@contextmanager
+def replaced(store: str, choice: random.Random) -> Iterator[None]:
+    """Servers of two halves, or of all, that are replaced in turn, the new one first."""
+    stop = threading.Event()
+    servers = [server(store, groups).start() for groups in RANGES]
+
+    def roll() -> None:
+        while not stop.wait(choice.random() / 4):
+            i = choice.randrange(2)
+            new = server(store, choice.choice([RANGES[i], None])).start()
+            servers[i].stop()
+            servers[i] = new
+
+    rolling = threading.Thread(target=roll, daemon=True)
+    rolling.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        rolling.join(20)
+        for one in servers:
+            one.stop()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_answers_never_go_back_through_crashes_rescales_and_replaced_servers(seed: int) -> None:
+    choice = random.Random(seed)
+    items: list[Any] = []
+    for _ in range(ROUNDS):
+        items += [(key, 1) for key in choice.sample(KEYS, len(KEYS))] + [EPOCH] + [CRASH] * (choice.random() < 0.2)
+    store = f"test-query-linearity-{seed}"
+    build = keeping(*items, key_type=Types.STRING())
+    run(build, store=store, epochs=1)
+    stop = threading.Event()
+    readers = [Reader(store, stop) for _ in range(3)]
+    with replaced(store, choice):
+        for reader in readers:
+            reader.start()
+        for stops in (3, 4):
+            run(build, store=store, parallelism=choice.randint(1, 4), epochs=stops)
+        run(build, store=store, parallelism=choice.randint(1, 4))
+        with QueryClient(f"memory://{store}") as client:
+            assert [answer.value for answer in client.get_many("total", KEYS)] == [ROUNDS] * len(KEYS)
+        stop.set()
+        for reader in readers:
+            reader.join(30)
+    assert [reader.wrong for reader in readers] == [[], [], []]
+    assert all(reader.answers for reader in readers)

@@ -1,0 +1,504 @@
+"""A query server over real sockets on this machine: what it answers, what it refuses, what it survives."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from services.served_counts import CountedJob
+
+from millstream.errors import ConfigurationError
+from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings, read_rights
+from millstream.query.wire.registration import registrations_of
+from millstream.storage import open_store
+
+NOW_MS = 10_000
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.fixed_dictionaries({"keys": st.lists(inner, max_size=3)}),
+        st.dictionaries(st.sampled_from(["keys", "reads", "state"]), inner),
+    ),
+    max_leaves=6,
+)
+TOKEN = "a-token-of-some-length"
+
+
+def counted() -> CountedJob:
+    job = CountedJob()
+    job.commit(
+        totals={"ada": 1, "a/b c": 7}, numbers={42: 5}, pairs={("a", 1): 3}, untyped={42: 1, "42": 2}, open={"x": 9}
+    )
+    return job
+
+
+@contextmanager
+def serving(job: CountedJob, **changes: Any) -> Iterator[httpx.Client]:
+    settings = replace(ServerSettings(port=0, limits=Limits(min_epoch_wait_s=0.3)), **changes)
+    with (
+        QueryServer(job, settings, now_ms=lambda: NOW_MS) as server,
+        httpx.Client(base_url=f"{server.url}/v1/jobs/counts", timeout=10) as client,
+    ):
+        yield client
+
+
+def test_an_answer_carries_job_state_epoch_watermark_commit_time_and_age() -> None:
+    with serving(counted()) as client:
+        assert client.get("/states/totals/keys/ada").json() == {
+            "job": "counts",
+            "epoch": 1,
+            "watermark": 5_000,
+            "committed_ms": 1_000,
+            "age_ms": 9_000,
+            "state": "totals",
+            "key": "ada",
+            "found": True,
+            "value": 1,
+        }
+        absent = client.get("/states/totals/keys/bob").json()
+        assert (absent["found"], absent["value"]) == (False, None)
+
+
+def test_keys_are_typed_as_the_state_declares_them() -> None:
+    with serving(counted()) as client:
+        assert client.get("/states/totals/keys/a%2Fb%20c").json()["value"] == 7
+        assert client.get("/states/numbers/keys/42").json()["value"] == 5
+        assert client.get('/states/pairs/keys/["a",1]').json()["value"] == 3
+        assert client.get("/states/untyped/keys/42").json()["value"] == 2
+        assert client.get("/states/untyped/keys/42?key_format=json").json()["value"] == 1
+        for path in ("numbers/keys/ada", f"numbers/keys/{2**70}", "pairs/keys/[1]", "pairs/keys/nope"):
+            refused = client.get(f"/states/{path}")
+            assert refused.status_code == 422, path
+        assert client.get("/states/numbers/keys/ada").json()["error"] == "key-type"
+
+
+def test_many_keys_and_several_states_are_read_at_one_epoch() -> None:
+    with serving(counted()) as client:
+        many = client.post("/states/totals/keys", json={"keys": ["ada", "bob"]}).json()
+        assert (many["values"], many["found"], many["epoch"]) == ([1, None], [True, False], 1)
+        both = {"reads": [{"state": "totals", "keys": ["ada"]}, {"state": "numbers", "keys": [42]}]}
+        assert [one["values"] for one in client.post("/read", json=both).json()["reads"]] == [[1], [5]]
+
+
+def test_windows_scans_and_series_are_answered() -> None:
+    job = counted()
+    job.commit(totals={"ada": 2})
+    with serving(job) as client:
+        windows = client.get("/states/open/windows/x").json()["windows"]
+        assert windows == [{"start_ms": 0, "end_ms": 10_000, "result": 9, "is_accumulator": False}]
+        scan = client.get("/states/totals/scan?limit=1").json()
+        assert (scan["rows"], scan["is_cut"]) == ([{"key": "a/b c", "value": 7}], True)
+        assert client.get("/states/totals/scan?prefix=ad").json()["rows"] == [{"key": "ada", "value": 2}]
+        points = client.get("/states/totals/series/ada").json()["points"]
+        assert [(point["epoch"], point["value"]) for point in points] == [(1, 1), (2, 2)]
+
+
+def test_the_past_is_asked_for_by_epoch_or_by_time() -> None:
+    job = counted()
+    job.commit(totals={"ada": 2})
+    with serving(job) as client:
+        path = "/states/totals/keys/ada"
+        assert client.get(f"{path}?epoch=1").json()["value"] == 1
+        assert client.get(f"{path}?time=1970-01-01T00:00:01.500Z").json()["value"] == 1
+        assert client.get(f"{path}?time=2000").json()["value"] == 2
+        assert client.get(f"{path}?epoch=9").status_code == 503
+        ahead = client.get(f"{path}?time=9999999999999")
+        assert ahead.status_code == 422 and "ahead of this server's clock" in ahead.json()["message"]
+        assert client.get(f"{path}?time=soon").status_code == 422
+        job.gone = 1
+        gone = client.get(f"{path}?epoch=1")
+        assert (gone.status_code, gone.json()["error"]) == (410, "epoch-gone")
+        assert "It has 2 to 2" in gone.json()["message"]
+        assert client.get(f"{path}?time=1500&epoch=1").status_code == 422
+
+
+def test_an_epoch_is_sent_once_to_a_client_that_says_what_it_has() -> None:
+    job = counted()
+    with serving(job) as client:
+        first = client.get("/states/totals/keys/ada")
+        again = client.get("/states/totals/keys/ada", headers={"if-none-match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        job.commit(totals={"ada": 2})
+        newer = client.get("/states/totals/keys/ada", headers={"if-none-match": first.headers["etag"]})
+        assert (newer.status_code, newer.json()["value"]) == (200, 2)
+
+
+def test_a_server_waits_a_moment_for_the_epoch_that_is_asked_for_and_then_says_which_it_has() -> None:
+    job = counted()
+    with serving(job) as client:
+        threading.Timer(0.1, lambda: job.commit(totals={"ada": 2})).start()
+        assert client.get("/states/totals/keys/ada", headers={"if-min-epoch": "2"}).json()["value"] == 2
+        old = client.get("/states/totals/keys/ada", headers={"if-min-epoch": "3"})
+        assert (old.status_code, old.json()["error"], old.json()["epoch"]) == (412, "too-old", 2)
+
+
+def test_each_wrong_question_has_its_status_and_a_sentence_that_says_what_exists() -> None:
+    with serving(counted()) as client:
+        asked = {
+            "/states/total/keys/ada": (404, "unknown-state", "It has: totals"),
+            "/states/things/keys/ada": (406, "pickled-state", "Declare a type"),
+            "/states/open/keys/x": (409, "state-kind", "windows"),
+            "/states/totals/keys/ada?epoch=x": (422, "bad-question", "epoch"),
+            "/states/totals/scan?limit=1000000": (413, "too-large", "10000 at most"),
+            "/nothing": (404, "not-a-path", "/openapi.json"),
+        }
+        for path, (status, code, words) in asked.items():
+            refused = client.get(path)
+            assert (refused.status_code, refused.json()["error"]) == (status, code), path
+            assert words in refused.json()["message"]
+        other = client.get(str(client.base_url.copy_with(path="/v1/jobs/clicks")))
+        assert (other.status_code, other.json()["error"]) == (404, "unknown-job")
+        assert "'counts'" in other.json()["message"]
+
+
+def test_a_job_that_has_committed_nothing_is_asked_again_later() -> None:
+    with serving(CountedJob()) as client:
+        refused = client.get("/states/totals/keys/ada")
+        assert (refused.status_code, refused.json()["error"]) == (503, "no-epoch")
+        assert refused.headers["retry-after"] == "1"
+
+
+def test_a_server_of_some_key_groups_says_which_group_a_foreign_key_is_in() -> None:
+    with serving(counted(), key_groups=range(64)) as client:
+        answers = [client.get(f"/states/totals/keys/{name}") for name in "abcdefgh"]
+        here = [one for one in answers if one.status_code == 200]
+        foreign = [one for one in answers if one.status_code == 421]
+        assert here and foreign and len(here) + len(foreign) == 8
+        assert all(one.json()["key_group"] >= 64 for one in foreign)
+        assert client.get(str(client.base_url).rstrip("/")).json()["held"] == [0, 63]
+
+
+def test_a_watched_key_is_told_of_when_it_changes_and_only_then() -> None:
+    job = counted()
+    with serving(job) as client, client.stream("GET", "/states/totals/watch/ada") as stream:
+        lines = stream.iter_lines()
+
+        def event() -> tuple[int, Any]:
+            found = {}
+            for line in lines:
+                name, _, text = line.partition(": ")
+                found[name] = text
+                if not line and "data" in found:
+                    return int(found["id"]), json.loads(found["data"])["value"]
+            raise AssertionError("the stream ended")
+
+        assert event() == (1, 1)
+        job.commit(totals={"bob": 1})
+        time.sleep(0.1)
+        job.commit(totals={"ada": 2})
+        assert event() == (3, 2)
+
+
+def test_a_watch_of_what_is_not_there_is_refused_before_it_begins() -> None:
+    with serving(counted(), limits=Limits(watchers_max=0)) as client:
+        assert client.get("/states/nope/watch/ada").status_code == 404
+        assert client.get("/states/totals/watch/ada").status_code == 429
+
+
+def test_a_stopping_server_ends_its_watchers() -> None:
+    server = QueryServer(counted(), ServerSettings(port=0)).start()
+    with httpx.stream("GET", f"{server.url}/v1/jobs/counts/states/totals/watch/ada", timeout=10) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 1000"
+        server.stop()
+        assert list(lines)[-1] == ""
+
+
+# --- who may read -----------------------------------------------------------------------------------------------
+
+
+def rights(*states: str) -> Rights:
+    import hashlib
+
+    return Rights({hashlib.sha256(TOKEN.encode()).digest(): Reader("dash", states)})
+
+
+def test_tokens_open_the_states_they_name_and_no_others() -> None:
+    with serving(counted(), rights=rights("totals", "num*")) as client:
+        mine = {"authorization": f"Bearer {TOKEN}"}
+        missing = client.get("/states/totals/keys/ada")
+        assert (missing.status_code, missing.headers["www-authenticate"]) == (401, "Bearer")
+        assert client.get("/states/totals/keys/ada", headers={"authorization": "Bearer other"}).status_code == 401
+        assert client.get("/states/totals/keys/ada", headers=mine).json()["value"] == 1
+        for path in ("/states/pairs/keys/x", "/states/nope/keys/x", "/states/pairs/scan", "/states/pairs/watch/x"):
+            refused = client.get(path, headers=mine)
+            assert (refused.status_code, refused.json()["error"]) == (403, "not-allowed"), path
+        both = {"reads": [{"state": "totals", "keys": ["ada"]}, {"state": "pairs", "keys": []}]}
+        assert client.post("/read", json=both, headers=mine).status_code == 403
+        listed = client.get("/states", headers=mine).json()["states"]
+        assert [state["name"] for state in listed] == ["totals", "numbers"]
+
+
+def test_an_etag_does_not_open_what_a_token_does_not() -> None:
+    with serving(counted(), rights=rights("numbers")) as client:
+        mine = {"authorization": f"Bearer {TOKEN}"}
+        tag = client.get("/states/numbers/keys/42", headers=mine).headers["etag"]
+        refused = client.get("/states/totals/keys/ada", headers={**mine, "if-none-match": tag})
+        assert refused.status_code == 403
+
+
+def test_a_server_open_to_the_network_needs_tokens() -> None:
+    with pytest.raises(ConfigurationError, match="without tokens"):
+        QueryServer(counted(), ServerSettings(host="0.0.0.0", port=0))
+
+
+def test_a_page_of_another_site_cannot_reach_a_server_without_tokens_by_a_name_of_its_own() -> None:
+    with serving(counted()) as client:
+        assert client.get("/states", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_a_file_of_tokens_that_says_too_little_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    for text in ("", "{}", '{"a": {"token": "short", "states": ["*"]}}', json.dumps({"a": {"token": TOKEN}})):
+        path.write_text(text)
+        with pytest.raises(ConfigurationError, match=r"tokens\.json"):
+            read_rights(path)
+    path.write_text(json.dumps({"a": {"token": TOKEN, "states": ["*"]}}))
+    assert read_rights(path).reader_of(f"Bearer {TOKEN}").name == "a"
+
+
+def test_with_a_certificate_what_is_sent_is_encrypted(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    options = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    command = ["openssl", *options.split(), "-keyout", str(key), "-out", str(certificate)]
+    made = subprocess.run(command, capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("no openssl to make a certificate with")
+    import ssl
+
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    with QueryServer(counted(), ServerSettings(port=0, certificate=certificate, private_key=key)) as server:
+        assert server.url.startswith("https://")
+        path = f"{server.url}/v1/jobs/counts/states/totals/keys/ada"
+        assert httpx.get(path, verify=trusting).json()["value"] == 1
+    with pytest.raises(ConfigurationError, match="no certificate"):
+        QueryServer(counted(), ServerSettings(port=0, certificate=key, private_key=certificate)).start()
+
+
+# --- how much, how fast, how long ---------------------------------------------------------------------------------
+
+
+def test_more_keys_than_a_request_may_have_are_refused() -> None:
+    with serving(counted(), limits=Limits(keys_max=3)) as client:
+        refused = client.post("/states/totals/keys", json={"keys": ["a"] * 4})
+        assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
+
+
+def test_a_gigabyte_of_keys_is_refused_before_it_is_read() -> None:
+    def endless() -> Iterator[bytes]:
+        yield b'{"keys": ['
+        for _ in range(1_000):
+            yield b'"a",' * 250_000
+
+    with serving(counted()) as client:
+        with socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=5) as connection:
+            path = "/v1/jobs/counts/states/totals/keys"
+            connection.sendall(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {10**9}\r\n\r\n".encode())
+            assert b"413" in connection.recv(1000)
+        with suppress(httpx.TransportError):  # the server may hang up while we still send: as good an answer
+            assert client.post("/states/totals/keys", content=endless()).status_code == 413
+        assert client.get("/states/totals/keys/ada").status_code == 200
+
+
+def test_requests_that_come_too_fast_are_told_to_wait() -> None:
+    with serving(counted(), limits=Limits(requests_per_s=1)) as client:
+        answers = [client.get("/states/totals/keys/ada") for _ in range(4)]
+        assert answers[0].status_code == 200
+        assert answers[-1].status_code == 429
+        assert int(answers[-1].headers["retry-after"]) >= 1
+
+
+def test_a_read_that_takes_too_long_is_given_up() -> None:
+    job = counted()
+    job.commit(is_slow=True)
+    with serving(job, limits=Limits(request_timeout_s=0.2)) as client:
+        refused = client.get("/states/totals/keys/ada")
+        assert (refused.status_code, refused.json()["error"]) == (504, "too-slow")
+        job.newest().gate.set()
+        assert client.get("/states/totals/keys/ada").status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /v1/jobs/counts HTTP/1.1\r\nhost: loc"], ids=["nothing", "half a head"])
+def test_a_client_that_does_not_finish_its_request_is_let_go(sent: bytes) -> None:
+    with serving(counted(), limits=Limits(header_timeout_s=0.2)) as client:
+        address = (client.base_url.host, client.base_url.port or 0)
+        with socket.create_connection(address, timeout=5) as connection:
+            connection.sendall(sent)
+            assert connection.recv(1000) == b""
+        assert client.get("/states/totals/keys/ada").status_code == 200
+
+
+def test_a_body_that_comes_by_the_byte_is_given_up() -> None:
+    with serving(counted(), limits=Limits(request_timeout_s=0.3)) as client:
+        address = (client.base_url.host, client.base_url.port or 0)
+        with socket.create_connection(address, timeout=5) as connection:
+            head = "POST /v1/jobs/counts/states/totals/keys HTTP/1.1\r\nhost: localhost\r\ncontent-length: 90\r\n\r\n{"
+            connection.sendall(head.encode())
+            assert b"504" in connection.recv(1000)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b'{"keys": 7}', b'{"keys": [], "limit": 1}', b"\xff\xfe", b"[" * 5_000, b"null"]
+)
+def test_malformed_bodies_are_refused_with_a_sentence(body: bytes) -> None:
+    with serving(counted()) as client:
+        refused = client.post("/states/totals/keys", content=body, headers={"content-type": "application/json"})
+        assert refused.status_code in (400, 422)
+        assert "/openapi.json" in refused.json()["message"]
+
+
+def test_the_description_names_every_path_and_its_refusals() -> None:
+    with serving(counted()) as client:
+        described = client.get(str(client.base_url.copy_with(path="/openapi.json"))).json()
+        paths = {path.rsplit("/{state}", 1)[-1] for path in described["paths"]}
+        assert {"/keys/{key}", "/keys", "/windows/{key}", "/series/{key}", "/scan", "/watch/{key}"} <= paths
+        one = described["paths"]["/v1/jobs/{job}/states/{state}/keys/{key}"]["get"]["responses"]
+        assert {"200", "304", "401", "403", "404", "410", "412", "421", "422", "429"} <= set(one)
+
+
+VALUES = st.one_of(
+    st.sampled_from(
+        ["counts", "totals", "numbers", "pairs", "untyped", "things", "open", "ada", "1", '["a", 1]', "json"]
+    ),
+    st.text(max_size=12),
+    st.integers().map(str),
+)
+
+
+def test_whatever_is_asked_along_the_description_is_answered_as_it_says() -> None:
+    with serving(counted()) as client:
+        described = client.get(str(client.base_url.copy_with(path="/openapi.json"))).json()
+        questions = [
+            (method, path, one)
+            for path, methods in described["paths"].items()
+            for method, one in methods.items()
+            if "/watch/" not in path
+        ]
+
+        @given(st.data())
+        @settings(deadline=None, max_examples=150)
+        def asked(data: st.DataObject) -> None:
+            method, path, one = data.draw(st.sampled_from(questions))
+            params, headers = {}, {}
+            for parameter in one.get("parameters", ()):
+                value = data.draw(VALUES)
+                if parameter["in"] == "path":
+                    path = path.replace("{" + parameter["name"] + "}", quote(value, safe=""))
+                elif parameter["in"] == "query" and data.draw(st.booleans()):
+                    params[parameter["name"]] = value
+                elif parameter["in"] == "header" and data.draw(st.booleans()):
+                    headers[parameter["name"]] = quote(value)
+            body = data.draw(JSON) if method == "post" else None
+            url = str(client.base_url.copy_with(path="")).rstrip("/") + path
+            answer = client.request(method, url, params=params, headers=headers, json=body)
+            assert str(answer.status_code) in {*one["responses"], "404"}, answer.text
+            assert answer.status_code < 500 or answer.json()["error"] in ("no-epoch", "store"), answer.text
+            assert answer.status_code in (200, 304) or answer.json()["message"]
+
+        asked()
+
+
+# --- where servers are --------------------------------------------------------------------------------------------
+
+
+def test_a_server_is_in_the_store_while_it_answers_and_not_afterwards() -> None:
+    store = open_store("memory://query-server-registered")
+    with QueryServer(counted(), ServerSettings(port=0, key_groups=range(64)), store) as server:
+        (found,) = registrations_of(store)
+        assert (found.url, found.first_group, found.last_group) == (server.url, 0, 63)
+    assert registrations_of(store) == []
+
+
+def test_a_port_that_is_taken_is_said_so() -> None:
+    with QueryServer(counted(), ServerSettings(port=0)) as server:
+        port = int(server.url.rsplit(":", 1)[1])
+        with pytest.raises(ConfigurationError, match="cannot be listened on"):
+            QueryServer(counted(), ServerSettings(port=port)).start()
+
+
+# --- Flight ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def flying(job: CountedJob, **changes: Any) -> Iterator[flight.FlightClient]:
+    with (
+        QueryServer(job, replace(ServerSettings(port=0, flight_port=0), **changes)) as server,
+        flight.connect(server.flight_url) as client,
+    ):
+        yield client
+
+
+def exchanged(client: flight.FlightClient, question: object, keys: pa.RecordBatch, **options: Any) -> pa.Table:
+    command = json.dumps(question).encode()
+    writer, reader = client.do_exchange(
+        flight.FlightDescriptor.for_command(command), flight.FlightCallOptions(**options)
+    )
+    with writer:
+        writer.begin(keys.schema)
+        writer.write_batch(keys)
+        writer.done_writing()
+        return reader.read_all()
+
+
+NAMES = pa.RecordBatch.from_arrays([pa.array(["ada", "bob"])], ["key"])
+
+
+def test_columns_of_keys_are_exchanged_for_columns_of_values_of_one_epoch() -> None:
+    job = counted()
+    job.commit(totals={"ada": 2})
+    with flying(job) as client:
+        table = exchanged(client, {"state": "totals"}, NAMES)
+        assert table.to_pydict() == {"key": ["ada", "bob"], "found": [True, False], "value": [2, None]}
+        assert table.schema.metadata[b"epoch"] == b"2"
+        assert exchanged(client, {"state": "totals", "epoch": 1}, NAMES)["value"].to_pylist() == [1, None]
+        ticket = flight.Ticket(json.dumps({"state": "totals", "keys": ["ada"]}).encode())
+        assert client.do_get(ticket).read_all()["value"].to_pylist() == [2]
+        scan = flight.Ticket(json.dumps({"state": "totals", "prefix": "ad"}).encode())
+        assert client.do_get(scan).read_all().to_pydict() == {"key": ["ada"], "value": [2]}
+
+
+@pytest.mark.parametrize(
+    "ticket",
+    [
+        *(b"", b"{", b"[]", b"\xff", b"7", b'{"state": 7}', b'{"state": "nope"}', b'{"state": "things"}'),
+        *(b'{"state": "totals", "keys": 7}', b'{"state": "totals", "epoch": "x"}', b'{"state": "totals", "more": 1}'),
+        *(b'{"state": "totals", "keys": [7]}', b'{"state": "totals", "epoch": 99}', b'{"state": "totals", "limit": 0}'),
+    ],
+)
+def test_malformed_flight_questions_end_the_call_with_a_sentence(ticket: bytes) -> None:
+    with flying(counted()) as client:
+        with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
+            client.do_get(flight.Ticket(ticket)).read_all()
+        assert "failed to answer" not in str(caught.value) and ". " in str(caught.value)
+
+
+def test_flight_asks_for_tokens_too() -> None:
+    with flying(counted(), rights=rights("totals")) as client:
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            exchanged(client, {"state": "totals"}, NAMES)
+        mine = [(b"authorization", f"Bearer {TOKEN}".encode())]
+        assert exchanged(client, {"state": "totals"}, NAMES, headers=mine)["value"].to_pylist() == [1, None]
+        with pytest.raises(flight.FlightUnauthorizedError):
+            exchanged(client, {"state": "untyped"}, NAMES, headers=mine)
+
+
+def test_flight_bounds_the_keys_of_a_call() -> None:
+    too_many = pytest.raises((flight.FlightError, pa.ArrowException), match="more than 1 keys")
+    with flying(counted(), limits=Limits(flight_keys_max=1)) as client, too_many:
+        exchanged(client, {"state": "totals"}, NAMES)
