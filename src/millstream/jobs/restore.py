@@ -229,8 +229,9 @@ def _went_on(found: Snapshot) -> bool:
     if found.is_savepoint:
         return True
     log = ManifestLog(found.store)
-    later = (epoch for epoch in log.epochs() if epoch > found.manifest.epoch)
-    return any(log.read(epoch).status in ("RUNNING", "DRAINED") for epoch in later)
+    later = (log.read_if_there(epoch) for epoch in log.epochs() if epoch > found.manifest.epoch)
+    # One that is gone by now was collected: the job is at work.
+    return any(manifest is None or manifest.status in ("RUNNING", "DRAINED") for manifest in later)
 
 
 def _commit(
