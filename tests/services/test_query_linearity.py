@@ -85,7 +85,7 @@ def replaced(store: str, choice: random.Random) -> Iterator[None]:
 
 
 def final_totals(store: str) -> list[Any]:
-    """What a new client is told at last: a server looks for new epochs every few ms, so the first answer may be older."""
+    """What a new client is told at last: a server looks for new epochs every few ms, so the first may be older."""
     deadline = time.monotonic() + 30
     with QueryClient(f"memory://{store}") as client:
         while True:
