@@ -159,7 +159,7 @@ def test_a_key_group_that_nobody_holds_is_named() -> None:
     job = counting()
     store = new_store(job)
     nobody = pytest.raises(NoServerError, match="that holds key group")
-    with serve(job, store, LOW), QueryClient(store.url, timeout_s=0.5) as client, nobody:
+    with serve(job, store, LOW), QueryClient(store.url, timeout_s=2) as client, nobody:
         client.get_many("totals", KEYS)
 
 
@@ -230,7 +230,7 @@ def test_a_server_without_flight_cannot_be_asked_for_columns() -> None:
     job = counting()
     store = new_store(job)
     nobody = pytest.raises(NoServerError, match="--flight-port")
-    with serve(job, store), QueryClient(store.url, timeout_s=0.2) as client, nobody:
+    with serve(job, store), QueryClient(store.url, timeout_s=2) as client, nobody:
         client.get_columns("totals", pa.array(KEYS))
 
 
