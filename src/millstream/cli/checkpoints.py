@@ -17,12 +17,12 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.savepoints import open_job_store
 from millstream.cli.job_argument import named_snapshot
 from millstream.cli.tables import print_table
-from millstream.errors import MillstreamError, StoreDamagedError, StoreError
+from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.amounts import bytes_text, count_text, epoch_time_text, time_text
 from millstream.jobs.epoch_history import EpochEntry, Summary, history, summary
 from millstream.jobs.epoch_statistics import TASK_COLUMNS, named_tasks, statistics_of
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
-from millstream.storage.names import job_name, manifest_name
+from millstream.storage.names import job_name
 from millstream.storage.store import Store
 
 __all__ = ["show_checkpoints"]
@@ -58,17 +58,9 @@ def show_checkpoints(
 def _manifests(store: Store, job: str) -> list[Manifest]:
     if not store.exists(job_name()) and not store.list("manifests"):
         raise StoreError(f"{job} holds no job. Give the store of one; `millstream list` shows where they are")
-    return list(_read(store))
-
-
-def _read(store: Store) -> Iterator[Manifest]:
     log = ManifestLog(store)
-    for epoch in log.epochs():
-        try:
-            yield log.read(epoch)
-        except StoreDamagedError:
-            if store.exists(manifest_name(epoch)):
-                raise
+    found = (log.read_if_there(epoch) for epoch in log.epochs())
+    return [manifest for manifest in found if manifest is not None]  # a running job may have collected some by now
 
 
 def _found(manifests: Sequence[Manifest], epoch: int, job: str) -> Manifest:

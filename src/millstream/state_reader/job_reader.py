@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.checkpoint.manifest import Manifest, ManifestLog, Status
+from millstream.checkpoint.manifest import ManifestLog, Status
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.savepoints import open_job_store
 from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
-from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.errors import ProgramError, StoreError
 from millstream.state_reader.snapshot import Snapshot
 from millstream.state_reader.stored_jobs import records_of
 from millstream.storage.names import MANIFESTS, job_name, savepoint_name
@@ -80,20 +80,11 @@ class JobReader:
         pins: dict[int, list[str]] = {}
         for pin in pins_of(self.store):
             pins.setdefault(pin.epoch, []).append(pin.name)
-        found = [manifest for epoch in self._log.epochs() if (manifest := self._manifest(epoch)) is not None]
+        found = [manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_there(epoch)) is not None]
         return [
             EpochInfo(m.epoch, m.created_ms, m.status, m.watermark, records_of(m), tuple(pins.get(m.epoch, ())))
             for m in found
         ]
-
-    def _manifest(self, epoch: int) -> Manifest | None:
-        """A manifest that was there a moment ago; None when it was collected since."""
-        try:
-            return self._log.read(epoch)
-        except StoreDamagedError:
-            if epoch in self._log.epochs():
-                raise
-            return None
 
     def at(
         self, *, epoch: int | None = None, time: dt.datetime | int | None = None, savepoint: str | None = None

@@ -196,8 +196,7 @@ def pin_name(name: str) -> str:
 
 def name_of_pin(name: str) -> str | None:
     """The safe form of the name of the pin in the file `name`, or None for any other file."""
-    within = name.removeprefix(f"{PINS}/")
-    return within.removesuffix(".json") if name.startswith(f"{PINS}/") and within.endswith(".json") else None
+    return name.removeprefix(f"{PINS}/").removesuffix(".json") if _is_document(PINS, name) else None
 
 
 def lease_name(id: str) -> str:
@@ -207,7 +206,7 @@ def lease_name(id: str) -> str:
 
 def is_lease(name: str) -> bool:
     """Whether the file is a lease."""
-    return name.startswith(f"{LEASES}/") and name.endswith(".json")
+    return _is_document(LEASES, name)
 
 
 def request_name(id: str) -> str:
@@ -226,7 +225,7 @@ def answer_name(id: str) -> str:
 
 def is_request(name: str) -> bool:
     """Whether the file is a request."""
-    return name.startswith(f"{CONTROL}/") and name.endswith(".json") and not name.endswith(".answer.json")
+    return _is_document(CONTROL, name) and not name.endswith(".answer.json")
 
 
 def savepoint_name() -> str:
@@ -250,7 +249,12 @@ def server_name(id: str) -> str:
 
 def is_server(name: str) -> bool:
     """Whether the file is what a query server says of itself."""
-    return name.startswith(f"{SERVERS}/") and name.endswith(".json")
+    return _is_document(SERVERS, name)
+
+
+def _is_document(folder: str, name: str) -> bool:
+    """Whether the file is one of the sealed documents in this folder."""
+    return name.startswith(f"{folder}/") and name.endswith(".json")
 
 
 def log_name(attempt: str) -> str:
