@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.records.batch import Batch
+from millstream.records.batch import Batch, alike
 
-__all__ = ["TIMESTAMP_COLUMN", "decode_block", "encode_block"]
+__all__ = ["TIMESTAMP_COLUMN", "BlockPacker", "decode_block", "encode_block"]
 
 TIMESTAMP_COLUMN = "__timestamp"
 _ARROW = b"A"
@@ -39,6 +39,42 @@ def encode_block(batches: Sequence[Batch]) -> pa.Buffer:
         stamps = None if batches[0].timestamps is None else np.concatenate([batch.timestamps for batch in batches])
         sink.write(pickle.dumps((values, stamps), protocol=5))
     return sink.getvalue()
+
+
+class BlockPacker:
+    """Gathers batches into blocks: small ones wait for one another up to a size, so that a block is worth its header.
+
+    The size of untyped records is not known before they are pickled, so their number may be bounded lower.
+    """
+
+    __slots__ = ("_batches", "_bytes", "_bytes_max", "_records", "_records_max", "_untyped_max")
+
+    def __init__(self, bytes_max: int, records_max: int, untyped_max: int) -> None:
+        self._bytes_max, self._records_max, self._untyped_max = bytes_max, records_max, untyped_max
+        self._forget()
+
+    def _forget(self) -> None:
+        self._batches: list[Batch] = []
+        self._bytes = self._records = 0
+
+    def add(self, batch: Batch) -> Iterator[tuple[pa.Buffer, int]]:
+        """Take a batch; gives the blocks that are full, each with the number of its records."""
+        if self._batches and not alike(self._batches[-1], batch):
+            yield from self.rest()
+        self._batches.append(batch)
+        self._records += len(batch)
+        if batch.typed:
+            self._bytes += batch.columns().nbytes
+        records_max = self._records_max if batch.typed else self._untyped_max
+        if self._records >= records_max or self._bytes >= self._bytes_max:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[tuple[pa.Buffer, int]]:
+        """What waits, as a block, if anything does."""
+        if self._batches:
+            block = encode_block(self._batches), self._records
+            self._forget()
+            yield block
 
 
 def decode_block(payload: pa.Buffer, type_info: TypeInformation | None) -> Iterator[Batch]:

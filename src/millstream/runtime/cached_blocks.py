@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -35,8 +35,8 @@ from millstream.connectors.contracts import (
     WriterContext,
 )
 from millstream.errors import StoreDamagedError
-from millstream.records.batch import Batch, alike
-from millstream.runtime.blocks import decode_block, encode_block
+from millstream.records.batch import Batch
+from millstream.runtime.blocks import BlockPacker, decode_block
 from millstream.runtime.operators import Operator
 from millstream.storage.store import Store, open_store
 
@@ -88,31 +88,23 @@ class CacheSink(Sink):
 class _CacheWriter(SinkWriter):
     def __init__(self, store: Store, context: WriterContext) -> None:
         self._store, self._context = store, context
-        self._held: list[Batch] = []
-        self._held_bytes = self._held_records = 0
+        self._packer = BlockPacker(_BLOCK_BYTES, _BLOCK_RECORDS, _BLOCK_RECORDS)
         self._blocks: list[_Block] = []
 
     def write(self, batch: Batch) -> None:
-        if self._held and not alike(self._held[-1], batch):
-            self._put()
-        self._held.append(batch)
-        self._held_bytes += batch.columns().nbytes if batch.typed else 0
-        self._held_records += len(batch)
-        if self._held_bytes >= _BLOCK_BYTES or self._held_records >= _BLOCK_RECORDS:
-            self._put()
+        self._put(self._packer.add(batch))
 
     def stage(self) -> Sequence[Json]:
-        if self._held:
-            self._put()
+        self._put(self._packer.rest())
         return [asdict(block) for block in self._blocks]
 
-    def _put(self) -> None:
-        data = encode_block(self._held).to_pybytes()
+    def _put(self, packed: Iterator[tuple[pa.Buffer, int]]) -> None:
         at = self._context
-        name = f"blocks/{at.epoch}-{at.subtask}-{at.nonce}-{len(self._blocks)}"
-        self._store.put(name, data)
-        self._blocks.append(_Block(name, len(data), zlib.crc32(data), self._held_records, at.subtask))
-        self._held, self._held_bytes, self._held_records = [], 0, 0
+        for payload, records in packed:
+            data = payload.to_pybytes()
+            name = f"blocks/{at.epoch}-{at.subtask}-{at.nonce}-{len(self._blocks)}"
+            self._store.put(name, data)
+            self._blocks.append(_Block(name, len(data), zlib.crc32(data), records, at.subtask))
 
 
 def cached_source(url: str, name: str, type_info: TypeInformation | None) -> CachedSource | None:

@@ -14,39 +14,21 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from millstream.compiler.stages import Channel, Plan
-from millstream.records.batch import Batch, alike
+from millstream.records.batch import Batch
 from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
-from millstream.runtime.blocks import encode_block
+from millstream.runtime.blocks import BlockPacker
 from millstream.runtime.envelope import BARRIER, DATA, FAILURE, Envelope
 from millstream.runtime.routing import Router
 
 __all__ = ["BrokenExchangeError", "Inbox", "Outbox"]
 
-# Small batches wait for one another up to this size, so that a block is worth its header. The size of untyped
-# records is not known before they are pickled, so fewer of them share a block.
+# So many records share a block at most.
 _BLOCK_RECORDS_MAX = 131_072
 _BLOCK_UNTYPED_MAX = 16_384
 
 
 class BrokenExchangeError(RuntimeError):
     """Blocks or barriers are missing, doubled or out of order: the epoch must be run again."""
-
-
-class _Parcel:
-    """Batches waiting to go to one subtask as one block."""
-
-    __slots__ = ("batches", "bytes", "records")
-
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
-        self.records = 0
-        self.bytes = 0
-
-    def add(self, batch: Batch) -> None:
-        self.batches.append(batch)
-        self.records += len(batch)
-        if batch.typed:
-            self.bytes += batch.columns().nbytes
 
 
 class Outbox:
@@ -56,7 +38,7 @@ class Outbox:
         self._next_width = next_width
         self._sender = sender
         self._block_bytes_max = block_bytes_max
-        self._parcels: dict[tuple[int, int], _Parcel] = defaultdict(_Parcel)
+        self._packers: dict[tuple[int, int], BlockPacker] = {}  # by channel and subtask
         self._sent: dict[tuple[int, int, int], int] = defaultdict(int)  # channel, sender, subtask -> blocks
         self._ready: list[Envelope] = []
 
@@ -64,22 +46,16 @@ class Outbox:
         """Route a batch and pack what is large enough."""
         for subtask, piece in router(batch):
             key = (channel.id, subtask)
-            parcel = self._parcels[key]
-            if parcel.batches and not alike(parcel.batches[-1], piece):
-                self._pack(key)
-                parcel = self._parcels[key]
-            parcel.add(piece)
-            records_max = _BLOCK_RECORDS_MAX if piece.typed else _BLOCK_UNTYPED_MAX
-            if parcel.records >= records_max or parcel.bytes >= self._block_bytes_max:
-                self._pack(key)
+            packer = self._packers.get(key)
+            if packer is None:
+                packer = BlockPacker(self._block_bytes_max, _BLOCK_RECORDS_MAX, _BLOCK_UNTYPED_MAX)
+                self._packers[key] = packer
+            for payload, _ in packer.add(piece):
+                self._put(key[0], self._sender, key[1], payload)
 
     def relay(self, envelope: Envelope) -> None:
         """Pass on a block that is meant for a later stage."""
         self._put(envelope.channel, envelope.sender, envelope.subtask, envelope.payload)
-
-    def _pack(self, key: tuple[int, int]) -> None:
-        parcel = self._parcels.pop(key)
-        self._put(key[0], self._sender, key[1], encode_block(parcel.batches))
 
     def _put(self, channel: int, sender: int, subtask: int, payload: pa.Buffer) -> None:
         place = (channel, sender, subtask)
@@ -94,8 +70,9 @@ class Outbox:
 
     def flush(self) -> None:
         """Pack everything that still waits."""
-        for key in list(self._parcels):
-            self._pack(key)
+        for (channel, subtask), packer in self._packers.items():
+            for payload, _ in packer.rest():
+                self._put(channel, self._sender, subtask, payload)
 
     def barriers(
         self, epoch: int, nonce: str, ends: list[tuple[int, int, int, int]], acks: list[Acknowledgement]

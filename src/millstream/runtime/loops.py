@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from millstream.errors import ProgramError
 from millstream.graph.nodes import LoopHead
-from millstream.records.batch import Batch, alike
+from millstream.records.batch import Batch
 from millstream.runtime.barrier import MAX_WATERMARK, Acknowledgement
-from millstream.runtime.blocks import decode_block, encode_block
+from millstream.runtime.blocks import BlockPacker, decode_block
 from millstream.runtime.event_time import IDLE_WATERMARK
 from millstream.runtime.operator_lists import column_of, entry_of, shares
 from millstream.runtime.operators import Operator, OperatorSetting
@@ -36,6 +36,7 @@ __all__ = ["LoopHeadOperator", "LoopTailOperator", "loop_is_settled", "loop_reco
 
 _STORED_AS = "blocks-1"
 _BLOCK_RECORDS_MAX = 16_384
+_BLOCK_BYTES_MAX = 4 << 20
 
 
 def loop_records(accounts: Mapping[str, Any]) -> int:
@@ -54,23 +55,25 @@ class LoopTailOperator(Operator):
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         """A new round: nothing has come back yet."""
         self._store, self._epoch, self._nonce = facts.store, spec.epoch, nonce
-        self._batches: list[list[Batch]] = []
+        self._packer = BlockPacker(_BLOCK_BYTES_MAX, _BLOCK_RECORDS_MAX, _BLOCK_RECORDS_MAX)
+        self._blocks: list[bytes] = []
 
     def take(self, batch: Batch) -> None:
         self.records_in += len(batch)
-        last = self._batches[-1] if self._batches else []
-        if not last or not alike(last[-1], batch) or sum(map(len, last)) + len(batch) > _BLOCK_RECORDS_MAX:
-            last = []
-            self._batches.append(last)
-        last.append(batch)
+        self._keep(self._packer.add(batch))
+
+    def _keep(self, packed: Iterator[tuple[pa.Buffer, int]]) -> None:
+        with self.call.running("loop"):
+            self._blocks += [block.to_pybytes() for block, _ in packed]
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Write down what came back."""
         account: dict[str, Any] = {"records": self.records_in, "type": str(self.node.output_type)}
-        if self._batches:
+        self._keep(self._packer.rest())
+        if self._blocks:
             started = time.perf_counter_ns()
             with self.call.running("loop"):
-                column = pa.array([encode_block(batches).to_pybytes() for batches in self._batches], pa.binary())
+                column = pa.array(self._blocks, pa.binary())
                 file = segment_name(self.uid, "loop", self._epoch, self.setting.context.subtask, self._nonce)
                 account["blocks"] = entry_of(column, "split", _STORED_AS, self._store, file, None)
             self.busy_ns += time.perf_counter_ns() - started
