@@ -15,6 +15,7 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink, Source
 from millstream.errors import ProgramError, StoreError
+from millstream.graph.nodes import Node
 from millstream.jobs.input_plan import InputPlan
 from millstream.jobs.outcome import EpochOutcome
 from millstream.jobs.watermarks import floors, kept_of_source, strategies_of, told_times
@@ -69,16 +70,8 @@ def epoch_manifest(
     """The manifest that commits `outcome`."""
     final = action.status == "DRAINED"
     before: Mapping[str, Any] = {} if newest is None else newest.states
-    states: dict[str, dict[str, Any]] = {}
-    for uid, watermark in outcome.watermarks.items():
-        # Event time never goes back, not even when a parallelism or a split set has changed; idle, it stands still.
-        reached = MIN_WATERMARK if watermark == IDLE_WATERMARK else watermark
-        states[uid] = {"watermark": max(reached, before.get(uid, {}).get("watermark", MIN_WATERMARK))}
-    for uid, subtasks in outcome.states.items():
-        states[uid]["subtasks"] = subtasks
     _check_queryable(plan, outcome)
-    for uid, functions in outcome.operator_states.items():
-        states[uid]["functions"] = functions
+    states = _kept(outcome, before)
     positions = _positions(planned, outcome, newest, sources, final)
     strategies = strategies_of(plan)
     for uid in planned.reads:
@@ -112,16 +105,33 @@ def epoch_manifest(
         published_through=action.published_through,
         watermark=min(ends, default=None),
         counters=_counters(outcome, newest),
-        program={
-            node.uid or "": {
-                "name": node.name,
-                "parallelism": node.parallelism,
-                "max_parallelism": node.max_parallelism,
-                **({"uid": "derived"} if node.uid_is_derived else {}),
-            }
-            for node in plan.nodes()
-        },
+        program={node.uid or "": _described(node) for node in plan.nodes()},
     )
+
+
+def _kept(outcome: EpochOutcome, before: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What every operator keeps: its event time, and the accounts of its subtasks and functions."""
+    states: dict[str, dict[str, Any]] = {}
+    for uid, watermark in outcome.watermarks.items():
+        # Event time never goes back, not even when a parallelism or a split set has changed; idle, it stands still.
+        reached = MIN_WATERMARK if watermark == IDLE_WATERMARK else watermark
+        states[uid] = {"watermark": max(reached, before.get(uid, {}).get("watermark", MIN_WATERMARK))}
+    for uid, subtasks in outcome.states.items():
+        states[uid]["subtasks"] = subtasks
+    for uid, functions in outcome.operator_states.items():
+        states[uid]["functions"] = functions
+    return states
+
+
+def _described(node: Node) -> dict[str, Any]:
+    """What a later program is held against."""
+    derived = {"uid": "derived"} if node.uid_is_derived else {}
+    return {
+        "name": node.name,
+        "parallelism": node.parallelism,
+        "max_parallelism": node.max_parallelism,
+        **derived,
+    }
 
 
 def _check_queryable(plan: Plan, outcome: EpochOutcome) -> None:
