@@ -41,7 +41,8 @@ from millstream.query.server.parameters import (
     CACHED,
     EPOCH_MAX,
     REFUSALS,
-    Epoch,
+    AskedMoment,
+    Asker,
     JobName,
     KeyFormat,
     KeyText,
@@ -50,10 +51,8 @@ from millstream.query.server.parameters import (
     MinEpoch,
     Prefix,
     StateName,
-    Time,
 )
 from millstream.query.server.reads import Moment, Reads
-from millstream.query.server.rights import Reader
 from millstream.query.server.settings import ServerSettings, is_loopback
 from millstream.query.server.watching import EpochBell, watch
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
@@ -132,7 +131,7 @@ class Endpoints:
 
         return await self._answer(Moment(epoch_min=min_epoch), known, read)
 
-    async def states(self, request: Request, job: JobName) -> Response:
+    async def states(self, asker: Asker, job: JobName) -> Response:
         """The states that this token opens."""
         self._check(job)
 
@@ -146,7 +145,7 @@ class Endpoints:
                     "is_pickled": state.is_pickled,
                     "key_groups": state.key_groups,
                 }
-                for state in self.reads.states(_reader(request))
+                for state in self.reads.states(asker)
             ]
             return {**self.reads.facts(self._served.newest()), "states": found}
 
@@ -154,109 +153,82 @@ class Endpoints:
 
     async def value(
         self,
-        request: Request,
+        asker: Asker,
+        moment: AskedMoment,
         job: JobName,
         state: StateName,
         key: KeyText,
         key_format: KeyFormat = "text",
-        epoch: Epoch = None,
-        time: Time = None,
-        min_epoch: MinEpoch = None,
         known: Known = None,
     ) -> Response:
         """The value of one key."""
         self._check(job)
-        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
-        reader.check(state)
-        return await self._answer(moment, known, lambda: self.reads.value(reader, state, key, key_format, moment))
+        asker.check(state)
+        return await self._answer(moment, known, lambda: self.reads.value(asker, state, key, key_format, moment))
 
     async def many(
-        self,
-        request: Request,
-        job: JobName,
-        state: StateName,
-        question: answers.KeysQuestion,
-        epoch: Epoch = None,
-        time: Time = None,
-        min_epoch: MinEpoch = None,
+        self, asker: Asker, moment: AskedMoment, job: JobName, state: StateName, question: answers.KeysQuestion
     ) -> Response:
         """The values of many keys, all of one epoch."""
         self._check(job)
-        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
 
         def read() -> dict[str, Any]:
-            facts, found = self.reads.values(reader, [(state, question.keys)], moment)
+            facts, found = self.reads.values(asker, [(state, question.keys)], moment)
             return {**facts, **found[0]}
 
         return await self._answer(moment, None, read)
 
-    async def read(
-        self,
-        request: Request,
-        job: JobName,
-        question: answers.ReadQuestion,
-        epoch: Epoch = None,
-        time: Time = None,
-        min_epoch: MinEpoch = None,
-    ) -> Response:
+    async def read(self, asker: Asker, moment: AskedMoment, job: JobName, question: answers.ReadQuestion) -> Response:
         """The values of keys of several states, all of one epoch."""
         self._check(job)
-        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
 
         def read() -> dict[str, Any]:
             asked = [(one.state, one.keys) for one in question.reads]
-            facts, found = self.reads.values(reader, asked, moment)
+            facts, found = self.reads.values(asker, asked, moment)
             return {**facts, "reads": found}
 
         return await self._answer(moment, None, read)
 
     async def windows(
         self,
-        request: Request,
+        asker: Asker,
+        moment: AskedMoment,
         job: JobName,
         state: StateName,
         key: KeyText,
         key_format: KeyFormat = "text",
-        epoch: Epoch = None,
-        time: Time = None,
-        min_epoch: MinEpoch = None,
         known: Known = None,
     ) -> Response:
         """The windows that are still open for a key, with their results so far."""
         self._check(job)
-        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
-        reader.check(state)
-        return await self._answer(moment, known, lambda: self.reads.windows(reader, state, key, key_format, moment))
+        asker.check(state)
+        return await self._answer(moment, known, lambda: self.reads.windows(asker, state, key, key_format, moment))
 
     async def scan(
         self,
-        request: Request,
+        asker: Asker,
+        moment: AskedMoment,
         job: JobName,
         state: StateName,
         prefix: Prefix = None,
         limit: Limit = 100,
-        epoch: Epoch = None,
-        time: Time = None,
-        min_epoch: MinEpoch = None,
         known: Known = None,
     ) -> Response:
         """Rows of a state."""
         self._check(job)
-        moment, reader = Moment(epoch, time, min_epoch), _reader(request)
-        reader.check(state)
-        return await self._answer(moment, known, lambda: self.reads.scan(reader, state, prefix, limit, moment))
+        asker.check(state)
+        return await self._answer(moment, known, lambda: self.reads.scan(asker, state, prefix, limit, moment))
 
     async def series(
-        self, request: Request, job: JobName, state: StateName, key: KeyText, key_format: KeyFormat = "text"
+        self, asker: Asker, job: JobName, state: StateName, key: KeyText, key_format: KeyFormat = "text"
     ) -> Response:
         """The value of a key at every retained epoch."""
         self._check(job)
-        reader = _reader(request)
-        return _json(await self._run(lambda: self.reads.series(reader, state, key, key_format)))
+        return _json(await self._run(lambda: self.reads.series(asker, state, key, key_format)))
 
     async def watch(
         self,
-        request: Request,
+        asker: Asker,
         job: JobName,
         state: StateName,
         key: KeyText,
@@ -265,10 +237,9 @@ class Endpoints:
     ) -> Response:
         """The value of a key, or its open windows, again whenever that has changed: server-sent events."""
         self._check(job)
-        reader = _reader(request)
 
         async def read() -> dict[str, Any]:
-            return await self._run(lambda: self.reads.watched(reader, state, key, key_format))
+            return await self._run(lambda: self.reads.watched(asker, state, key, key_format))
 
         await read()  # what is wrong with the question is said with a status, before the stream begins
         self.bell.check()
@@ -382,11 +353,6 @@ def _routes(endpoints: Endpoints) -> APIRouter:
     router.add_api_route(state + "/keys", endpoints.many, methods=["POST"], response_model=answers.ManyAnswer)
     router.add_api_route("/v1/jobs/{job}/read", endpoints.read, methods=["POST"], response_model=answers.ReadAnswer)
     return router
-
-
-def _reader(request: Request) -> Reader:
-    reader: Reader = request.state.reader
-    return reader
 
 
 def _json(content: Any, headers: dict[str, str] | None = None) -> Response:

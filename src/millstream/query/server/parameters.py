@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Header, Path, Query
+from fastapi import Depends, Header, Path, Query, Request
 
 from millstream.query.server import answers
+from millstream.query.server.reads import Moment
+from millstream.query.server.rights import Reader
 
 __all__ = [
     "CACHED",
     "EPOCH_MAX",
     "REFUSALS",
-    "Epoch",
+    "AskedMoment",
+    "Asker",
     "JobName",
     "KeyFormat",
     "KeyText",
@@ -21,7 +24,6 @@ __all__ = [
     "MinEpoch",
     "Prefix",
     "StateName",
-    "Time",
 ]
 
 EPOCH_MAX = 10**12 - 1
@@ -36,6 +38,21 @@ MinEpoch = Annotated[int | None, Header(alias="If-Min-Epoch", ge=0, le=EPOCH_MAX
 Known = Annotated[str | None, Header(alias="If-None-Match", max_length=1000)]
 Limit = Annotated[int, Query(ge=1, le=10**9, description="So many rows at most.")]
 Prefix = Annotated[str | None, Query(max_length=10_000, description="Only keys that begin so.")]
+
+
+async def _moment(epoch: Epoch = None, time: Time = None, min_epoch: MinEpoch = None) -> Moment:
+    return Moment(epoch, time, min_epoch)
+
+
+async def _reader(request: Request) -> Reader:
+    reader: Reader = request.state.reader
+    return reader
+
+
+AskedMoment = Annotated[Moment, Depends(_moment)]
+"""The epoch that a question is about: ?epoch=, ?time=, or the newest, at least If-Min-Epoch."""
+Asker = Annotated[Reader, Depends(_reader)]
+"""Who asks, and what they may read."""
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": answers.RefusedAnswer, "description": what}
