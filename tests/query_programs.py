@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
+from stateful_programs import Mean
 
 from millstream import query
 from millstream.common import Duration, Row, Types, WatermarkStrategy
@@ -57,20 +58,6 @@ def _asked(build: Callable[[StreamExecutionEnvironment], None], parallelism: int
 
 
 # --- values of keys ---------------------------------------------------------------------------------------------
-
-
-class Mean(AggregateFunction):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + value, accumulator[1] + 1
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
 def queryable(descriptor: Any) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from watched_store import WatchedStore
 
 from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog
@@ -188,29 +189,17 @@ def test_a_disk_that_is_full_fails_the_savepoint_and_not_the_job(tmp_path: Path)
 # --- two drivers ----------------------------------------------------------------------------------------------
 
 
-class Interrupted(MemoryStore):
+class Interrupted(WatchedStore):
     """Before its n-th write, something else happens."""
 
     def __init__(self, name: str, moment: int, act: Callable[[], object]) -> None:
         super().__init__(name)
         self._left, self._act = moment, act
 
-    def _write(self) -> None:
+    def before_write(self) -> None:
         self._left -= 1
         if self._left == -1:
             self._act()
-
-    def put(self, name: str, data: bytes) -> None:
-        self._write()
-        super().put(name, data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        self._write()
-        return super().create(name, data)
-
-    def delete(self, name: str) -> None:
-        self._write()
-        super().delete(name)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in its store", "in a new store"])
@@ -310,8 +299,8 @@ def test_a_savepoint_made_while_a_collector_dies_is_kept(moment: int) -> None:
         pass
 
     class Dying(Interrupted):
-        def _write(self) -> None:
-            super()._write()
+        def before_write(self) -> None:
+            super().before_write()
             if self._left < -3:
                 raise Died
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import pytest
 from changed_programs import Version, narrow_states
 from programs import CONNECTED, INTERVAL_JOINS, LOOPED, LOOPS, PROGRAMS, STATEFUL, WINDOW_JOINS, WINDOWED, multiset
+from watched_store import WatchedStore
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot
@@ -91,7 +92,7 @@ class Dies(OSError):
     """What a store says whose process is gone."""
 
 
-class DyingStore(MemoryStore):
+class DyingStore(WatchedStore):
     """After so many writes, nothing is written any more."""
 
     def __init__(self, name: str, writes: int) -> None:
@@ -102,22 +103,10 @@ class DyingStore(MemoryStore):
     def is_dead(self) -> bool:
         return self._writes_left < 0
 
-    def _write(self) -> None:
+    def before_write(self) -> None:
         self._writes_left -= 1
         if self.is_dead:
             raise Dies("the process has died")
-
-    def put(self, name: str, data: bytes) -> None:
-        self._write()
-        super().put(name, data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        self._write()
-        return super().create(name, data)
-
-    def delete(self, name: str) -> None:
-        self._write()
-        super().delete(name)
 
 
 def versions_of(case: Case) -> tuple[Version, Version]:
