@@ -109,6 +109,23 @@ def test_a_slow_server_is_overtaken_by_another() -> None:
         slow.newest().gate.set()
 
 
+def test_a_client_closed_while_a_slow_server_is_asked_lets_connections_go_when_that_one_answers() -> None:
+    slow, quick = counting(), counting()
+    slow.newest().gate.clear()
+    store = new_store(quick)
+    with serve(slow, store), serve(quick, store):
+        client = QueryClient(store.url, hedge_after_s=0.05)
+        for _ in range(2):  # servers take turns, so one of them was the slow one
+            client.get("totals", KEYS[0])
+        client.close()
+        assert not client._http.is_closed
+        slow.newest().gate.set()
+        deadline = time.monotonic() + 20
+        while not client._http.is_closed and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert client._http.is_closed
+
+
 def test_replacing_servers_one_after_the_other_loses_no_query() -> None:
     job = counting()
     store = new_store(job)

@@ -11,6 +11,7 @@ Questions only read, so asking twice does no harm.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -62,7 +63,7 @@ def answer_of(response: httpx.Response) -> dict[str, Any]:
 
 
 class Asking:
-    """Asks the servers of a directory."""
+    """Asks the servers of a directory. Closing it closes the connections too, with the last request in flight."""
 
     def __init__(
         self,
@@ -75,6 +76,8 @@ class Asking:
         self._directory, self._http = directory, http
         self._timeout_s, self._hedge_after_s, self._now_s = timeout_s, hedge_after_s, now_s
         self._threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="query-client")
+        self._in_flight, self._is_closed = 0, False
+        self._lock = threading.Lock()
 
     def ask(self, question: Question, groups: Iterable[int] = ()) -> dict[str, Any]:
         """The answer of a server that holds these key groups; NobodyHoldsAll if none holds them all."""
@@ -102,7 +105,7 @@ class Asking:
         while True:
             place = next(waiting, None)
             if place is not None:
-                asked[self._threads.submit(self._ask_one, place, question, until_s)] = place
+                asked[self._asked(place, question, until_s)] = place
             if not asked:
                 return None
             patience_s = self._hedge_after_s if place is not None else max(0.0, until_s - self._now_s())
@@ -116,6 +119,18 @@ class Asking:
             if place is None and not done:
                 said.update({where.url: "no answer in time" for where in asked.values()})
                 return None
+
+    def _asked(self, place: ServerPlace, question: Question, until_s: float) -> Future[dict[str, Any]]:
+        with self._lock:
+            future = self._threads.submit(self._ask_one, place, question, until_s)
+            self._in_flight += 1
+        future.add_done_callback(self._is_done)
+        return future
+
+    def _is_done(self, _: Future[dict[str, Any]]) -> None:
+        with self._lock:
+            self._in_flight -= 1
+        self._close_if_idle()
 
     def _ask_one(self, place: ServerPlace, question: Question, until_s: float) -> dict[str, Any]:
         headers = {"if-min-epoch": str(question.epoch_min)} if question.epoch_min else {}
@@ -137,8 +152,21 @@ class Asking:
             raise Unanswered("its answer is no JSON") from error
 
     def close(self) -> None:
-        """Wait for nobody any more."""
+        """Wait for nobody any more.
+
+        A slow server that another overtook may still be asked. Connections closed under that request would leave the
+        one it is just opening to nobody, so they are closed after it.
+        """
         self._threads.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._is_closed = True
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        with self._lock:
+            is_last = self._is_closed and not self._in_flight
+        if is_last:
+            self._http.close()
 
 
 def _nobody(said: Mapping[str, str], groups: list[int], timeout_s: float) -> str:

@@ -223,7 +223,6 @@ class QueryClient:
         """Let connections go."""
         self._asking.close()
         self._columns.close()
-        self._http.close()
 
     def __enter__(self) -> QueryClient:
         return self
