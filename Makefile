@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Targets use both cores by themselves, and only one Spark session may run at a time.
 .NOTPARALLEL:
-.PHONY: help setup java demo test test-fast test-golden test-spark check bench chaos docs lock clean
+.PHONY: help setup java browser demo test test-fast test-golden test-spark check bench chaos docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub("%", "NAME", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ $(READY): requirements-dev.lock pyproject.toml scripts/setup
 
 java:
 	@scripts/check-java
+
+browser:
+	@scripts/debian chromium chromium
 
 lock: $(READY) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@scripts/lock "$(VENV)" $(ARGS)
@@ -48,7 +51,7 @@ test-golden: $(READY) ## every program in every way, and the model of the protoc
 	$(PYTEST) --numprocesses=2 --dist=worksteal tests/golden tests/model $(ARGS)
 
 # All of tests/ except what ran before, so that a new folder of tests cannot be forgotten here.
-test-spark: java $(READY)
+test-spark: java browser $(READY)
 	$(PYTEST) --ignore=tests/fast --ignore=tests/golden --ignore=tests/model tests $(ARGS)
 
 chaos: java $(READY) ## kill running jobs at SEEDS=N random moments
