@@ -180,11 +180,13 @@ def plus(one: Row, other: Row) -> Row:
 
 
 TOTALS = agg.Aggregates(n=agg.sum("n"), records=agg.count(), largest=agg.max("n"), mean=agg.avg("n"))
+PLAIN = agg.Aggregates(n=agg.sum("n"), records=agg.count(), least=agg.min("n"))
 
 
 # How each operation shows the sum of `n`, whatever operator runs it.
 OPERATIONS: dict[str, tuple[Any, Any]] = {
     "columns": (lambda windows: windows.aggregate(TOTALS), lambda result: result["n"]),
+    "columns that are their results": (lambda windows: windows.aggregate(PLAIN), lambda result: result["n"]),
     "reduce": (lambda windows: windows.reduce(plus), lambda result: result["n"]),
     "aggregate": (lambda windows: windows.aggregate(Sum()), lambda result: result[0]),
     "records": (lambda windows: windows.process(Everything()), lambda result: sum(row["n"] for row in result)),

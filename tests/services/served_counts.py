@@ -49,7 +49,7 @@ class CountedEpoch:
 
     def scan(self, state: str, prefix: Any = None, limit: int | None = None) -> pa.RecordBatchReader:
         rows = sorted((k, v) for k, v in self.values.get(state, {}).items() if k.startswith(prefix or ""))[:limit]
-        return pa.table({"key": [k for k, _ in rows], "value": [v for _, v in rows]}).to_reader()
+        return pa.table({"key": [k for k, _ in rows], "value": [v for _, v in rows]}).to_reader(1)
 
     def close(self) -> None:
         pass

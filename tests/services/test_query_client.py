@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 from query_programs import keeping
@@ -27,6 +28,7 @@ from millstream.common import Row, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.query.client import NoServerError, QueryClient, QueryRefusedError
 from millstream.query.client.directory import ServerPlace, in_order
+from millstream.query.client.reading import bodies_of
 from millstream.query.client.shares import shares_of
 from millstream.query.server import Limits, OpenedJob, QueryServer, Reader, Rights, ServerSettings
 from millstream.query.wire.registration import Registration, register
@@ -74,6 +76,48 @@ def test_many_keys_of_servers_that_are_not_equally_far_belong_to_one_epoch() -> 
     with serve(ahead, store, LOW), serve(behind, store, HIGH), QueryClient(store.url) as client:
         answers = client.get_many("totals", KEYS)
         assert {(answer.epoch, answer.value) for answer in answers} == {(2, 2)}
+
+
+def test_several_states_are_read_at_one_epoch_from_servers_that_are_not_equally_far() -> None:
+    ahead, behind = CountedJob(), CountedJob()
+    for job, epochs in ((ahead, 3), (behind, 2)):
+        for n in range(1, epochs + 1):
+            job.commit(totals=dict.fromkeys(KEYS, n), numbers=dict.fromkeys(range(40), 10 * n), untyped={"u": 100 * n})
+    store = new_store(ahead)
+    questions = [("totals", KEYS), ("numbers", [3, 99]), ("totals", []), ("untyped", ["u"]), ("numbers", range(40))]
+    with serve(ahead, store, LOW), serve(behind, store, HIGH), QueryClient(store.url) as client:
+        totals, numbers, nothing, untyped, more = client.read(questions)
+        assert [answer.value for answer in totals] == [2] * len(KEYS)
+        assert [answer.value for answer in numbers] == [20, None]
+        assert nothing == []
+        assert [answer.value for answer in untyped] == [200]
+        assert [answer.value for answer in more] == [20] * 40
+        assert {answer.epoch for found in (totals, numbers, untyped, more) for answer in found} == {2}
+        assert client.read(questions, epoch=1)[1][0].value == 10
+        assert client.read([("totals", []), ("numbers", [])]) == [[], []]
+        with pytest.raises(QueryRefusedError) as caught:
+            client.read([("totals", KEYS), ("nope", ["x"])])
+        assert caught.value.code == "unknown-state"
+
+
+def test_more_keys_and_states_than_a_request_may_have_are_asked_for_in_several() -> None:
+    rows = [(0, f"{i}") for i in range(12_000)] + [(n, "x") for n in range(1, 250)]
+    bodies = list(bodies_of([f"state {n}" for n in range(250)], rows))
+    assert max(sum(len(read["keys"]) for read in body["reads"]) for body in bodies) == 5_000
+    assert max(len(body["reads"]) for body in bodies) == 100
+    asked = [(read["state"], key) for body in bodies for read in body["reads"] for key in read["keys"]]
+    assert asked == [(f"state {n}", key) for n, key in rows]
+
+
+def test_halves_that_take_over_from_a_whole_server_answer_what_was_asked_of_it() -> None:
+    job = counting()
+    store = new_store(job)
+    whole = serve(job, store).start()
+    with QueryClient(store.url, timeout_s=20) as client:
+        assert client.get_many("totals", KEYS)[0].value == 1
+        whole.stop()
+        with serve(job, store, LOW), serve(job, store, HIGH):
+            assert [answer.value for answer in client.get_many("totals", KEYS)] == [1] * len(KEYS)
 
 
 def test_answers_never_go_back_though_another_server_lags() -> None:
@@ -342,14 +386,20 @@ def test_the_command_answers_until_it_is_told_to_stop(tmp_path: Path) -> None:
         str(tmp_path),
         "--listen",
         "127.0.0.1:0",
+        "--flight-port",
+        "0",
+        "--page",
+        str(tmp_path / "page.html"),
     ]
-    with subprocess.Popen([*command, "--flight-port", "0"], stdout=subprocess.PIPE, text=True) as server:
+    (tmp_path / "page.html").write_text("<title>clicks</title>")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
             address = server.stdout.readline().removeprefix("answering at ").partition(",")[0]
             assert server.stdout.readline().startswith("Arrow Flight at grpc://127.0.0.1:")
             with QueryClient([address]) as client:
                 assert client.get("total", "a").value == 6
+            assert httpx.get(address).text == "<title>clicks</title>"
             with QueryClient(str(tmp_path)) as client:
                 assert client.get_columns("total", pa.array(["a", "b"]))["value"].to_pylist() == [6, None]
         finally:
@@ -362,4 +412,4 @@ def test_the_command_refuses_to_be_open_to_the_network_without_tokens(tmp_path: 
     command = [sys.executable, "-m", "millstream.cli", "query-server", "--job", str(tmp_path), "--listen", "0.0.0.0:0"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert "without tokens" in refused.stderr
+    assert "without tokens" in refused.stderr and "--allow-anonymous" in refused.stderr

@@ -8,18 +8,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from services.served_counts import CountedJob
 
 from millstream.errors import ConfigurationError
@@ -28,15 +25,6 @@ from millstream.query.wire.registration import registrations_of
 from millstream.storage import open_store
 
 NOW_MS = 10_000
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.fixed_dictionaries({"keys": st.lists(inner, max_size=3)}),
-        st.dictionaries(st.sampled_from(["keys", "reads", "state"]), inner),
-    ),
-    max_leaves=6,
-)
 TOKEN = "a-token-of-some-length"
 
 
@@ -117,7 +105,7 @@ def test_the_past_is_asked_for_by_epoch_or_by_time() -> None:
         assert client.get(f"{path}?epoch=1").json()["value"] == 1
         assert client.get(f"{path}?time=1970-01-01T00:00:01.500Z").json()["value"] == 1
         assert client.get(f"{path}?time=2000").json()["value"] == 2
-        assert client.get(f"{path}?epoch=9").status_code == 503
+        assert client.get(f"{path}?epoch=9").status_code == 412
         ahead = client.get(f"{path}?time=9999999999999")
         assert ahead.status_code == 422 and "ahead of this server's clock" in ahead.json()["message"]
         assert client.get(f"{path}?time=soon").status_code == 422
@@ -273,20 +261,29 @@ def test_a_file_of_tokens_that_says_too_little_is_refused(tmp_path: Path) -> Non
     assert read_rights(path).reader_of(f"Bearer {TOKEN}").name == "a"
 
 
-def test_with_a_certificate_what_is_sent_is_encrypted(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+def certified(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine, and its key."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
     options = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
     command = ["openssl", *options.split(), "-keyout", str(key), "-out", str(certificate)]
-    made = subprocess.run(command, capture_output=True, check=False)
-    if made.returncode:
+    if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("no openssl to make a certificate with")
+    return certificate, key
+
+
+def test_with_a_certificate_what_is_sent_is_encrypted(tmp_path: Path) -> None:
+    certificate, key = certified(tmp_path)
     import ssl
 
     trusting = ssl.create_default_context(cafile=str(certificate))
-    with QueryServer(counted(), ServerSettings(port=0, certificate=certificate, private_key=key)) as server:
+    with QueryServer(
+        counted(), ServerSettings(port=0, flight_port=0, certificate=certificate, private_key=key)
+    ) as server:
         assert server.url.startswith("https://")
         path = f"{server.url}/v1/jobs/counts/states/totals/keys/ada"
         assert httpx.get(path, verify=trusting).json()["value"] == 1
+        with flight.connect(server.flight_url, tls_root_certs=certificate.read_bytes()) as client:
+            assert exchanged(client, {"state": "totals"}, NAMES)["value"].to_pylist() == [1, None]
     with pytest.raises(ConfigurationError, match="no certificate"):
         QueryServer(counted(), ServerSettings(port=0, certificate=key, private_key=certificate)).start()
 
@@ -298,22 +295,6 @@ def test_more_keys_than_a_request_may_have_are_refused() -> None:
     with serving(counted(), limits=Limits(keys_max=3)) as client:
         refused = client.post("/states/totals/keys", json={"keys": ["a"] * 4})
         assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
-
-
-def test_a_gigabyte_of_keys_is_refused_before_it_is_read() -> None:
-    def endless() -> Iterator[bytes]:
-        yield b'{"keys": ['
-        for _ in range(1_000):
-            yield b'"a",' * 250_000
-
-    with serving(counted()) as client:
-        with socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=5) as connection:
-            path = "/v1/jobs/counts/states/totals/keys"
-            connection.sendall(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {10**9}\r\n\r\n".encode())
-            assert b"413" in connection.recv(1000)
-        with suppress(httpx.TransportError):  # the server may hang up while we still send: as good an answer
-            assert client.post("/states/totals/keys", content=endless()).status_code == 413
-        assert client.get("/states/totals/keys/ada").status_code == 200
 
 
 def test_requests_that_come_too_fast_are_told_to_wait() -> None:
@@ -334,12 +315,17 @@ def test_a_read_that_takes_too_long_is_given_up() -> None:
         assert client.get("/states/totals/keys/ada").status_code == 200
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /v1/jobs/counts HTTP/1.1\r\nhost: loc"], ids=["nothing", "half a head"])
-def test_a_client_that_does_not_finish_its_request_is_let_go(sent: bytes) -> None:
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [(b"", b""), (b"GET /v1/jobs/counts HTTP/1.1\r\nhost: loc", b"408")],
+    ids=["nothing", "half a head"],
+)
+def test_a_client_that_does_not_finish_its_request_is_let_go(sent: bytes, told: bytes) -> None:
     with serving(counted(), limits=Limits(header_timeout_s=0.2)) as client:
         address = (client.base_url.host, client.base_url.port or 0)
         with socket.create_connection(address, timeout=5) as connection:
             connection.sendall(sent)
+            assert connection.recv(1000).partition(b" ")[2][:3] == told
             assert connection.recv(1000) == b""
         assert client.get("/states/totals/keys/ada").status_code == 200
 
@@ -350,7 +336,7 @@ def test_a_body_that_comes_by_the_byte_is_given_up() -> None:
         with socket.create_connection(address, timeout=5) as connection:
             head = "POST /v1/jobs/counts/states/totals/keys HTTP/1.1\r\nhost: localhost\r\ncontent-length: 90\r\n\r\n{"
             connection.sendall(head.encode())
-            assert b"504" in connection.recv(1000)
+            assert b"408" in connection.recv(1000)
 
 
 @pytest.mark.parametrize(
@@ -361,57 +347,6 @@ def test_malformed_bodies_are_refused_with_a_sentence(body: bytes) -> None:
         refused = client.post("/states/totals/keys", content=body, headers={"content-type": "application/json"})
         assert refused.status_code in (400, 422)
         assert "/openapi.json" in refused.json()["message"]
-
-
-def test_the_description_names_every_path_and_its_refusals() -> None:
-    with serving(counted()) as client:
-        described = client.get(str(client.base_url.copy_with(path="/openapi.json"))).json()
-        paths = {path.rsplit("/{state}", 1)[-1] for path in described["paths"]}
-        assert {"/keys/{key}", "/keys", "/windows/{key}", "/series/{key}", "/scan", "/watch/{key}"} <= paths
-        one = described["paths"]["/v1/jobs/{job}/states/{state}/keys/{key}"]["get"]["responses"]
-        assert {"200", "304", "401", "403", "404", "410", "412", "421", "422", "429"} <= set(one)
-
-
-VALUES = st.one_of(
-    st.sampled_from(
-        ["counts", "totals", "numbers", "pairs", "untyped", "things", "open", "ada", "1", '["a", 1]', "json"]
-    ),
-    st.text(max_size=12),
-    st.integers().map(str),
-)
-
-
-def test_whatever_is_asked_along_the_description_is_answered_as_it_says() -> None:
-    with serving(counted()) as client:
-        described = client.get(str(client.base_url.copy_with(path="/openapi.json"))).json()
-        questions = [
-            (method, path, one)
-            for path, methods in described["paths"].items()
-            for method, one in methods.items()
-            if "/watch/" not in path
-        ]
-
-        @given(st.data())
-        @settings(deadline=None, max_examples=150)
-        def asked(data: st.DataObject) -> None:
-            method, path, one = data.draw(st.sampled_from(questions))
-            params, headers = {}, {}
-            for parameter in one.get("parameters", ()):
-                value = data.draw(VALUES)
-                if parameter["in"] == "path":
-                    path = path.replace("{" + parameter["name"] + "}", quote(value, safe=""))
-                elif parameter["in"] == "query" and data.draw(st.booleans()):
-                    params[parameter["name"]] = value
-                elif parameter["in"] == "header" and data.draw(st.booleans()):
-                    headers[parameter["name"]] = quote(value)
-            body = data.draw(JSON) if method == "post" else None
-            url = str(client.base_url.copy_with(path="")).rstrip("/") + path
-            answer = client.request(method, url, params=params, headers=headers, json=body)
-            assert str(answer.status_code) in {*one["responses"], "404"}, answer.text
-            assert answer.status_code < 500 or answer.json()["error"] in ("no-epoch", "store"), answer.text
-            assert answer.status_code in (200, 304) or answer.json()["message"]
-
-        asked()
 
 
 # --- where servers are --------------------------------------------------------------------------------------------
@@ -471,21 +406,6 @@ def test_columns_of_keys_are_exchanged_for_columns_of_values_of_one_epoch() -> N
         assert client.do_get(ticket).read_all()["value"].to_pylist() == [2]
         scan = flight.Ticket(json.dumps({"state": "totals", "prefix": "ad"}).encode())
         assert client.do_get(scan).read_all().to_pydict() == {"key": ["ada"], "value": [2]}
-
-
-@pytest.mark.parametrize(
-    "ticket",
-    [
-        *(b"", b"{", b"[]", b"\xff", b"7", b'{"state": 7}', b'{"state": "nope"}', b'{"state": "things"}'),
-        *(b'{"state": "totals", "keys": 7}', b'{"state": "totals", "epoch": "x"}', b'{"state": "totals", "more": 1}'),
-        *(b'{"state": "totals", "keys": [7]}', b'{"state": "totals", "epoch": 99}', b'{"state": "totals", "limit": 0}'),
-    ],
-)
-def test_malformed_flight_questions_end_the_call_with_a_sentence(ticket: bytes) -> None:
-    with flying(counted()) as client:
-        with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
-            client.do_get(flight.Ticket(ticket)).read_all()
-        assert "failed to answer" not in str(caught.value) and ". " in str(caught.value)
 
 
 def test_flight_asks_for_tokens_too() -> None:

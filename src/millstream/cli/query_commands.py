@@ -46,6 +46,10 @@ def query_server(
     requests_per_s: Annotated[
         float | None, typer.Option(metavar="N", min=0.001, help="So many requests a second from one address.")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="One HTML file, answered at /: a dashboard."),
+    ] = None,
     cache_folder: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep files of a remote store there, not in memory.")
     ] = None,
@@ -57,11 +61,10 @@ def query_server(
     ] = None,
 ) -> None:
     """Answer questions about a job's state, by committed epochs, over HTTP and Arrow Flight, until interrupted."""
-    from millstream.cli.query_server import ServerRequest, serve_queries
+    from millstream.cli.query_server import ServerCommand, serve_queries
+    from millstream.query.serving import ServerRequest
 
     request = ServerRequest(
-        job=job,
-        root=root,
         listen=listen,
         flight_port=flight_port,
         advertise=advertise,
@@ -73,7 +76,6 @@ def query_server(
         allow_undeclared=allow_undeclared,
         allow_origins=tuple(allow_origin or ()),
         requests_per_s=requests_per_s,
-        cache_folder=cache_folder,
-        registers=not no_register,
+        page=page,
     )
-    raise typer.Exit(serve_queries(request))
+    raise typer.Exit(serve_queries(ServerCommand(job, request, root, cache_folder, registers=not no_register)))

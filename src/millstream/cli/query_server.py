@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
@@ -11,100 +12,77 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from millstream.errors import ConfigurationError, MillstreamError, PlatformError
+from millstream.errors import MillstreamError, PlatformError
+from millstream.query.serving import ServerRequest, server_settings
 
 if TYPE_CHECKING:
-    from millstream.query.server import QueryServer, ServerSettings
+    from millstream.query.server import QueryServer
 
-__all__ = ["ServerRequest", "listen_address", "serve_queries"]
+__all__ = ["ServerCommand", "serve_queries"]
+
+_LOOK_S = 1.0
+
+
+_TURN_S = 0.001
 
 
 @dataclass(frozen=True)
-class ServerRequest:
-    """What was typed."""
+class ServerCommand:
+    """What was typed: which job, what kind of server, and where files of a remote store are kept."""
 
     job: str
+    request: ServerRequest
     root: str | None = None
-    listen: str = "127.0.0.1:8787"
-    flight_port: int | None = None
-    advertise: str | None = None
-    key_groups: str | None = None
-    tokens: Path | None = None
-    certificate: Path | None = None
-    private_key: Path | None = None
-    allow_anonymous: bool = False
-    allow_undeclared: bool = False
-    allow_origins: tuple[str, ...] = ()
-    requests_per_s: float | None = None
     cache_folder: Path | None = None
     registers: bool = True
 
 
-def serve_queries(request: ServerRequest, screen: TextIO | None = None) -> int:
+def serve_queries(command: ServerCommand, screen: TextIO | None = None) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit code."""
     screen = screen or sys.stdout
     stopped = threading.Event()
     try:
-        server = _server(request)
-        with server, _stopping(stopped):
+        server = _server(command)
+        with server, _stopping(stopped), _swift():
             print(f"answering at {server.url}, described at {server.url}/openapi.json", file=screen, flush=True)
             if server.flight_url is not None:
                 print(f"Arrow Flight at {server.flight_url}", file=screen, flush=True)
-            stopped.wait()
+            while not stopped.wait(_LOOK_S):
+                if not server.is_answering:
+                    raise PlatformError("the query server ended by itself. Its log says why; start it again.")
     except MillstreamError as error:
         print(f"millstream: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def _server(request: ServerRequest) -> QueryServer:
-    try:
-        from millstream.query.server import OpenedJob, QueryServer
-    except ImportError as error:
-        raise PlatformError(
-            f"the query server needs {error.name}. Install it with `pip install 'millstream[query-server]'`."
-        ) from error
+def _server(command: ServerCommand) -> QueryServer:
+    settings = server_settings(command.request)
+
     from millstream import query
     from millstream.cli.job_argument import named_store
+    from millstream.query.server import OpenedJob, QueryServer
 
-    settings = _settings(request).checked()
     view = query.open(
-        named_store(request.job, request.root),
-        cache_folder=request.cache_folder,
-        allow_undeclared=request.allow_undeclared,
+        named_store(command.job, command.root),
+        cache_folder=command.cache_folder,
+        allow_undeclared=command.request.allow_undeclared,
     )
-    return QueryServer(OpenedJob(view), settings, view.store if request.registers else None)
+    return QueryServer(OpenedJob(view), settings, view.store if command.registers else None)
 
 
-def _settings(request: ServerRequest) -> ServerSettings:
-    from millstream.query.server import Limits, ServerSettings, key_group_span, read_rights
-
-    host, port = listen_address(request.listen)
-    return ServerSettings(
-        host=host,
-        port=port,
-        flight_port=request.flight_port,
-        advertised_host=request.advertise,
-        key_groups=None if request.key_groups is None else key_group_span(request.key_groups),
-        rights=None if request.tokens is None else read_rights(request.tokens),
-        allow_anonymous=request.allow_anonymous,
-        allowed_origins=request.allow_origins,
-        certificate=request.certificate,
-        private_key=request.private_key,
-        limits=Limits(requests_per_s=request.requests_per_s),
-    )
-
-
-def listen_address(text: str) -> tuple[str, int]:
-    """Host and port of `--listen`: HOST:PORT, :PORT, PORT or [ADDRESS]:PORT.
-
-    >>> [listen_address(text) for text in ("0.0.0.0:80", "8080", "[::1]:80")]
-    [('0.0.0.0', 80), ('127.0.0.1', 8080), ('::1', 80)]
-    """
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and int(port) < 65536):
-        raise ConfigurationError(f"--listen {text!r} has no port. Write HOST:PORT, such as 127.0.0.1:8787.")
-    return host.strip("[]") or "127.0.0.1", int(port)
+@contextmanager
+def _swift() -> Iterator[None]:
+    """Within it, no answer waits for long for something else in this process: threads take short turns, and the garbage
+    collector leaves alone what was there from the start, which would take it tens of milliseconds."""
+    turn_s = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN_S)
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(turn_s)
 
 
 @contextmanager

@@ -28,6 +28,15 @@ __all__ = [
     "EPOCH_POLL_INTERVAL",
     "KNOWN",
     "LOOP_ROUNDS_MAX",
+    "QUERY_ALLOW_ANONYMOUS",
+    "QUERY_ALLOW_ORIGINS",
+    "QUERY_ALLOW_UNDECLARED",
+    "QUERY_CERTIFICATE",
+    "QUERY_FLIGHT_PORT",
+    "QUERY_LISTEN",
+    "QUERY_PAGE",
+    "QUERY_PRIVATE_KEY",
+    "QUERY_TOKENS",
     "RECORD",
     "RESCALE_AUTO",
     "RESCALE_COOLDOWN",
@@ -102,6 +111,35 @@ RESCALE_TARGET_EPOCH = Option(
 RESCALE_COOLDOWN = Option(
     "millstream.rescale.cooldown", OptionType.DURATION, 60_000, "How long a parallelism is kept before it may change."
 )
+QUERY_LISTEN = Option(
+    "millstream.query.listen",
+    OptionType.STRING,
+    None,
+    "Answer questions about the job's state there while it runs: HOST:PORT; port 0 takes any that is free.",
+)
+QUERY_FLIGHT_PORT = Option(
+    "millstream.query.flight-port", OptionType.INT, None, "Answer them in Arrow Flight too, at this port; 0 for any."
+)
+QUERY_TOKENS = Option(
+    "millstream.query.tokens", OptionType.STRING, None, "Who may read which states: a JSON file of bearer tokens."
+)
+QUERY_CERTIFICATE = Option("millstream.query.certificate", OptionType.STRING, None, "TLS: the certificate, a PEM file.")
+QUERY_PRIVATE_KEY = Option("millstream.query.private-key", OptionType.STRING, None, "TLS: its private key, a PEM file.")
+QUERY_ALLOW_ANONYMOUS = Option(
+    "millstream.query.allow-anonymous", OptionType.BOOLEAN, False, "Whether other machines may ask without tokens."
+)
+QUERY_ALLOW_UNDECLARED = Option(
+    "millstream.query.allow-undeclared",
+    OptionType.BOOLEAN,
+    False,
+    "Whether states that the program did not make queryable may be asked for.",
+)
+QUERY_ALLOW_ORIGINS = Option(
+    "millstream.query.allow-origins", OptionType.LIST, None, "Web pages from there may ask: 'https://a.example;…'."
+)
+QUERY_PAGE = Option(
+    "millstream.query.page", OptionType.STRING, None, "One HTML file, answered at /: a dashboard that asks the job."
+)
 CONSOLE = Option(
     "millstream.console",
     OptionType.STRING,
@@ -130,6 +168,15 @@ _OWN = (
     RESCALE_MAX,
     RESCALE_TARGET_EPOCH,
     RESCALE_COOLDOWN,
+    QUERY_LISTEN,
+    QUERY_FLIGHT_PORT,
+    QUERY_TOKENS,
+    QUERY_CERTIFICATE,
+    QUERY_PRIVATE_KEY,
+    QUERY_ALLOW_ANONYMOUS,
+    QUERY_ALLOW_UNDECLARED,
+    QUERY_ALLOW_ORIGINS,
+    QUERY_PAGE,
     CONSOLE,
     SPARK_MASTER,
 )

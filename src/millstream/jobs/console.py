@@ -107,6 +107,7 @@ class _PlainConsole:
     def __init__(self, watch: _Watch, stream: TextIO) -> None:
         self._watch, self._stream = watch, stream
         self._shown: object = None
+        self._said_url = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="millstream-console", daemon=True)
         self._thread.start()
@@ -120,6 +121,9 @@ class _PlainConsole:
         if view.progress is self._shown:
             return
         self._shown = view.progress
+        if view.progress.query_url not in ("", self._said_url):
+            self._said_url = view.progress.query_url
+            self._write(f"{view.progress.job_name} answers queries at {self._said_url}")
         self._write(plain_line(view))
 
     def _write(self, text: str) -> None:
@@ -143,6 +147,12 @@ class _PlainConsole:
 
 
 class _PanelConsole:
+    """A panel that Rich draws. Invariant: whoever draws or writes lines holds `_drawing` for all of it.
+
+    Rich works out what to erase before it writes, under a lock that it lets go in between: a line that another thread
+    writes meanwhile would stand behind the panel.
+    """
+
     def __init__(self, watch: _Watch, stream: TextIO) -> None:
         from rich.console import Console as RichConsole
         from rich.live import Live
@@ -152,35 +162,47 @@ class _PanelConsole:
         self._live = Live(
             console=self._screen,
             get_renderable=lambda: render(watch.look()),
-            refresh_per_second=_FRAMES_PER_SECOND,
+            auto_refresh=False,
             # We lead the streams through it ourselves: Rich would break long lines, and would send a standard
             # output that is a file to the terminal.
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._streams = _streams_above(self._screen)
-        self._closed = False
+        self._drawing = threading.RLock()  # a signal handler may write while its own thread writes
+        self._streams = _streams_above(self._screen, self._drawing)
+        self._ended = threading.Event()
         self._live.start()
         self._streams.__enter__()
+        self._thread = threading.Thread(target=self._run, name="millstream-console", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(1 / _FRAMES_PER_SECOND):
+            self._draw()
+
+    def _draw(self) -> None:
+        with self._drawing:
+            self._live.refresh()
 
     def notice(self, text: str) -> None:
         self._watch.notice = text
-        self._live.refresh()
+        self._draw()
 
     def close(self) -> None:
         """Draw the last picture, leave it on the screen, and give the streams back."""
-        if self._closed:
+        if self._ended.is_set():
             return
-        self._closed = True
+        self._ended.set()
+        self._thread.join()
         self._streams.__exit__(None, None, None)
         self._live.stop()
 
 
 @contextmanager
-def _streams_above(screen: Any) -> Iterator[None]:
+def _streams_above(screen: Any, drawing: threading.RLock) -> Iterator[None]:
     """While inside, what goes to the terminal through `sys.stdout` and `sys.stderr` appears above the panel."""
     kept = sys.stdout, sys.stderr
-    through = {stream: _AbovePanel(screen, stream) for stream in kept if stream.isatty()}
+    through = {stream: _AbovePanel(screen, drawing, stream) for stream in kept if stream.isatty()}
     # Handlers made by logging.basicConfig hold the stream they were made with.
     handlers = [
         handler
@@ -202,9 +224,9 @@ def _streams_above(screen: Any) -> Iterator[None]:
 class _AbovePanel(io.TextIOBase):
     """A stream whose complete lines are written above the panel, as they are: not wrapped, not coloured."""
 
-    def __init__(self, screen: Any, behind: TextIO) -> None:
-        self._screen, self._behind, self._open = screen, behind, ""
-        self._lock = threading.Lock()
+    def __init__(self, screen: Any, drawing: threading.RLock, behind: TextIO) -> None:
+        self._screen, self._drawing, self._behind = screen, drawing, behind
+        self._open = ""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -220,10 +242,10 @@ class _AbovePanel(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        with self._lock:
+        with self._drawing:
             whole, newline, self._open = (self._open + text).rpartition("\n")
-        if newline:
-            self._screen.print(_Verbatim(whole + newline), end="", crop=False)
+            if newline:
+                self._screen.print(_Verbatim(whole + newline), end="", crop=False)
         return len(text)
 
     def finish(self) -> None:

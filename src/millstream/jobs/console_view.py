@@ -167,10 +167,12 @@ def _facts(view: ConsoleView) -> list[RenderableType]:
         f"{count_text(progress.published)}, running for {span_text(view.elapsed_ms)}"
     )
     restarts = f"restarts {progress.restarts}, " if progress.restarts else ""
+    queries = [Text(f"queries: {progress.query_url}", no_wrap=True, overflow="ellipsis")] if progress.query_url else []
     return [
         Text(epoch, no_wrap=True, overflow="ellipsis"),
         Text(f"watermark: {_watermark(view)}", no_wrap=True, overflow="ellipsis"),
         Text(f"state: {_state(progress)}", no_wrap=True, overflow="ellipsis"),
+        *queries,
         Text.assemble(
             (restarts, "yellow"), (f"store {_short_store(progress.store)}", "dim"), no_wrap=True, overflow="ellipsis"
         ),

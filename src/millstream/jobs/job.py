@@ -52,6 +52,7 @@ class Job:
         self.board = board
         self._store, self._clock, self._savepoint_folder = store, clock, savepoint_folder
         self._make_driver = make_driver
+        self._at_start: list[Callable[[], None]] = []
         self._at_end = [on_end]
         self._driver: EpochDriver | None = None
         self._status = JobStatus.CREATED
@@ -68,12 +69,18 @@ class Job:
         """Where it keeps its epochs."""
         return self._store
 
+    def at_start(self, call: Callable[[], None]) -> None:
+        """Call this before the job begins to run."""
+        self._at_start.append(call)
+
     def at_end(self, call: Callable[[], None]) -> None:
-        """Call this when the job has ended, however; said before it starts."""
+        """Call this when the job has ended, however; said before it starts. What was said last is called first."""
         self._at_end.append(call)
 
     def start(self) -> Job:
         """Begin to run."""
+        for call in self._at_start:
+            call()
         self._thread.start()
         return self
 
@@ -98,7 +105,7 @@ class Job:
 
     def _end(self, status: JobStatus) -> None:
         self._ended = time.monotonic()
-        for call in self._at_end:
+        for call in reversed(self._at_end):
             call()
         self._change(status)
 

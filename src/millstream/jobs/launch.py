@@ -32,8 +32,9 @@ from millstream.jobs.driver import EpochDriver
 from millstream.jobs.driver_settings import DriverSettings, Runner
 from millstream.jobs.input_plan import PlannedSource
 from millstream.jobs.job import Job
-from millstream.jobs.job_log import attach_log
+from millstream.jobs.job_log import JobLog, attach_log
 from millstream.jobs.progress import JobProgress, ProgressBoard
+from millstream.jobs.query_serving import QueryServing
 from millstream.jobs.requests import RequestServer
 from millstream.jobs.restart_settings import restart_policy
 from millstream.jobs.restore import ready_store, recovery_of
@@ -76,6 +77,20 @@ class Launch:
     def prepare(self, graph: Graph, settings: JobSettings) -> Job:
         """Check everything; the job is ready, and waits for its `start()`."""
         plan = compile_graph(graph)
+        sources, _ = ends_of(plan)
+        is_batch(settings, sources)
+        serving = QueryServing.asked_for(settings.configuration, self.clock, str(settings.site))
+        try:
+            job, log = self._prepared(graph, plan, settings)
+        except BaseException:
+            if serving is not None:
+                serving.close()
+            raise
+        if serving is not None:
+            serving.attach(job, log.write)
+        return job
+
+    def _prepared(self, graph: Graph, plan: Plan, settings: JobSettings) -> tuple[Job, JobLog]:
         sources, sinks = ends_of(plan)
         batch = is_batch(settings, sources)
         own = self.store or open_store(settings.store or _new_folder(graph.job_name))
@@ -119,7 +134,7 @@ class Launch:
             return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings, replan)
 
         savepoint_folder = savepoint_directory(settings.configuration)
-        return Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close)
+        return Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close), log
 
     def _runner(self, settings: JobSettings) -> tuple[Runner, Any]:
         if self.runner is not None:

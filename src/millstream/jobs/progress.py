@@ -29,7 +29,7 @@ class JobProgress:
 
     `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. The state's rows are those its
     segments hold: one that was overwritten or removed counts until compaction drops it. `in_loops`: records on their
-    way round the program's loops when the epoch ended.
+    way round the program's loops when the epoch ended. `query_url`: where the job answers questions; empty: nowhere.
     """
 
     job_name: str
@@ -49,6 +49,7 @@ class JobProgress:
     in_loops: int = 0
     restarts: int = 0
     last_error: str = ""
+    query_url: str = ""
     operators: Mapping[str, OperatorProgress] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)  # the user's own, by scope name, over the job's life
 

@@ -33,6 +33,8 @@ class QueryableState:
 
     Types are as the manifest writes them: "LONG", {"row": [...]}; "PICKLED" where none was declared (a key without a
     type is found by its value: 1, 1.0 and True are one key). `is_pickled`: values can be read in Python only.
+    `key_groups` is how many there are, the maximum parallelism of the operator; 0 where it is not known how keys fall
+    into them, because nothing was declared.
     """
 
     name: str | None
@@ -43,6 +45,7 @@ class QueryableState:
     key_type: Any
     value_type: Any
     is_pickled: bool
+    key_groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,12 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[Asked, Loca
     program: Mapping[str, Any] = manifest.program
     found: dict[Asked, Located] = {}
     for uid, told in sorted(manifest.states.items()):
-        operator = program.get(uid, {}).get("name", uid)
+        operator, groups = program.get(uid, {}).get("name", uid), program.get(uid, {}).get("max_parallelism")
         for name, queryable in sorted(_declared(told).items()):
             own, homes = stored.get((uid, queryable.state)), stored.get((uid, "merging windows"))
             value, is_pickled = _value_of(queryable)
             kind, key = queryable.kind, queryable.key
-            info = QueryableState(name, uid, operator, queryable.state, kind, key, value, is_pickled)
+            info = QueryableState(name, uid, operator, queryable.state, kind, key, value, is_pickled, groups or 0)
             found[name] = Located(info, queryable, own, homes)
     if allow_undeclared:
         for (uid, name), state in stored.items():

@@ -93,13 +93,28 @@ class EpochView:
         """What can be asked for."""
         return [state.info for state in self._states.values()]
 
+    def state(self, state: Asked) -> QueryableState:
+        """One of them; UnknownStateError says which there are."""
+        return located(self._states, state, self._where, self._allow_undeclared).info
+
     def has(self, state: Asked) -> bool:
         """Whether it can be asked for at this epoch."""
         try:
-            located(self._states, state, self._where, self._allow_undeclared)
+            self.state(state)
         except UnknownStateError:
             return False
         return True
+
+    def is_quick(self, state: Asked) -> bool:
+        """Whether one key of the state is read in microseconds: it is open, and neither a collection nor a search."""
+        reads = self._reads.get(state)
+        return reads is not None and reads.is_quick
+
+    def group_of(self, state: Asked, key: Any) -> int:
+        """The key group of a key of a quick state."""
+        view = self._reads[state].view
+        assert view is not None and view.points is not None
+        return view.points.group(key)
 
     # --- values of keys -----------------------------------------------------------------------------------------
 
@@ -150,8 +165,8 @@ class EpochView:
         view, stored = reads.view, reads.located.stored
         if view is None or stored is None:
             return pa.table({_KEY: pa.nulls(0, pa.binary()), "value": pa.nulls(0, pa.binary())}).to_reader()
-        columns = shown(view._segments, stored, view.layout, raw=False, flatten=False)
-        source = TableSource(view._segments.store, stored, view.layout, columns)
+        columns = shown(view.segments, stored, view.layout, raw=False, flatten=False)
+        source = TableSource(view.segments.store, stored, view.layout, columns)
         if prefix is not None and not _has_prefixes(source.schema):
             raise KeyTypeError(
                 f"{reads.located.what} has keys of {reads.keys.type_name}, which have no prefix. Leave it out",

@@ -45,7 +45,13 @@ class KeyEncoding:
     def of_arrow(self, keys: pa.Array) -> KeyColumn:
         """The keys of a column of the type of the keys, or of one that becomes it without loss."""
         if self._stored is None:
-            return self.column(keys.to_pylist())
+            try:
+                values = keys.to_pylist()
+            except (pa.ArrowException, ValueError, OverflowError) as error:
+                raise self._refused(keys.type, error) from error
+            return self.column(values)
+        if keys.type != self._stored and not _are_alike(keys.type, self._stored):
+            raise self._refused(keys.type, TypeError(f"give a column of {self._stored}"))
         try:
             return key_column_of_arrow(keys if keys.type == self._stored else keys.cast(self._stored))
         except (pa.ArrowException, TypeError, ValueError) as error:
@@ -56,3 +62,21 @@ class KeyEncoding:
         shown = repr(found)
         shown = shown if len(shown) <= 200 else f"{shown[:200]}…"
         return KeyTypeError(f"{self._what} has keys of {self.type_name}, found {shown}: {why}", value=found)
+
+
+_KINDS = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_temporal, pa.types.is_decimal, pa.types.is_nested)
+
+
+def _are_alike(given: pa.DataType, stored: pa.DataType) -> bool:
+    """Whether a cast means the same keys. Arrow also makes texts of numbers, and nothing would be found by these."""
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    if pa.types.is_null(given) or any(kind(given) and kind(stored) for kind in _KINDS):
+        return True
+    if pa.types.is_floating(stored):
+        return bool(pa.types.is_floating(given) or pa.types.is_integer(given))
+    return _is_text(given) and _is_text(stored)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return str(kind).removeprefix("large_").removesuffix("_view") in ("string", "binary")

@@ -50,6 +50,7 @@ class KeyedReads:
         self._result_of = result_of
         self._codec = _codec(located, view)
         self._map_keys = _map_key_codec(located, view) if self.kind == "map" else None
+        self.is_quick = False
         self._point = self._quick_get()
 
     # --- one key --------------------------------------------------------------------------------------------------
@@ -67,11 +68,11 @@ class KeyedReads:
         if self.kind in ("list", "map") or convert is _NOT_PLAIN:
             return slow
         read, kind = self.view.get_one, layout.key_type
-        if kind is None:
-            return _quick(read, (str, int), None, convert, slow)
-        if kind in _INT_BITS:
-            return _quick(read, (int,), 1 << _INT_BITS[kind], convert, slow)
-        return _quick(read, (str,), None, convert, slow) if pa.types.is_string(kind) else slow
+        kinds = (str, int) if kind is None else (int,) if kind in _INT_BITS else (str,)
+        if kinds == (str,) and not pa.types.is_string(kind):
+            return slow
+        self.is_quick = True
+        return _quick(read, kinds, 1 << _INT_BITS[kind] if kind in _INT_BITS else None, convert, slow)
 
     def _converter(self) -> Callable[[Any], Any] | None:
         """From what a point read gives to the value; None: they are one. `_NOT_PLAIN`: it takes the careful way."""

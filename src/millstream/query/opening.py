@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.snapshot_names import SnapshotName
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.query.errors import UnknownJobError
 from millstream.query.job_view import JobView
@@ -14,8 +15,9 @@ from millstream.state_reader import job_reader
 from millstream.state_reader.job_reader import JobReader, system_ms
 from millstream.state_reader.stored_jobs import jobs
 from millstream.storage.names import job_name, savepoint_name
+from millstream.storage.store import Store, shown_address
 
-__all__ = ["open"]
+__all__ = ["open", "open_store_of_job"]
 
 
 def open(
@@ -42,14 +44,8 @@ def open(
     millstream.query.errors.UnknownJobError: memory://doctest-no-such-job-to-query holds no job. Give the store of a \
 job, or a folder of stores and the job's name.
     """
-    url = _store_of(store_url, job)
-    reader = _reader(url)
-    record = read_job_record(reader.store)
-    if record is not None:
-        name, job_id = record.job, record.job_id
-    else:
-        with reader.at() as saved:
-            name, job_id = saved.manifest.job, saved.manifest.job_id
+    reader = _reader(_store_of(store_url, job))
+    name, job_id = _whose(reader)
     if job is not None and job not in (name, job_id):
         raise UnknownJobError(f"{store_url} holds the job '{name}', not '{job}'. Give its store, or that name.")
     folder = None if cache_folder is None else Path(cache_folder)
@@ -63,6 +59,22 @@ job, or a folder of stores and the job's name.
         allow_undeclared=allow_undeclared,
         functions=functions,
     )
+
+
+def open_store_of_job(store: Store, clock: Callable[[], int], *, allow_undeclared: bool = False) -> JobView:
+    """The job of a store that is open already, in the process that runs it."""
+    reader = JobReader(store, SnapshotName(shown_address(store.url)), None, clock)
+    name, job_id = _whose(reader)
+    return JobView(reader, name, job_id, clock=clock, allow_undeclared=allow_undeclared)
+
+
+def _whose(reader: JobReader) -> tuple[str, str]:
+    """The name and the id of the job."""
+    record = read_job_record(reader.store)
+    if record is not None:
+        return record.job, record.job_id
+    with reader.at() as saved:
+        return saved.manifest.job, saved.manifest.job_id
 
 
 def _reader(url: str) -> JobReader:

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.types import Row
+from millstream.graph.measures import Measure
 from millstream.query.catalog import Located
 from millstream.query.key_encoding import KeyEncoding
 from millstream.runtime.queryable import NUMBERED, PANES, Queryable
@@ -42,6 +43,8 @@ __all__ = ["WindowReads", "WindowView"]
 _FAR = 1 << 62
 _TIME_WINDOW_BYTES = 16
 _TIMED = "timed records"
+_AS_STORED = ("count", "sum", "min", "max")
+_INT64 = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class WindowReads:
         self._panes = self._pane_results() if self.declared.kept == PANES else None
         self._result = self._result_maker()
         self._codec = self._content_codec()
+        self._point = self._quick_windows()
+        self.is_quick = self._point is not None
 
     def _stored_key(self) -> pa.DataType | None:
         key_type = self.declared.key_type
@@ -108,7 +113,35 @@ class WindowReads:
 
     def windows(self, key: Any) -> list[WindowView]:
         """The open windows of a key, by end, then start."""
-        return self.windows_many([key])[0]
+        found = None if self._point is None else self._point(key)
+        return self.windows_many([key])[0] if found is None else found
+
+    def _quick_windows(self) -> Callable[[Any], list[WindowView] | None] | None:
+        """A function for plain keys of windows side by side whose results stand in the table as they are; it gives None
+        for keys of other types. None: they are read the careful way."""
+        if self.view is None or self._panes is None or not self.declared.pane_windows.is_tumbling:
+            return None
+        if not all(map(_is_as_stored, self.declared.typed_measures())):
+            return None
+        kind, points = self.view.layout.key_type, self.view.points
+        if points is None or kind not in (pa.int64(), pa.string()):
+            return None
+        wanted, read = int if kind == pa.int64() else str, points.get_subs
+        windows, named = self.declared.pane_windows, self._panes[1]
+        dead = windows.dead_through(self.view.now_ms)
+
+        def get(key: Any) -> list[WindowView] | None:
+            if type(key) is not wanted or (type(key) is int and not -_INT64 <= key < _INT64):
+                return None
+            try:
+                rows = [(windows.last_window(pane), parts) for pane, parts in read(key)]
+            except UnicodeEncodeError:
+                return None
+            return [
+                WindowView(*windows.bounds(number), named(*parts.values())) for number, parts in rows if number > dead
+            ]
+
+        return get
 
     def windows_many(self, keys: list[Any]) -> list[list[WindowView]]:
         """The open windows of each key."""
@@ -204,6 +237,12 @@ class WindowReads:
             wanted = column.array.take(pa.array(np.zeros(block.num_rows, dtype=np.int64)))
             own.append(block.filter(pa.array(same(block.column("key").field("key"), wanted))))
         return pa.concat_batches(own) if own else self._rows_at(column, [])
+
+
+def _is_as_stored(measure: Measure) -> bool:
+    """Whether the result is the one part of the accumulator, a number that Python reads as it is."""
+    types = [str(kind) for _, kind in measure.parts]
+    return measure.kind in _AS_STORED and types == [str(measure.result_type)] and types[0] in ("LONG", "DOUBLE")
 
 
 def _bounds(token: bytes) -> tuple[int | None, int | None]:

@@ -3,13 +3,14 @@
 The same search as `lookup`, without arrays: the hash in plain integers (the arithmetic of `hashing_reference` for
 short keys, written out without calls), the chunk by `bisect` over its fences, the row by one `searchsorted`. Values
 of plain columns are read from numpy, because Arrow's scalars cost several times the search. Invariant: `get(key)`
-is what `TableView.get` finds for a column of that one key.
+is what `TableView.get` finds for a column of that one key, and `get_subs(key)` what `TableView.scan_keys` does.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from millstream.state.canonical import canonical_bytes, canonical_hash
 from millstream.state.hashing_reference import PRIME_1, PRIME_2, PRIME_3, PRIME_4, PRIME_5, hash_bytes, hash_int
-from millstream.state.layout import PUT, TableLayout
+from millstream.state.layout import CLEAR, PUT, TableLayout
 from millstream.state.lookup import Layer
 from millstream.state.segment import Chunk
 
@@ -26,6 +27,7 @@ __all__ = ["PointReader", "reads_points"]
 _MASK, _TWO_64, _SEED = 2**64 - 1, 2**64, 42
 _START = _SEED + PRIME_5
 _SHORT_BYTES = 32
+_GROUP_SHIFT = 48
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -37,7 +39,7 @@ def reads_points(layout: TableLayout) -> bool:
 
 
 class PointReader:
-    """Reads single keys of a table without subs."""
+    """Reads single keys of a table."""
 
     def __init__(self, layout: TableLayout, layers: Sequence[Layer], now_ms: int) -> None:
         self._layout = layout
@@ -47,12 +49,8 @@ class PointReader:
         self._locate = _locator(layout.key_type)
 
     def get(self, key: Any) -> Any:
-        """The value of the key, as Python; None if there is none."""
-        hash_bits, wanted = self._locate(key)
-        # The bits may be signed or not: as a group, a hash counts as signed.
-        hash_bits &= _MASK
-        signed = hash_bits - _TWO_64 if hash_bits >> 63 else hash_bits
-        order = (signed % self._parallelism) << 48 | hash_bits >> 16
+        """The value of the key in a table without subs, as Python; None if there is none."""
+        order, wanted = self._placed(key)
         needle = np.uint64(order)
         for segment, start, stop in self._layers:
             if not start <= order < stop:
@@ -68,6 +66,45 @@ class PointReader:
                     return self._value(chunk, row)
                 row += 1
         return None
+
+    def get_subs(self, key: Any) -> list[tuple[int, Any]]:
+        """The subs of the key, in their order, with their values; in a table whose subs are 64-bit numbers."""
+        order, wanted = self._placed(key)
+        needle = np.uint64(order)
+        found: dict[int, Any] = {}
+        for segment, start, stop in self._layers:
+            number = bisect_right(segment.fence_list, order) - 1 if start <= order < stop else -1
+            if number >= 0 and self._take_subs(segment.chunk(number), needle, wanted, found):
+                break  # what lies beneath was cleared
+        return sorted(((sub, value) for sub, value in found.items() if value is not None), key=itemgetter(0))
+
+    def group(self, key: Any) -> int:
+        """The key group of the key."""
+        return self._placed(key)[0] >> _GROUP_SHIFT
+
+    def _placed(self, key: Any) -> tuple[int, Any]:
+        """Where the key stands in a segment, and what stands for it there."""
+        hash_bits, wanted = self._locate(key)
+        # The bits may be signed or not: as a group, a hash counts as signed.
+        hash_bits &= _MASK
+        signed = hash_bits - _TWO_64 if hash_bits >> 63 else hash_bits
+        return (signed % self._parallelism) << _GROUP_SHIFT | hash_bits >> 16, wanted
+
+    def _take_subs(self, chunk: Chunk, needle: Any, wanted: Any, found: dict[int, Any]) -> bool:
+        """Add what no newer layer has said of the subs; None where one is gone. Whether the key was cleared here."""
+        orders, subs, is_cleared = chunk.orders, chunk.sub_orders, False
+        assert subs is not None
+        row = int(orders.searchsorted(needle))
+        while row < chunk.rows and orders[row] == needle:
+            if _has_key(chunk, row, wanted):
+                if chunk.kinds[row] == CLEAR:
+                    is_cleared = True
+                else:
+                    sub = int(subs[row])
+                    if sub not in found:
+                        found[sub] = self._value(chunk, row)
+            row += 1
+        return is_cleared
 
     def _value(self, chunk: Chunk, row: int) -> Any:
         if chunk.kinds[row] != PUT or chunk.values is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -152,6 +153,17 @@ class Segment:
             raise _damaged(subject, "its rows are not sorted")
         self._chunks[number] = chunk
         return chunk
+
+    def touch(self, bytes_max: int) -> int:
+        """Touch the chunks that nobody has, up to so many bytes; returns how many that were. Who asks afterwards does
+        not wait for a check. What is damaged is told to who asks for it."""
+        touched = 0
+        for number, entry in enumerate(self.entries):
+            if self._chunks[number] is None and touched + entry.length <= bytes_max:
+                with suppress(StoreDamagedError):
+                    self._checked_chunk(number)
+                touched += entry.length
+        return touched
 
     @property
     def rows(self) -> int:

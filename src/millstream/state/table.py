@@ -113,6 +113,16 @@ class TableView:
         return opened
 
     @property
+    def segments(self) -> OpenSegments:
+        """Where its segments are opened."""
+        return self._segments
+
+    def touch(self, bytes_max: int) -> None:
+        """Have chunks checked before somebody asks, newest first, up to so many bytes."""
+        for layer in reversed(self.layers):
+            bytes_max -= layer.segment.touch(bytes_max)
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is no row to be found, live or not; told without opening anything."""
         return not self.refs and not self._changes
@@ -147,9 +157,12 @@ class TableView:
 
     @cached_property
     def _points(self) -> PointReader | None:
-        if self.layout.sub_type is not None or not reads_points(self.layout):
-            return None
-        return PointReader(self.layout, self.layers, self.now_ms)
+        return self.points if self.layout.sub_type is None else None
+
+    @cached_property
+    def points(self) -> PointReader | None:
+        """What reads single keys the quick way; None where keys are of another kind."""
+        return PointReader(self.layout, self.layers, self.now_ms) if reads_points(self.layout) else None
 
     @_timed
     def _get(self, probe: Probe) -> Found:

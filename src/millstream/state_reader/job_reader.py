@@ -99,7 +99,9 @@ class JobReader:
         if savepoint is not None:
             epoch = self._epoch_of_savepoint(savepoint)
         elif time is not None:
-            epoch = self._epoch_at(time)
+            epoch = self.epoch_at(time)
+            if epoch is None:
+                raise StoreError(f"{self.name.store} retains no epoch that was committed at or before {time}.")
         return self._snapshot(epoch)
 
     def _snapshot(self, epoch: int | None) -> Snapshot:
@@ -130,7 +132,8 @@ class JobReader:
             raise StoreError(f"{self.name.store} has no savepoint '{savepoint}'; it has {have}.")
         return pins[savepoint]
 
-    def _epoch_at(self, time: dt.datetime | int) -> int:
+    def epoch_at(self, time: dt.datetime | int) -> int | None:
+        """The newest retained epoch that was committed at or before a time; None if there is none."""
         if isinstance(time, dt.datetime):
             if time.tzinfo is None:
                 raise ProgramError(f"at: {time} has no time zone. Give one: datetime(..., tzinfo=UTC)")
@@ -138,6 +141,4 @@ class JobReader:
         else:
             time_ms = time
         before = [info.epoch for info in self.epochs() if info.committed_ms <= time_ms]
-        if not before:
-            raise StoreError(f"{self.name.store} retains no epoch that was committed at or before {time}.")
-        return before[-1]
+        return before[-1] if before else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from millstream.query.client.answer import Answer
 from millstream.query.client.errors import NoServerError, QueryRefusedError
-from millstream.query.client.query_client import Answer, QueryClient
+from millstream.query.client.query_client import QueryClient
 
 __all__ = ["Answer", "NoServerError", "QueryClient", "QueryRefusedError"]

@@ -4,6 +4,7 @@ beside it if it is slow.
     answered                        that is the answer
     refused for good (404, 422, …)  QueryRefusedError: every server would say the same
     not here, too old, busy, gone   the next server; when all have said so, look for servers again, until time is up
+                                    (`ask_once` leaves that to the caller, who may ask several servers for parts)
     silent for a while              a second server is asked too, and the first answer counts
 
 Questions only read, so asking twice does no harm.
@@ -23,10 +24,13 @@ import httpx
 from millstream.query.client.directory import Directory, ServerPlace
 from millstream.query.client.errors import NoServerError, QueryRefusedError
 
-__all__ = ["Asking", "NobodyHoldsAll", "Question", "Unanswered", "answer_of"]
+__all__ = ["PAUSE_S", "Asking", "NobodyAnswered", "Question", "Unanswered", "answer_of"]
+
+PAUSE_S = 0.05
+"""How long to wait before servers are asked once more."""
 
 _ELSEWHERE = frozenset({408, 412, 421, 429, 500, 502, 503, 504})
-_PAUSE_S = 0.05
+_CONNECT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class Unanswered(Exception):
     """One server did not answer; another may."""
 
 
-class NobodyHoldsAll(Exception):
-    """No server holds all the key groups of a question any more; several together may."""
+class NobodyAnswered(Exception):
+    """No server that is known to hold all the key groups of a question answered it; others, or several, may."""
 
 
 def answer_of(response: httpx.Response) -> dict[str, Any]:
@@ -80,21 +84,26 @@ class Asking:
         self._lock = threading.Lock()
 
     def ask(self, question: Question, groups: Iterable[int] = ()) -> dict[str, Any]:
-        """The answer of a server that holds these key groups; NobodyHoldsAll if none holds them all."""
+        """The answer of a server that holds these key groups, as soon as one answers."""
         wanted = list(groups)
         until_s = self._now_s() + self._timeout_s
-        said: dict[str, str] = {}
         while True:
-            candidates = self._directory.candidates(wanted)
-            if not candidates and len(set(wanted)) > 1:
-                raise NobodyHoldsAll
-            found = self._round(question, candidates, said, until_s)
-            if found is not None:
-                return found
-            if self._now_s() >= until_s:
-                raise NoServerError(_nobody(said, wanted, self._timeout_s))
-            time.sleep(_PAUSE_S)
+            try:
+                return self.ask_once(question, wanted, until_s)
+            except NobodyAnswered as error:
+                if self._now_s() >= until_s:
+                    raise NoServerError(str(error)) from error
+            time.sleep(PAUSE_S)
             self._directory.look_again()
+
+    def ask_once(self, question: Question, groups: Iterable[int], until_s: float) -> dict[str, Any]:
+        """The answer of a server that holds these key groups; NobodyAnswered when each was asked and none answered."""
+        wanted = list(groups)
+        said: dict[str, str] = {}
+        found = self._round(question, self._directory.candidates(wanted), said, until_s)
+        if found is None:
+            raise NobodyAnswered(_nobody(said, wanted, self._timeout_s))
+        return found
 
     def _round(
         self, question: Question, candidates: list[ServerPlace], said: dict[str, str], until_s: float
@@ -142,7 +151,7 @@ class Asking:
                 params=dict(question.params),
                 json=question.body,
                 headers=headers,
-                timeout=left_s,
+                timeout=httpx.Timeout(left_s, connect=min(left_s, _CONNECT_S)),
             )
             return answer_of(response)
         except (httpx.HTTPError, OSError) as error:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from millstream.query.client.asking import NobodyAnswered
 from millstream.query.client.directory import Directory, ServerPlace
-from millstream.query.client.errors import NoServerError, QueryRefusedError
+from millstream.query.client.errors import QueryRefusedError
 
 __all__ = ["ColumnAsking"]
 
-_PAUSE_S = 0.05
 _ROWS_PER_BATCH = 65_536
 _ELSEWHERE = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightInternalError)
 
@@ -42,25 +41,21 @@ class ColumnAsking:
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
 
-    def ask(self, question: dict[str, Any], keys: pa.Array, groups: set[int]) -> pa.Table:
-        """The columns key, found and value for these keys, of a server that holds their groups."""
-        until_s = self._now_s() + self._timeout_s
+    def ask_once(self, question: dict[str, Any], keys: pa.Array, groups: set[int], until_s: float) -> pa.Table:
+        """The columns key, found and value for these keys, of a server that holds their groups; NobodyAnswered when
+        each was asked and none answered."""
         said = "none of them speaks Flight: start them with --flight-port"
-        while True:
-            for place in self._directory.candidates(groups):
-                if place.flight_url is None:
-                    continue
-                try:
-                    return self._exchange(place.flight_url, question, keys, until_s)
-                except _ELSEWHERE as error:
-                    said = str(error).partition(". Detail")[0]
-                    self._forget(place)
-                except (flight.FlightError, pa.ArrowException) as error:
-                    raise _refused(error) from error
-            if self._now_s() >= until_s:
-                raise NoServerError(f"no query server answered in columns within {self._timeout_s:g} s: {said}.")
-            time.sleep(_PAUSE_S)
-            self._directory.look_again()
+        for place in self._directory.candidates(groups):
+            if place.flight_url is None:
+                continue
+            try:
+                return self._exchange(place.flight_url, question, keys, until_s)
+            except _ELSEWHERE as error:
+                said = str(error).partition(". Detail")[0]
+                self._forget(place)
+            except (flight.FlightError, pa.ArrowException) as error:
+                raise _refused(error) from error
+        raise NobodyAnswered(f"no query server answered in columns within {self._timeout_s:g} s: {said}.")
 
     def _exchange(self, url: str, question: dict[str, Any], keys: pa.Array, until_s: float) -> pa.Table:
         with self._lock:
@@ -85,9 +80,7 @@ class ColumnAsking:
     def _forget(self, place: ServerPlace) -> None:
         self._directory.failed(place)
         with self._lock:
-            client = self._clients.pop(place.flight_url or "", None)
-        if client is not None:
-            client.close()
+            self._clients.pop(place.flight_url or "", None)  # not closed: others may be asking with it
 
     def close(self) -> None:
         """Let connections go."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 __all__ = ["Directory", "ServerPlace", "in_order"]
@@ -39,7 +39,7 @@ class ServerPlace:
 
 
 def in_order(
-    places: Sequence[ServerPlace], groups: Iterable[int], failed_s: dict[str, float], now_s: float, turn: int
+    places: Sequence[ServerPlace], groups: Iterable[int], failed_s: Mapping[str, float], now_s: float, turn: int
 ) -> list[ServerPlace]:
     """Those that hold the groups: healthy ones first, in turn, then those that failed a moment ago, longest ago first.
 
@@ -49,12 +49,16 @@ def in_order(
     """
     wanted = list(groups)
     holding = [place for place in places if place.holds(wanted)]
-    shunned = [place for place in holding if now_s - failed_s.get(place.url, -_SHUNNED_S) < _SHUNNED_S]
+    shunned = [place for place in holding if _is_shunned(place, failed_s, now_s)]
     healthy = [place for place in holding if place not in shunned]
     if healthy:
         first = turn % len(healthy)
         healthy = healthy[first:] + healthy[:first]
     return healthy + sorted(shunned, key=lambda place: failed_s[place.url])
+
+
+def _is_shunned(place: ServerPlace, failed_s: Mapping[str, float], now_s: float) -> bool:
+    return now_s - failed_s.get(place.url, float("-inf")) < _SHUNNED_S
 
 
 class Directory:
@@ -82,9 +86,10 @@ class Directory:
         self._refreshed(0.05)
 
     def places(self) -> Sequence[ServerPlace]:
-        """All that are known."""
+        """Those that are known, without those that failed a moment ago, unless all did."""
         self._refreshed(_AGES_S)
-        return self._places
+        now_s = self._now_s()
+        return [place for place in self._places if not _is_shunned(place, self._failed_s, now_s)] or self._places
 
     def _refreshed(self, age_s: float) -> None:
         with self._lock:

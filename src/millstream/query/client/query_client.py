@@ -3,7 +3,7 @@
 `QueryClient("jobs/clicks")` finds servers in the job's store; `QueryClient(["http://10.0.0.7:8787"])` begins with
 given ones. Keys are hashed here as the job hashes them, so a question goes to a server that holds its key group. The
 newest epoch that any answer had is remembered and asked for (`If-Min-Epoch`): another server that lags is waited for
-or left out. All values of one `get_many` belong to one epoch, also where several servers answered.
+or left out. All values of one `get_many` or `read` belong to one epoch, also where several servers answered.
 
 Values are JSON's: a row is a dict, bytes are base64, decimals and times are texts. For columns with Arrow's types use
 `get_columns`; where the store can be read, `millstream.query` needs no server at all.
@@ -15,7 +15,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -23,30 +22,19 @@ import httpx
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.query.client.asking import Asking, NobodyHoldsAll, Question
+from millstream.query.client.answer import Answer
+from millstream.query.client.asking import Asking, Question
 from millstream.query.client.columns import ColumnAsking
 from millstream.query.client.directory import Directory
 from millstream.query.client.errors import NoServerError, QueryRefusedError
 from millstream.query.client.finding import Finding
-from millstream.query.client.shares import shares_of
+from millstream.query.client.reading import Reading, Settling
 from millstream.query.wire.json_values import json_of
 from millstream.query.wire.served import ServedState
 
-__all__ = ["Answer", "QueryClient"]
+__all__ = ["QueryClient"]
 
-_KEYS_PER_REQUEST = 5_000
 _WATCH_AGAIN_S = 0.2
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One value, with the epoch it belongs to. `value` is None where nothing was found."""
-
-    value: Any
-    epoch: int
-    watermark: int | None
-    committed_ms: int
-    age_ms: int
 
 
 class QueryClient:
@@ -75,6 +63,8 @@ class QueryClient:
         self._finding = Finding(store_or_urls, self._http, job)
         self._directory = Directory(self._finding.places, now_s)
         self._asking = Asking(self._directory, self._http, timeout_s, hedge_after_s, now_s)
+        self._settling = Settling(self._directory, timeout_s, now_s)
+        self._reading = Reading(self._asking, self._settling)
         self._columns = ColumnAsking(self._directory, token, timeout_s, flight_root_certificates, now_s)
         self._timeout_s, self._now_s = timeout_s, now_s
         self._states: dict[str, ServedState] = {}
@@ -107,66 +97,53 @@ class QueryClient:
         self, state: str, keys: Sequence[Any], *, epoch: int | None = None, time: str | int | None = None
     ) -> list[Answer]:
         """The values of many keys in their order, all of one epoch."""
-        groups = self._groups(state, keys)
-        until_s = self._now_s() + self._timeout_s
-        while keys:
-            shares = shares_of(groups, self._directory.places()) if groups else [list(range(len(keys)))]
-            try:
-                told = self._of_one_epoch(state, keys, shares, groups, epoch, time)
-            except (NobodyHoldsAll, QueryRefusedError) as error:
-                # Servers changed while they were asked, or the epoch that all had was collected: begin again.
-                moved = isinstance(error, NobodyHoldsAll) or (error.code == "epoch-gone" and not (epoch or time))
-                if not moved or self._now_s() > until_s:
-                    raise
-                self._directory.look_again()
-                continue
-            self._saw(told[0]["epoch"], epoch is None and time is None)
-            rows = [row for share in shares for row in share]
-            values = [_answer(one, value) for one in told for value in one["values"]]
-            return [answer for _, answer in sorted(zip(rows, values, strict=True), key=lambda pair: pair[0])]
-        return []
+        return self.read([(state, keys)], epoch=epoch, time=time)[0]
 
-    def _of_one_epoch(
+    def read(
         self,
-        state: str,
-        keys: Sequence[Any],
-        shares: Sequence[Sequence[int]],
-        groups: Sequence[int],
-        epoch: int | None,
-        time: str | int | None,
-    ) -> list[dict[str, Any]]:
-        """An answer for every share. Where one is newer than another, it is asked for again at the older's epoch."""
-        told = [self._share(state, keys, rows, groups, epoch, time) for rows in shares]
-        oldest = min(one["epoch"] for one in told)
-        return [
-            one if one["epoch"] == oldest else self._share(state, keys, rows, groups, oldest, None)
-            for one, rows in zip(told, shares, strict=True)
-        ]
+        questions: Sequence[tuple[str, Sequence[Any]]],
+        *,
+        epoch: int | None = None,
+        time: str | int | None = None,
+    ) -> list[list[Answer]]:
+        """The values of keys of several states: for each (state, keys) the answers in the order of its keys. All of
+        them belong to one epoch."""
+        states = [state for state, _ in questions]
+        rows = [(number, key) for number, (_, keys) in enumerate(questions) for key in keys]
+        found: list[list[Answer]] = [[] for _ in questions]
+        if not rows:
+            return found
+
+        def groups() -> list[int | None]:
+            return [group for state, keys in questions for group in self._groups_or_none(state, keys)]
+
+        params = _params(epoch, time)
+        told, values = self._reading.read(f"{self._base()}/read", states, rows, groups, params, self._epoch_seen)
+        self._saw(told["epoch"], not params)
+        for (number, _), value in zip(rows, values, strict=True):
+            found[number].append(Answer.of(told, value))
+        return found
 
     def get_columns(self, state: str, keys: pa.Array, *, epoch: int | None = None) -> pa.Table:
         """The columns key, found and value for a column of keys, in its order, of one epoch; over Arrow Flight.
 
         The epoch is in the metadata of the schema. The servers must have been started with a port for Flight.
         """
-        known, places = self._known(state), self._directory.places()
-        ranged = any(place.first_group is not None for place in places)
-        groups = known.groups_of_column(keys) if known is not None and known.key_groups and ranged else []
-        shares = shares_of(groups, places) if groups else [list(range(len(keys)))]
-        question: dict[str, Any] = {"state": state}
-        question |= {"epoch_min": self._epoch_seen} if epoch is None and self._epoch_seen else {}
-        question |= {"epoch": epoch} if epoch is not None else {}
 
-        def ask(rows: list[int], asked: dict[str, Any]) -> pa.Table:
-            piece = keys if len(shares) == 1 else keys.take(pa.array(rows))
-            return self._columns.ask(asked, piece, {groups[row] for row in rows} if groups else set())
+        def groups() -> Sequence[int | None]:
+            known = self._known(state) if self._has_ranges() else None
+            return known.groups_of_column(keys) if known is not None and known.key_groups else [None] * len(keys)
 
-        parts = [ask(rows, question) for rows in shares]
-        epochs = [int(part.schema.metadata[b"epoch"]) for part in parts]
-        oldest = min(epochs)
-        for i, rows in enumerate(shares):
-            if epochs[i] != oldest:  # it is newer: the same of the epoch that all have
-                parts[i] = ask(rows, {"state": state, "epoch": oldest})
-        self._saw(oldest, epoch is None)
+        epoch_min = {"epoch_min": self._epoch_seen} if self._epoch_seen else {}
+
+        def ask(rows: Sequence[int], held: set[int], settled: int | None, until_s: float) -> pa.Table:
+            at = epoch if settled is None else settled
+            question = {"state": state, **(epoch_min if at is None else {"epoch": at})}
+            piece = keys if len(rows) == len(keys) else keys.take(pa.array(rows))
+            return self._columns.ask_once(question, piece, held, until_s)
+
+        shares, parts = self._settling.settled(groups, ask, _epoch_of, is_newest=epoch is None)
+        self._saw(_epoch_of(parts[0]), epoch is None)
         if len(parts) == 1:
             return parts[0]
         order = pa.array([row for rows in shares for row in rows])
@@ -201,17 +178,20 @@ class QueryClient:
         """The value of a key, or its windows, now and whenever it has changed. A server that goes away is replaced."""
         path = f"{self._base()}/states/{_quoted(state)}/watch/{_quoted(_text(key))}"
         seen, last, fails_at_s = 0, None, self._now_s() + self._timeout_s
+        epoch_min = self._epoch_seen
         while True:
             for place in self._directory.candidates(self._groups(state, [key])):
                 try:
                     for told in self._events(place.url + path, seen):
+                        if told["epoch"] < epoch_min:
+                            break  # it lags: another may not
                         fails_at_s = self._now_s() + self._timeout_s
                         value = told["windows"] if "windows" in told else told["value"]
-                        seen = told["epoch"]
+                        seen = epoch_min = told["epoch"]
                         self._saw(seen, True)
                         if last != (value,):
                             last = (value,)
-                            yield _answer(told, value)
+                            yield Answer.of(told, value)
                 except (httpx.HTTPError, OSError):
                     self._directory.failed(place)
             if self._now_s() > fails_at_s:
@@ -237,32 +217,7 @@ class QueryClient:
         asked = Question(question.path, question.params, None, self._epoch_seen if is_newest else 0)
         told = self._asking.ask(asked, self._groups(state, [key]))
         self._saw(told["epoch"], is_newest)
-        return _answer(told, told[part])
-
-    def _share(
-        self,
-        state: str,
-        keys: Sequence[Any],
-        rows: Sequence[int],
-        groups: Sequence[int],
-        epoch: int | None,
-        time: str | int | None,
-    ) -> dict[str, Any]:
-        """The values of some of the keys, that one server holds, in requests of a bounded size, of one epoch."""
-        path = f"{self._base()}/states/{_quoted(state)}/keys"
-        whole: dict[str, Any] = {}
-        for start in range(0, len(rows), _KEYS_PER_REQUEST):
-            part = rows[start : start + _KEYS_PER_REQUEST]
-            body = {"keys": [json_of(keys[row]) for row in part]}
-            params = _params(epoch, time)
-            minimum = self._epoch_seen if not params else 0
-            wanted = {groups[row] for row in part} if groups else set()
-            told = self._asking.ask(Question(path, params, body, minimum), wanted)
-            if whole:
-                whole["values"] += told["values"]
-            else:
-                whole, epoch, time = told, told["epoch"], None
-        return whole
+        return Answer.of(told, told[part])
 
     def _events(self, url: str, seen: int) -> Iterator[dict[str, Any]]:
         params, headers = {"key_format": "json"}, {"last-event-id": str(seen)}
@@ -279,12 +234,17 @@ class QueryClient:
                         return
                     yield told
 
-    def _groups(self, state: str, keys: Sequence[Any]) -> list[int]:
+    def _groups(self, state: str, keys: Sequence[Any]) -> Sequence[int]:
         """The key groups of keys; none where every server answers."""
-        if all(place.first_group is None for place in self._directory.places()):
-            return []
-        known = self._known(state)
+        known = self._known(state) if self._has_ranges() else None
         return known.groups_of(keys) if known is not None and known.key_groups else []
+
+    def _groups_or_none(self, state: str, keys: Sequence[Any]) -> Sequence[int | None]:
+        return self._groups(state, keys) or [None] * len(keys)
+
+    def _has_ranges(self) -> bool:
+        """Whether it matters who is asked: some servers do not hold all key groups."""
+        return any(place.first_group is not None for place in self._directory.places())
 
     def _known(self, state: str) -> ServedState | None:
         if state not in self._states:
@@ -300,8 +260,8 @@ class QueryClient:
                 self._epoch_seen = max(self._epoch_seen, epoch)
 
 
-def _answer(told: dict[str, Any], value: Any) -> Answer:
-    return Answer(value, told["epoch"], told["watermark"], told["committed_ms"], told["age_ms"])
+def _epoch_of(table: pa.Table) -> int:
+    return int(table.schema.metadata[b"epoch"])
 
 
 def _params(epoch: int | None, time: str | int | None, **more: Any) -> dict[str, Any]:

@@ -9,15 +9,20 @@ from millstream.query.client.directory import ServerPlace
 __all__ = ["shares_of"]
 
 
-def shares_of(groups: Sequence[int], places: Sequence[ServerPlace]) -> list[list[int]]:
+def shares_of(groups: Sequence[int | None], places: Sequence[ServerPlace]) -> list[list[int]]:
     """The rows of every share, given the key group of each row: whoever holds most takes all it holds, then the next.
 
-    A group that nobody holds is a share of its own: asking for it says so.
+    A group that nobody holds is a share of its own: asking for it says so. Rows without a group (None), which every
+    server answers for, go with the first.
 
     >>> shares_of([1, 70, 2, 99, 98], [ServerPlace("a", 0, 63), ServerPlace("b", 64, 97)])
     [[0, 2], [1], [4], [3]]
+    >>> shares_of([None, 70, 2], [ServerPlace("a", 0, 63), ServerPlace("b", 64, 97)])
+    [[0, 2], [1]]
     """
-    left = set(groups)
+    left = {group for group in groups if group is not None}
+    if not left:
+        return [list(range(len(groups)))]
     taken: list[set[int]] = []
     while left:
         best = max(({group for group in left if place.holds([group])} for place in places), key=len, default=set())
@@ -26,5 +31,5 @@ def shares_of(groups: Sequence[int], places: Sequence[ServerPlace]) -> list[list
     share_of = {group: i for i, share in enumerate(taken) for group in share}
     rows: list[list[int]] = [[] for _ in taken]
     for row, group in enumerate(groups):
-        rows[share_of[group]].append(row)
+        rows[0 if group is None else share_of[group]].append(row)
     return rows

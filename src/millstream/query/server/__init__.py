@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from millstream.query.server.opened import OpenedJob
+from millstream.query.server.page import read_page
+from millstream.query.server.ports import Ports
 from millstream.query.server.rights import Reader, Rights, read_rights
 from millstream.query.server.running import QueryServer
 from millstream.query.server.settings import Limits, ServerSettings, key_group_span
@@ -10,10 +12,12 @@ from millstream.query.server.settings import Limits, ServerSettings, key_group_s
 __all__ = [
     "Limits",
     "OpenedJob",
+    "Ports",
     "QueryServer",
     "Reader",
     "Rights",
     "ServerSettings",
     "key_group_span",
+    "read_page",
     "read_rights",
 ]

@@ -20,14 +20,14 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeVar
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, FastAPI, Header, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
@@ -36,7 +36,10 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from millstream.query.errors import UnknownJobError
 from millstream.query.server import answers
+from millstream.query.server.at_hand import AtHand
 from millstream.query.server.guard import Guard, refusal_headers
+from millstream.query.server.opened import OpenedJob
+from millstream.query.server.page import PAGE_HEADERS
 from millstream.query.server.parameters import (
     CACHED,
     EPOCH_MAX,
@@ -51,6 +54,7 @@ from millstream.query.server.parameters import (
     MinEpoch,
     Prefix,
     StateName,
+    only_known,
 )
 from millstream.query.server.reads import Moment, Reads
 from millstream.query.server.settings import ServerSettings, is_loopback
@@ -58,6 +62,7 @@ from millstream.query.server.watching import EpochBell, watch
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
 from millstream.query.wire.registration import Registration
 from millstream.query.wire.served import ServedJob
+from millstream.state_reader.job_reader import system_ms
 
 __all__ = ["Neighbourhood", "application"]
 
@@ -102,11 +107,15 @@ class Endpoints:
         self.reads = Reads(served, settings.key_groups, settings.limits, now_ms)
         self._at_work = _AtWork()
         self._threads = anyio.CapacityLimiter(settings.limits.reads_at_once_max)
-        self.bell = EpochBell(self._newest_epoch, settings.limits.watchers_max)
+        self.bell = EpochBell(self.newest_epoch, settings.limits.watchers_max)
 
     async def health(self) -> Response:
         """Whether the server runs. It says nothing of the job."""
         return JSONResponse({"status": "ok"})
+
+    async def page(self) -> Response:
+        """The page that the server was given."""
+        return Response(self._settings.page, media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
 
     async def jobs(self) -> Response:
         """The jobs of this server: one."""
@@ -115,21 +124,19 @@ class Endpoints:
     async def servers(self, job: JobName) -> Response:
         """This server and the others of its job, with the key groups that each holds."""
         self._check(job)
-        held = self._settings.key_groups
-        own = {"held": None if held is None else [held[0], held[-1]], **self._place()}
+        own = {"held": self._settings.held_span, **self._place()}
         return _json({**own, "servers": [asdict(one) for one in await self._run(self._neighbours)]})
 
     async def job(self, job: JobName, min_epoch: MinEpoch = None, known: Known = None) -> Response:
         """The job and its newest epoch."""
         self._check(job)
-        held = self._settings.key_groups
+        moment = Moment(epoch_min=min_epoch)
 
         def read() -> dict[str, Any]:
-            with self.reads.epoch(Moment(epoch_min=min_epoch)) as epoch:
-                span = None if held is None else [held[0], held[-1]]
-                return {**self.reads.facts(epoch), "job_id": self._served.job_id, "held": span}
+            with self.reads.epoch(moment) as epoch:
+                return {**self.reads.facts(epoch), "job_id": self._served.job_id, "held": self._settings.held_span}
 
-        return await self._answer(Moment(epoch_min=min_epoch), known, read)
+        return await self._answer(moment, known, read)
 
     async def states(self, asker: Asker, job: JobName) -> Response:
         """The states that this token opens."""
@@ -253,7 +260,8 @@ class Endpoints:
                 f"(id {self._served.job_id}): ask for that, or ask the server of the other job."
             )
 
-    async def _newest_epoch(self) -> int:
+    async def newest_epoch(self) -> int:
+        """The number of the newest epoch, looked for on a thread."""
         return await self._run(lambda: self._served.newest().epoch)
 
     async def _run(self, work: Callable[[], _T]) -> _T:
@@ -269,25 +277,26 @@ class Endpoints:
         if moment.epoch_min is not None and not moment.is_past:
             await self._wait_for(moment.epoch_min)
         if known is not None and not moment.is_past:
-            newest = await self._newest_epoch()
-            if newest >= (moment.epoch_min or 0) and self._tag(newest) in known:
-                return Response(status_code=304, headers={"etag": self._tag(newest), "cache-control": "no-cache"})
+            newest = await self.newest_epoch()
+            if newest >= (moment.epoch_min or 0) and self.tag(newest) in known:
+                return Response(status_code=304, headers={"etag": self.tag(newest), "cache-control": "no-cache"})
         answer = await self._run(read)
-        return _json(answer, {"etag": self._tag(answer["epoch"]), "cache-control": "no-cache"})
+        return _json(answer, {"etag": self.tag(answer["epoch"]), "cache-control": "no-cache"})
 
     async def _wait_for(self, epoch: int) -> None:
         until_s = time.monotonic() + self._settings.limits.min_epoch_wait_s
         while not await self._run(lambda: self.reads.has_reached(epoch)) and time.monotonic() < until_s:
             await asyncio.sleep(_LOOK_S)
 
-    def _tag(self, epoch: int) -> str:
+    def tag(self, epoch: int) -> str:
+        """The ETag of answers of an epoch."""
         return f'"{self._served.job_id[:16]}-{epoch}"'
 
 
 def application(
     served: ServedJob,
     settings: ServerSettings,
-    now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    now_ms: Callable[[], int] = system_ms,
     now_s: Callable[[], float] = time.monotonic,
     neighbourhood: Neighbourhood | None = None,
 ) -> FastAPI:
@@ -306,12 +315,17 @@ def application(
         docs_url=None,  # the pages of these load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # a path is right or it is not; a redirect would be made of the Host header
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # asked for at every request otherwise
         lifespan=lifespan,
     )
     app.state.endpoints = endpoints
     app.include_router(_routes(endpoints))
+    if settings.page is not None:
+        app.add_api_route("/", endpoints.page, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _unrouted)
+    if isinstance(served, OpenedJob):
+        app.add_middleware(AtHand, served=served, reads=endpoints.reads, tag=endpoints.tag, look=endpoints.newest_epoch)
     app.add_middleware(Guard, settings=settings, now_s=now_s)
     if settings.allowed_origins:
         app.add_middleware(
@@ -328,7 +342,7 @@ def application(
 
 
 def _routes(endpoints: Endpoints) -> APIRouter:
-    router = APIRouter(responses=REFUSALS)
+    router = APIRouter(responses=REFUSALS, dependencies=[Depends(only_known)])
     state = "/v1/jobs/{job}/states/{state}"
     router.add_api_route("/healthz", endpoints.health, methods=["GET"], responses={})
     gets: list[tuple[str, Callable[..., Any], Any]] = [
@@ -336,15 +350,15 @@ def _routes(endpoints: Endpoints) -> APIRouter:
         ("/v1/jobs/{job}/servers", endpoints.servers, answers.ServersAnswer),
         ("/v1/jobs/{job}", endpoints.job, answers.JobAnswer),
         ("/v1/jobs/{job}/states", endpoints.states, answers.StatesAnswer),
-        (state + "/keys/{key:path}", endpoints.value, answers.ValueAnswer),
-        (state + "/windows/{key:path}", endpoints.windows, answers.WindowsAnswer),
-        (state + "/series/{key:path}", endpoints.series, answers.SeriesAnswer),
+        (state + "/keys/{key:key}", endpoints.value, answers.ValueAnswer),
+        (state + "/windows/{key:key}", endpoints.windows, answers.WindowsAnswer),
+        (state + "/series/{key:key}", endpoints.series, answers.SeriesAnswer),
         (state + "/scan", endpoints.scan, answers.ScanAnswer),
     ]
     for path, endpoint, model in gets:
         router.add_api_route(path, endpoint, methods=["GET"], response_model=model, responses=CACHED)
     router.add_api_route(
-        state + "/watch/{key:path}",
+        state + "/watch/{key:key}",
         endpoints.watch,
         methods=["GET"],
         response_class=StreamingResponse,
@@ -360,8 +374,10 @@ def _json(content: Any, headers: dict[str, str] | None = None) -> Response:
     return Response(body, media_type="application/json", headers=headers)
 
 
-def _refused(answer: RefusalAnswer) -> Response:
-    return JSONResponse(answer.body(), answer.status, headers=refusal_headers(answer))
+def _refused(answer: RefusalAnswer, headers: Mapping[str, str] | None = None) -> Response:
+    response = _json(answer.body(), {**refusal_headers(answer), **(headers or {})})
+    response.status_code = answer.status
+    return response
 
 
 async def _malformed(_: Request, error: Exception) -> Response:
@@ -374,5 +390,4 @@ async def _unrouted(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     said = f"{error.detail}. What can be asked for is described at /openapi.json."
     answer = RefusalAnswer(error.status_code, "not-a-path" if error.status_code == 404 else "malformed", said)
-    headers = {**refusal_headers(answer), **(error.headers or {})}
-    return JSONResponse(answer.body(), answer.status, headers=headers)
+    return _refused(answer, error.headers)

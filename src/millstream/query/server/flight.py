@@ -13,15 +13,23 @@ The schema of what comes back has the epoch and the rest of the facts in its met
 from __future__ import annotations
 
 import json
+import shutil
+import socket
+import ssl
+import tempfile
 import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from millstream.query.server.flight_gate import FlightGate
 from millstream.query.server.reads import Moment, Reads
 from millstream.query.server.rights import EVERYONE, Reader
-from millstream.query.server.settings import ServerSettings
+from millstream.query.server.settings import Limits, ServerSettings
 from millstream.query.wire.json_values import key_of_json
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooLargeError, TooManyError, answer_to
 from millstream.query.wire.served import ServedEpoch
@@ -29,6 +37,10 @@ from millstream.query.wire.served import ServedEpoch
 __all__ = ["FlightEndpoint"]
 
 _CALLS_MAX = 32
+_FOLDER = "millstream-flight-"
+_STARTED_S = 60.0
+_QUESTION_BYTES_MAX = 1 << 20
+_MESSAGES_MAX = 4  # so many of the largest size are taken in one call
 _FIELDS = {"state", "epoch", "time", "epoch_min", "keys", "prefix", "limit"}
 
 
@@ -38,12 +50,15 @@ class _TokenMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Finds out who calls, before anything of the call is looked at."""
+    """Finds out who calls and for what, before anything of the call is looked at."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._rights = settings.rights
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> _TokenMiddleware:
+        if info.method not in (flight.FlightMethod.DO_GET, flight.FlightMethod.DO_EXCHANGE):
+            told = "this call is not answered here. Ask by do_get or do_exchange; HTTP tells which states there are."
+            raise _flight_error(answer_to(BadQuestionError(told)))
         if self._rights is None:
             return _TokenMiddleware(EVERYONE)
         given = next(
@@ -58,23 +73,25 @@ class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
     """The Flight face of a server; it answers once it is made, on threads of its own."""
 
-    def __init__(self, reads: Reads, settings: ServerSettings) -> None:
+    def __init__(self, reads: Reads, settings: ServerSettings, listening: socket.socket) -> None:
         self._reads, self._limits = reads, settings.limits
         self._calls = threading.BoundedSemaphore(_CALLS_MAX)
-        certificates = []
-        if settings.certificate is not None and settings.private_key is not None:
-            certificates = [(settings.certificate.read_bytes(), settings.private_key.read_bytes())]
-        scheme = "grpc+tls" if certificates else "grpc"
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        super().__init__(
-            f"{scheme}://{host}:{settings.flight_port or 0}",
-            tls_certificates=certificates,
-            middleware={"token": _TokenFactory(settings)},
-        )
+        _sweep(Path(tempfile.gettempdir()))
+        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER))  # which nobody else may look into
+        inner = self._folder / "server"
+        super().__init__(f"grpc+unix://{inner}", middleware={"token": _TokenFactory(settings)})
+        self._gate = FlightGate(listening, inner, settings.limits, _tls(settings))
+
+    @property
+    def port(self) -> int:
+        """Where it answers."""
+        return self._gate.port
 
     def close(self) -> None:
         """Answer what is asked already, then end."""
+        self._gate.close()
         self.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
         """Rows of a state, or of the keys in the ticket."""
@@ -100,16 +117,9 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             raise _flight_error(answer_to(error)) from error
 
     def _exchange(self, asker: Reader, name: str, epoch: ServedEpoch, reader: Any, writer: Any) -> None:
-        begun, asked = False, 0
-        for chunk in reader:
-            if chunk.data is None:
-                continue
-            asked += chunk.data.num_rows
-            if chunk.data.num_columns != 1:
-                raise BadQuestionError(f"a batch has {chunk.data.num_columns} columns. Send one column of keys.")
-            if asked > self._limits.flight_keys_max:
-                raise _too_many_keys(self._limits.flight_keys_max)
-            found = self._reads.columns(asker, name, chunk.data.column(0), epoch)
+        begun = False
+        for keys in _columns(reader, self._limits):
+            found = self._reads.columns(asker, name, keys, epoch)
             if not begun:
                 writer.begin(self._told(found.schema, epoch))
                 begun = True
@@ -132,10 +142,12 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             batch = self._reads.columns(asker, name, column, epoch)
             table = pa.Table.from_batches([batch])
         else:
-            limit = question.get("limit", self._limits.scan_rows_max)
-            if not isinstance(limit, int) or not 0 < limit <= self._limits.flight_keys_max:
-                raise TooLargeError(f"limit is {limit!r}. Give a number up to {self._limits.flight_keys_max}.")
-            table = epoch.scan(name, prefix=question.get("prefix"), limit=limit).read_all()
+            limit, prefix = question.get("limit", self._limits.scan_rows_max), question.get("prefix")
+            if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= self._limits.flight_keys_max:
+                raise TooLargeError(f"limit is {str(limit)[:40]}. Give a number up to {self._limits.flight_keys_max}.")
+            if prefix is not None and not (isinstance(prefix, str) and _is_text(prefix)):
+                raise BadQuestionError("prefix is no text. Give how the keys begin, as a text.")
+            table = epoch.scan(name, prefix=prefix, limit=limit).read_all()
         return table.replace_schema_metadata(self._told(table.schema, epoch).metadata)
 
     def _told(self, schema: pa.Schema, epoch: ServedEpoch) -> pa.Schema:
@@ -161,12 +173,40 @@ class _Held:
         self._calls.release()
 
 
+def _sweep(folder: Path) -> None:
+    """Remove what servers that were killed have left: sockets of ours that nobody listens to."""
+    for socket_file in folder.glob(f"{_FOLDER}*/server"):
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(0.1)
+            try:
+                is_new = time.time() - socket_file.stat().st_mtime < _STARTED_S
+                asking.connect(str(socket_file))
+            except ConnectionRefusedError:
+                if not is_new:  # one that starts is not listened to for a moment
+                    shutil.rmtree(socket_file.parent, ignore_errors=True)
+            except OSError:
+                continue  # another's, or gone meanwhile
+
+
+def _tls(settings: ServerSettings) -> ssl.SSLContext | None:
+    if settings.certificate is None or settings.private_key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(settings.certificate, settings.private_key)
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
 def _reader(context: Any) -> Reader:
     reader: Reader = context.get_middleware("token").reader
     return reader
 
 
 def _question(data: bytes) -> dict[str, Any]:
+    if len(data) > _QUESTION_BYTES_MAX:
+        raise TooLargeError(
+            f"the question has {len(data)} bytes, of {_QUESTION_BYTES_MAX} at most. Send many keys by do_exchange."
+        )
     try:
         question = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
@@ -179,6 +219,38 @@ def _question(data: bytes) -> dict[str, Any]:
             f"the question has {', '.join(unknown)[:100]}. It may have {', '.join(sorted(_FIELDS))}."
         )
     return question
+
+
+def _columns(reader: Any, limits: Limits) -> Iterator[pa.Array]:
+    """The columns of keys that a client writes, none of them looked into before it is known to be sound."""
+    rows, size = 0, 0
+    while True:
+        try:
+            batch = reader.read_chunk().data
+            if batch is None:
+                continue
+            # What came may say that a text lies behind the end of memory.
+            batch.validate(full=True)
+        except StopIteration:
+            return
+        except pa.ArrowException as error:
+            raise BadQuestionError(f"a batch is damaged: {error}. Send what an Arrow library has made.") from error
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if size > _MESSAGES_MAX * limits.flight_message_bytes_max:
+            raise TooLargeError(f"the keys of one call have {size} bytes and more. Ask in several.")
+        if batch.num_columns != 1:
+            raise BadQuestionError(f"a batch has {batch.num_columns} columns. Send one column of keys.")
+        if rows > limits.flight_keys_max:
+            raise _too_many_keys(limits.flight_keys_max)
+        yield batch.column(0)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeError:
+        return False
+    return True
 
 
 def _moment(question: dict[str, Any]) -> Moment:
@@ -210,5 +282,6 @@ _KINDS = {
 def _flight_error(answer: RefusalAnswer) -> Exception:
     """Flight has few kinds of errors; the sentence and our code travel in all of them."""
     kind = _KINDS.get(answer.status, flight.FlightServerError)
-    error: Exception = kind(f"{answer.message} [{answer.code}]", json.dumps(answer.body()).encode())
+    message = f"{answer.message} [{answer.code}]".encode(errors="backslashreplace").decode()  # lone surrogates
+    error: Exception = kind(message, json.dumps(answer.body()).encode())
     return error

@@ -17,13 +17,23 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from millstream.query.server.rates import Rates
 from millstream.query.server.rights import EVERYONE, Reader
 from millstream.query.server.settings import ServerSettings
-from millstream.query.wire.refusals import NoTokenError, RefusalAnswer, TooLargeError, TooManyError, answer_to
+from millstream.query.wire.refusals import (
+    DETAILS_IN_LOG,
+    NotJsonError,
+    NoTokenError,
+    RefusalAnswer,
+    SlowRequestError,
+    TooLargeError,
+    TooManyError,
+    answer_to,
+)
 
 __all__ = ["OPEN_PATHS", "Guard", "refusal_headers"]
 
 _LOG = logging.getLogger(__name__)
-OPEN_PATHS = ("/healthz", "/openapi.json")
+OPEN_PATHS = ("/", "/healthz", "/openapi.json")
 """What is told without a token: nothing of the job."""
+_EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
 
 
 def refusal_headers(answer: RefusalAnswer) -> dict[str, str]:
@@ -42,34 +52,44 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings, now_s: Callable[[], float]) -> None:
         self._app, self._settings, self._now_s = app, settings, now_s
         self._rates = Rates(settings.limits.requests_per_s)
+        self._noted = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun = False
+        begun, limit = False, None
 
         async def sending(message: Message) -> None:
             nonlocal begun
             begun = True
+            if limit is not None and _EVENTS in message.get("headers", ()):
+                limit.reschedule(None)
             await send(message)
 
         try:
             headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
             reader = self._admitted(scope, headers)
             scope.setdefault("state", {})["reader"] = reader
-            endless = "/watch/" in scope["path"]
-            async with asyncio.timeout(None if endless else self._settings.limits.request_timeout_s):
-                body = await self._body(headers, receive)
+            until_s = asyncio.get_running_loop().time() + self._settings.limits.request_timeout_s
+            body = await self._body(headers, receive, until_s)
+            if body and scope["method"] == "POST":
+                _check_kind(headers)
+            async with asyncio.timeout_at(until_s) as limit:
                 await self._app(scope, _given(body, receive), sending)
         except Exception as error:
             if begun:
                 raise  # half an answer is out: all that is left is to end the connection
             answer = answer_to(error)
-            if answer.code == "internal":
-                _LOG.exception("a request failed")
+            self._note(answer, error)
             await _send(answer, send)
+
+    def _note(self, answer: RefusalAnswer, error: Exception) -> None:
+        """Log what the client is not told; what is the same again and again, once."""
+        if answer.code in DETAILS_IN_LOG and str(error) != self._noted:
+            self._noted = str(error)
+            _LOG.error("a request failed: %s", error, exc_info=error if answer.code == "internal" else None)
 
     def _admitted(self, scope: Scope, headers: dict[str, str]) -> Reader:
         client = scope.get("client")
@@ -88,23 +108,42 @@ class Guard:
         except UnicodeError as error:
             raise NoTokenError("the token is not text. Send the header `Authorization: Bearer TOKEN`.") from error
 
-    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
+    async def _body(self, headers: dict[str, str], receive: Receive, until_s: float) -> bytes:
         most = self._settings.limits.body_bytes_max
         told = headers.get("content-length", "")
         if told.isdecimal() and (len(told) > 15 or int(told) > most):
             raise _too_large(most)
         if not told and "transfer-encoding" not in headers:
             return b""
-        parts, size = [], 0
-        while True:
-            message = await receive()
-            part = message.get("body", b"")
-            size += len(part)
-            if size > most:
-                raise _too_large(most)
-            parts.append(part)
-            if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                return b"".join(parts)
+        try:
+            async with asyncio.timeout_at(until_s):
+                return await _read(receive, most)
+        except TimeoutError as error:
+            limit_s = self._settings.limits.request_timeout_s
+            raise SlowRequestError(f"the body of the request was not there within {limit_s:g} s.") from error
+
+
+def _check_kind(headers: dict[str, str]) -> None:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    encoding = headers.get("content-encoding", "identity")
+    if kind != "application/json" or encoding != "identity":
+        raise NotJsonError(
+            f"the body is {kind[:60] or 'of no kind'!r}, encoded as {encoding[:60]!r}. Send JSON as it is, with the "
+            "header `Content-Type: application/json`."
+        )
+
+
+async def _read(receive: Receive, most: int) -> bytes:
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        parts.append(part)
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return b"".join(parts)
 
 
 def _too_large(most: int) -> TooLargeError:

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from millstream.query.catalog import Asked, QueryableState
 from millstream.query.epoch_view import EpochView
-from millstream.query.errors import NoEpochError
-from millstream.query.job_view import JobView
+from millstream.query.job_view import POLL_MS, JobView
 from millstream.query.window_reads import WindowView
 from millstream.query.wire.served import ServedEpoch, ServedState
 
 __all__ = ["OpenedJob"]
 
 _BETWEEN = "::"
+_TOUCHED_BYTES_MAX = 64 << 20  # some 20 ms
 
 
 class OpenedJob:
@@ -29,6 +29,8 @@ class OpenedJob:
 
     def __init__(self, view: JobView) -> None:
         self._view = view
+        view.speak_of(f"job '{view.job}'")
+        view.touch_ahead(_TOUCHED_BYTES_MAX)
         self._known: tuple[int, dict[str, ServedState]] = (0, {})
 
     @property
@@ -43,44 +45,43 @@ class OpenedJob:
 
     def states(self) -> list[ServedState]:
         """What can be asked for at the newest epoch."""
-        return list(self._states().values())
+        return list(self._states_of(self._view.newest()).values())
 
     def state(self, name: str) -> ServedState:
         """One of them; UnknownStateError names those that there are."""
-        found = self._states().get(name)
-        if found is None:
-            self._view.newest().get(_asked(name), None)  # says what there is
-        assert found is not None
-        return found
+        view = self._view.newest()
+        return self._states_of(view).get(name) or _served(view.state(_asked(name)))
 
     def newest(self) -> ServedEpoch:
         """The newest committed epoch."""
         return OpenedEpoch(self._view.newest())
 
+    def at_hand(self, is_looked_for: bool) -> OpenedEpoch | None:
+        """The newest epoch as far as it is known, without waiting; None where it has to be looked for first."""
+        view = self._view.at_hand(is_looked_for)
+        return None if view is None else OpenedEpoch(view)
+
+    def is_due(self) -> bool:
+        """Whether it is time to look for a newer epoch: `newest` does."""
+        return self._view.looked_ms_ago() >= POLL_MS
+
+    def state_at(self, epoch: OpenedEpoch, name: str) -> ServedState | None:
+        """A state of that epoch."""
+        return self._states_of(epoch._view).get(name)
+
     def at(self, epoch: int | None = None, time_ms: int | None = None) -> ServedEpoch:
         """A retained epoch."""
-        if time_ms is not None:
-            self._check_order(time_ms)
         return OpenedEpoch(self._view.at(epoch=epoch, time=time_ms))
 
     def series(self, state: str, key: Any) -> list[tuple[int, int, Any]]:
         """The value at every retained epoch."""
         return self._view.series(_asked(state), key)
 
-    def close(self) -> None:
-        """Nothing of the newest epoch is held in the store."""
-
-    def _check_order(self, time_ms: int) -> None:
-        # Until there is an epoch, every time is too early; that is not the fault of who asks.
-        if not self._view.epochs():
-            raise NoEpochError(f"job '{self.job}' has committed nothing yet at {time_ms} ms. Ask again later.")
-
-    def _states(self) -> dict[str, ServedState]:
+    def _states_of(self, view: EpochView) -> dict[str, ServedState]:
         """The states of the newest epoch; looked at once per epoch."""
-        view = self._view.newest()
         epoch, known = self._known
         if epoch != view.epoch:
-            known = {_name(state): _served(view, state) for state in view.states()}
+            known = {_name(state): _served(state) for state in view.states()}
             self._known = (view.epoch, known)
         return known
 
@@ -107,6 +108,14 @@ class OpenedEpoch:
     def committed_ms(self) -> int:
         """When it was committed."""
         return self._view.committed_ms
+
+    def is_quick(self, state: str) -> bool:
+        """Whether a question about one key of the state takes microseconds, whatever is in it."""
+        return self._view.is_quick(_asked(state))
+
+    def group_of(self, state: str, key: Any) -> int:
+        """The key group of a key of such a state."""
+        return self._view.group_of(_asked(state), key)
 
     def get(self, state: str, key: Any) -> Any:
         """The value, or None."""
@@ -142,7 +151,5 @@ def _name(state: QueryableState) -> str:
     return state.name or f"{state.operator}{_BETWEEN}{state.state}"
 
 
-def _served(view: EpochView, state: QueryableState) -> ServedState:
-    program: Any = view._manifest.program
-    groups = int(program.get(state.operator, {}).get("max_parallelism") or 0) if state.name is not None else 0
-    return ServedState(_name(state), state.kind, state.key_type, state.value_type, state.is_pickled, groups)
+def _served(state: QueryableState) -> ServedState:
+    return ServedState(_name(state), state.kind, state.key_type, state.value_type, state.is_pickled, state.key_groups)

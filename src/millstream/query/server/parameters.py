@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Path, Query, Request
+from fastapi.dependencies.models import Dependant
+from starlette.convertors import Convertor, register_url_convertor
 
 from millstream.query.server import answers
 from millstream.query.server.reads import Moment
 from millstream.query.server.rights import Reader
+from millstream.query.wire.refusals import BadQuestionError
 
 __all__ = [
     "CACHED",
@@ -24,6 +27,7 @@ __all__ = [
     "MinEpoch",
     "Prefix",
     "StateName",
+    "only_known",
 ]
 
 EPOCH_MAX = 10**12 - 1
@@ -49,6 +53,39 @@ async def _reader(request: Request) -> Reader:
     return reader
 
 
+class _KeyConvertor(Convertor[str]):
+    """The rest of a path, whatever is in it: a key may have slashes and ends of lines."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("key", _KeyConvertor())
+
+
+async def only_known(request: Request) -> None:
+    """A misspelt parameter is an error: the question would otherwise be answered without it, and without a word."""
+    if not request.query_params:
+        return
+    known = _query_names(request.scope["route"].dependant)
+    unknown = next((name for name in request.query_params if name not in known), None)
+    if unknown is not None:
+        raise BadQuestionError(
+            f"there is no parameter {unknown[:60]!r} here. Leave it out, or give one of: {', '.join(known) or 'none'}."
+        )
+
+
+def _query_names(dependant: Dependant) -> list[str]:
+    """The parameters that an endpoint takes, itself or through what it depends on."""
+    inner = [name for one in dependant.dependencies for name in _query_names(one)]
+    return [*inner, *(parameter.alias for parameter in dependant.query_params)]
+
+
 AskedMoment = Annotated[Moment, Depends(_moment)]
 """The epoch that a question is about: ?epoch=, ?time=, or the newest, at least If-Min-Epoch."""
 Asker = Annotated[Reader, Depends(_reader)]
@@ -61,11 +98,13 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         401: "A token is needed.",
         403: "The token does not open this state.",
         404: "There is no such job or state.",
+        408: "The request came too slowly.",
         409: "The state cannot be asked that way.",
         406: "The state can only be read by unpickling.",
         410: "The epoch is not retained.",
         412: "This server has not reached If-Min-Epoch.",
         413: "Too many keys, rows or bytes.",
+        415: "The body is not JSON.",
         421: "Another server holds this key group.",
         422: "A key or parameter cannot be understood.",
         429: "Too many requests.",

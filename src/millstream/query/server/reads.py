@@ -15,12 +15,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.query.errors import UnknownStateError
 from millstream.query.server.rights import Reader
 from millstream.query.server.settings import Limits
 from millstream.query.window_reads import WindowView
 from millstream.query.wire.json_values import json_of, key_of_json, key_of_text
 from millstream.query.wire.refusals import (
+    AheadError,
     BadQuestionError,
+    KeyMisfitError,
     NotHereError,
     PickledStateError,
     TooLargeError,
@@ -59,15 +62,13 @@ class Reads:
         if not moment.is_past:
             newest = self.job.newest()
             if moment.epoch_min is not None and newest.epoch < moment.epoch_min:
-                raise TooOldError(
-                    f"the newest epoch here is {newest.epoch}, and {moment.epoch_min} or newer is asked for. Ask again "
-                    "in a moment, or ask another server.",
-                    epoch=newest.epoch,
-                )
+                raise _too_old(newest.epoch, f"{moment.epoch_min} or newer")
             yield newest
             return
         if moment.epoch is not None and moment.time is not None:
             raise BadQuestionError("epoch= and time= are both given. Give one of them.")
+        if moment.epoch is not None and moment.epoch > (newest := self.job.newest()).epoch:
+            raise _too_old(newest.epoch, str(moment.epoch))
         held = self.job.at(epoch=moment.epoch, time_ms=self._past_ms(moment.time))
         try:
             yield held
@@ -94,8 +95,7 @@ class Reads:
 
     def readable(self, reader: Reader, name: str) -> ServedState:
         """The state, if the reader may read it and nothing would have to be unpickled."""
-        reader.check(name)
-        state = self.job.state(name)
+        state = self._state(reader, name)
         if state.is_pickled:
             raise PickledStateError(
                 f"state {name!r} has no declared type, so its values are pickles, and reading a pickle runs code: that "
@@ -104,15 +104,31 @@ class Reads:
             )
         return state
 
+    def _state(self, reader: Reader, name: str) -> ServedState:
+        reader.check(name)
+        try:
+            return self.job.state(name)
+        except UnknownStateError as error:
+            open_to = self.states(reader)
+            if len(open_to) == len(self.job.states()):
+                raise
+            # The library names all states that there are; the token does not open all of them.
+            raise UnknownStateError(
+                f"job '{self.job.job}' has no state {name[:100]!r}. Those that token '{reader.name}' opens: "
+                f"{', '.join(state.name for state in open_to) or 'none'}."
+            ) from error
+
     def value(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
         """The value of one key, that came as part of a path."""
-        state = self.readable(reader, name)
-        key = key_of_text(text, state.key_type, key_format)
-        self.check_held(state, [key])
+        _, key = self._key_in_path(reader, name, text, key_format)
         with self.epoch(moment) as epoch:
-            value = epoch.get(name, key)
-            found = {"key": json_of(key), "found": value is not None, "value": json_of(value)}
-            return {**self.facts(epoch), "state": name, **found}
+            return self.value_at(epoch, name, key)
+
+    def value_at(self, epoch: ServedEpoch, name: str, key: Any) -> dict[str, Any]:
+        """The value of one key, once all is checked."""
+        value = epoch.get(name, key)
+        found = {"key": json_of(key), "found": value is not None, "value": json_of(value)}
+        return {**self.facts(epoch), "state": name, **found}
 
     def values(
         self, reader: Reader, questions: Sequence[tuple[str, Sequence[Any]]], moment: Moment
@@ -148,24 +164,29 @@ class Reads:
         """The values of a column of keys at an epoch that is held."""
         state = self.readable(reader, name)
         if self._held is not None and state.key_groups:
-            foreign = next((g for g in state.groups_of_column(keys) if g not in self._held), None)
+            try:
+                groups = state.groups_of_column(keys)
+            except (pa.ArrowException, ValueError, OverflowError) as error:
+                raise KeyMisfitError(f"a column of {keys.type} has what is no key: {error}.") from error
+            foreign = next((group for group in groups if group not in self._held), None)
             if foreign is not None:
                 raise self._not_here(foreign)
         return epoch.get_columns(name, keys)
 
     def windows(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
         """The windows that are open for a key, with what they have so far."""
-        state = self.readable(reader, name)
-        key = key_of_text(text, state.key_type, key_format)
-        self.check_held(state, [key])
+        _, key = self._key_in_path(reader, name, text, key_format)
         with self.epoch(moment) as epoch:
-            windows = _windows(epoch.windows(name, key))
-            return {**self.facts(epoch), "state": name, "key": json_of(key), "windows": windows}
+            return self.windows_at(epoch, name, key)
+
+    def windows_at(self, epoch: ServedEpoch, name: str, key: Any) -> dict[str, Any]:
+        """The open windows of one key, once all is checked."""
+        windows = _windows(epoch.windows(name, key))
+        return {**self.facts(epoch), "state": name, "key": json_of(key), "windows": windows}
 
     def watched(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
         """What a watcher of a key is told: its value, or its open windows."""
-        reader.check(name)
-        read = self.windows if self.job.state(name).kind == "window" else self.value
+        read = self.windows if self._state(reader, name).kind == "window" else self.value
         return read(reader, name, text, key_format, Moment())
 
     def scan(self, reader: Reader, name: str, prefix: str | None, limit: int, moment: Moment) -> dict[str, Any]:
@@ -188,9 +209,7 @@ class Reads:
 
     def series(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
         """The value of a key at every retained epoch."""
-        state = self.readable(reader, name)
-        key = key_of_text(text, state.key_type, key_format)
-        self.check_held(state, [key])
+        state, key = self._key_in_path(reader, name, text, key_format)
         points = [
             {
                 "epoch": epoch,
@@ -200,6 +219,17 @@ class Reads:
             for epoch, committed_ms, value in self.job.series(name, key)
         ]
         return {**self.facts(self.job.newest()), "state": name, "key": json_of(key), "points": points}
+
+    def _key_in_path(self, reader: Reader, name: str, text: str, key_format: str) -> tuple[ServedState, Any]:
+        """The state and the key that a path names, both checked."""
+        state = self.readable(reader, name)
+        key = key_of_text(text, state.key_type, key_format)
+        self.check_held(state, [key])
+        return state, key
+
+    def holds(self, group: int) -> bool:
+        """Whether this server holds the key group."""
+        return self._held is None or group in self._held
 
     def check_held(self, state: ServedState, keys: Sequence[Any]) -> None:
         """Refuse keys of key groups that this server does not hold."""
@@ -222,7 +252,7 @@ class Reads:
             return None
         asked_ms, now_ms = moment_ms(time), self._now_ms()
         if asked_ms > now_ms + _CLOCK_TOLERANCE_MS:
-            raise BadQuestionError(
+            raise AheadError(
                 f"time {time} is {(asked_ms - now_ms) // 1000} s ahead of this server's clock ({now_ms} ms). Correct "
                 "the clock that made it, or ask for the newest epoch by leaving it out."
             )
@@ -239,6 +269,13 @@ def _windows(windows: Sequence[WindowView]) -> list[dict[str, Any]]:
         }
         for one in windows
     ]
+
+
+def _too_old(newest: int, asked: str) -> TooOldError:
+    return TooOldError(
+        f"the newest epoch here is {newest}, and {asked} is asked for. Ask again in a moment, or ask another server.",
+        epoch=newest,
+    )
 
 
 def moment_ms(text: str) -> int:

@@ -84,30 +84,30 @@ class Rights:
         return found
 
 
-def read_rights(path: Path) -> Rights:
+def read_rights(path: Path, option: str = "--tokens") -> Rights:
     """The tokens in a file; ConfigurationError saying what is wrong with it."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"the file of tokens {path} cannot be read: {error}. {_EXPECTED}") from error
+        raise ConfigurationError(f"{option} {path} cannot be read: {error}. {_EXPECTED}") from error
     if not isinstance(document, dict) or not document:
-        raise ConfigurationError(f"the file of tokens {path} has no tokens. {_EXPECTED}")
-    return Rights(dict(_reader(path, name, given) for name, given in document.items()))
+        raise ConfigurationError(f"{option} {path} has no tokens. {_EXPECTED}")
+    return Rights(dict(_reader(f"{option} {path}", name, given) for name, given in document.items()))
 
 
 _EXPECTED = 'Expected is {"name": {"token": "…", "states": ["…"]}}.'
 
 
-def _reader(path: Path, name: str, given: Any) -> tuple[bytes, Reader]:
+def _reader(where: str, name: str, given: Any) -> tuple[bytes, Reader]:
     states = given.get("states") if isinstance(given, dict) else None
     if not isinstance(states, list) or not all(isinstance(state, str) for state in states):
-        raise ConfigurationError(f"token '{name}' of {path} has no list of states. {_EXPECTED}")
+        raise ConfigurationError(f"token '{name}' of {where} has no list of states. {_EXPECTED}")
     token, digest = given.get("token"), given.get("sha256")
     if isinstance(digest, str) and re.fullmatch(r"[0-9a-fA-F]{64}", digest):
         return bytes.fromhex(digest), Reader(name, tuple(states))
     if not isinstance(token, str) or len(token) < _TOKEN_CHARACTERS_MIN:
         raise ConfigurationError(
-            f"token '{name}' of {path} needs a token of {_TOKEN_CHARACTERS_MIN} characters or more, or its sha256. "
+            f"token '{name}' of {where} needs a token of {_TOKEN_CHARACTERS_MIN} characters or more, or its sha256. "
             'Make one with `python -c "import secrets; print(secrets.token_urlsafe())"`.'
         )
     return hashlib.sha256(token.encode()).digest(), Reader(name, tuple(states))

@@ -1,15 +1,16 @@
 """A query server that runs: in a thread beside other work, or in the foreground until it is told to stop.
 
-Steps of a start: check the settings; take the port; answer; then register in the store, so that nobody is sent to a
-server that does not answer yet. Steps of a stop: take the registration back; finish the requests that are being
-answered; end event streams; let the job go. So replacing servers one after the other loses no query.
+Steps of a start: check the settings; take the port, unless that was done before (`ports.py`); answer; then register in
+the store, so that nobody is sent to a server that does not answer yet. Steps of a stop: take the registration back;
+finish the requests that are being answered; end event streams. So replacing servers one after the other loses no
+query.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -19,12 +20,14 @@ import uvicorn
 
 from millstream.errors import ConfigurationError, MillstreamError
 from millstream.query.server.application import Neighbourhood, application
-from millstream.query.server.connections import StoppableServer, impatient_protocol, tls_checked
+from millstream.query.server.connections import StoppableServer, impatient_loop, impatient_protocol, tls_checked
 from millstream.query.server.flight import FlightEndpoint
+from millstream.query.server.ports import Ports
 from millstream.query.server.reads import Reads
 from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.registration import RENEW_S, Registration, deregister, register, registrations_of
 from millstream.query.wire.served import ServedJob
+from millstream.state_reader.job_reader import system_ms
 from millstream.storage.store import Store
 
 __all__ = ["QueryServer"]
@@ -45,12 +48,13 @@ class QueryServer:
         served: ServedJob,
         settings: ServerSettings,
         store: Store | None = None,
-        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        now_ms: Callable[[], int] = system_ms,
+        ports: Ports | None = None,
     ) -> None:
         self._served, self._settings, self._store, self._now_ms = served, settings.checked(), store, now_ms
         self.id = secrets.token_hex(8)
         self._stopping = threading.Event()
-        self._socket: socket.socket | None = None
+        self._ports = ports
         self._flight: FlightEndpoint | None = None
         self._server: StoppableServer | None = None
         self._threads: list[threading.Thread] = []
@@ -58,9 +62,9 @@ class QueryServer:
     @property
     def url(self) -> str:
         """Where it answers."""
-        assert self._socket is not None, "start the server first"
+        assert self._ports is not None, "start the server first"
         scheme = "https" if self._settings.has_tls else "http"
-        return f"{scheme}://{self._settings.shown_host}:{self._socket.getsockname()[1]}"
+        return f"{scheme}://{self._settings.shown_host}:{self._ports.http_port}"
 
     @property
     def flight_url(self) -> str | None:
@@ -72,8 +76,15 @@ class QueryServer:
 
     def start(self) -> QueryServer:
         """Begin to answer; returns once it does."""
-        tls = tls_checked(self._settings.certificate, self._settings.private_key)
-        self._socket = _listening(self._settings)
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start(self) -> None:
+        self._ports = self._ports or Ports.taken(self._settings)
         neighbourhood = Neighbourhood(
             lambda: {"url": self.url, "flight_url": self.flight_url},
             lambda: [] if self._store is None else registrations_of(self._store),
@@ -82,28 +93,27 @@ class QueryServer:
         limits = self._settings.limits
         config = uvicorn.Config(
             app,
-            http=impatient_protocol(limits.header_timeout_s),
+            http=impatient_protocol(limits),
             ws="none",
             lifespan="on",
             log_config=None,
+            log_level="error",  # what strangers send is not worth a line each
             access_log=False,
-            limit_concurrency=limits.connections_max,
             backlog=min(2048, limits.connections_max),
             timeout_keep_alive=30,
             timeout_graceful_shutdown=_STOP_S,
             server_header=False,
-            **tls,
+            **tls_checked(self._settings),
         )
         self._server = StoppableServer(config, app.state.endpoints.bell.close)
         self._begin(self._answering, "query-server")
         self._await_start(self._server)
-        if self._settings.flight_port is not None:
+        if self._ports.flight is not None:
             reads = Reads(self._served, self._settings.key_groups, limits, self._now_ms)
-            self._flight = FlightEndpoint(reads, self._settings)
+            self._flight = FlightEndpoint(reads, self._settings, self._ports.flight)
         if self._store is not None:
-            register(self._store, self._registration())
+            self._register(self._store)
             self._begin(self._renewing, "query-server-registration")
-        return self
 
     def stop(self) -> None:
         """Answer what is asked already, then end."""
@@ -117,14 +127,13 @@ class QueryServer:
             self._server.should_exit = True
         for thread in self._threads:
             thread.join(_STOP_S + 5)
-        if self._socket is not None:
-            self._socket.close()
+        if self._ports is not None:
+            self._ports.close()
 
-    def wait(self) -> None:
-        """Until it is stopped, by another thread or by an interrupt."""
-        while not self._stopping.wait(0.5):
-            if self._server is None or self._server.should_exit:
-                return
+    @property
+    def is_answering(self) -> bool:
+        """Whether it was started, and has neither been stopped nor died."""
+        return bool(self._threads) and self._threads[0].is_alive() and not self._stopping.is_set()
 
     def __enter__(self) -> QueryServer:
         return self.start()
@@ -138,8 +147,9 @@ class QueryServer:
         thread.start()
 
     def _answering(self) -> None:
-        assert self._server is not None and self._socket is not None
-        self._server.run(sockets=[self._socket])
+        assert self._server is not None and self._ports is not None
+        with asyncio.Runner(loop_factory=lambda: impatient_loop(self._settings.limits)) as runner:
+            runner.run(self._server.serve(sockets=[self._ports.http]))
 
     def _await_start(self, server: StoppableServer) -> None:
         until_s = time.monotonic() + _START_S
@@ -149,34 +159,19 @@ class QueryServer:
             time.sleep(0.005)
 
     def _registration(self) -> Registration:
-        held = self._settings.key_groups
-        span = None if held is None else (held[0], held[-1])
+        span = self._settings.held_span
         return Registration.of(self.id, self._served.job_id, self.url, self.flight_url, span, self._now_ms())
+
+    def _register(self, store: Store) -> None:
+        """Tell clients where it is. A store that is away for a moment is no reason not to answer those who know."""
+        try:
+            register(store, self._registration())
+        except (MillstreamError, OSError) as error:
+            _LOG.warning("the query server at %s could not register in the store, and tries again: %s", self.url, error)
 
     def _renewing(self) -> None:
         assert self._store is not None
-        while not self._stopping.wait(RENEW_S):
-            try:
-                register(self._store, self._registration())
-            except (MillstreamError, OSError) as error:
-                _LOG.warning("the query server could not renew its registration: %s", error)
+        while not self._stopping.wait(RENEW_S) and self.is_answering:
+            self._register(self._store)
         with suppress(MillstreamError, OSError):
-            deregister(self._store, self.id)  # a renewal may have crossed the stop
-
-
-def _listening(settings: ServerSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # The protocol is named, since asyncio turns off Nagle's delay for connections of a socket that names TCP only:
-    # without, every answer waits 40 ms for an acknowledgement.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((settings.host, settings.port))
-        listening.listen(512)
-        return listening
-    except (OSError, OverflowError) as error:
-        listening.close()
-        raise ConfigurationError(
-            f"{settings.host}:{settings.port} cannot be listened on: {error}. Give another "
-            "address (--listen HOST:PORT): port 0 takes any that is free."
-        ) from error
+            deregister(self._store, self.id)  # a renewal may have crossed the stop, or nobody answers any more

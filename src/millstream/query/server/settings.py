@@ -24,18 +24,24 @@ class Limits:
     body_bytes_max: int = 1 << 20
     scan_rows_max: int = 10_000
     flight_keys_max: int = 1_000_000
+    flight_message_bytes_max: int = 32 << 20
     watchers_max: int = 200
     connections_max: int = 500
     requests_per_s: float | None = None
     request_timeout_s: float = 10.0
     header_timeout_s: float = 10.0
+    unread_timeout_s: float = 30.0
     min_epoch_wait_s: float = 2.0
     reads_at_once_max: int = 16
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """One server. `key_groups` is the range it holds, None for all; `rights` None means that everyone may read."""
+    """One server. `key_groups` is the range it holds, None for all; `rights` None means that everyone may read.
+
+    `page` is the HTML that is answered at `/`. `option_prefix` is how the names of options begin where they were said:
+    errors name them so.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8787
@@ -47,7 +53,9 @@ class ServerSettings:
     allowed_origins: tuple[str, ...] = ()
     certificate: Path | None = None
     private_key: Path | None = None
+    page: bytes | None = None
     limits: Limits = field(default_factory=Limits)
+    option_prefix: str = "--"
 
     @property
     def has_tls(self) -> bool:
@@ -65,14 +73,29 @@ machine read the job's state. Give a file of tokens, or say that this is meant (
         if not is_loopback(self.host) and self.rights is None and not self.allow_anonymous:
             raise ConfigurationError(
                 f"listening on {self.host} without tokens lets everyone who reaches this machine read the job's "
-                "state. Give a file of tokens, or say that this is meant (--allow-anonymous)."
+                f"state. Give a file of tokens, or say that this is meant ({self.called('allow-anonymous')})."
             )
+        tls = {"certificate": self.certificate, "private-key": self.private_key}
         if (self.certificate is None) != (self.private_key is None):
-            raise ConfigurationError("TLS needs a certificate and its private key. Give both, or neither.")
-        for path in (self.certificate, self.private_key):
+            both = " and ".join(map(self.called, tls))
+            raise ConfigurationError(f"TLS needs a certificate and its private key. Give {both}, or neither.")
+        for name, path in tls.items():
             if path is not None and not path.is_file():
-                raise ConfigurationError(f"TLS file {path} is not there. Give the path of a PEM file.")
+                raise ConfigurationError(f"{self.called(name)} {path} is not there. Give the path of a PEM file.")
         return self
+
+    def called(self, option: str) -> str:
+        """The full name of an option.
+
+        >>> ServerSettings(option_prefix="millstream.query.").called("listen")
+        'millstream.query.listen'
+        """
+        return self.option_prefix + option
+
+    @property
+    def held_span(self) -> tuple[int, int] | None:
+        """The first and the last key group that it holds; None for all."""
+        return None if self.key_groups is None else (self.key_groups[0], self.key_groups[-1])
 
     @property
     def shown_host(self) -> str:

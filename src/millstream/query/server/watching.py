@@ -64,7 +64,8 @@ class EpochBell:
             await asyncio.wait_for(self._rung.wait(), patience_s)
         except TimeoutError:
             return False
-        return True
+        # It rings for every epoch, and whoever comes from another server may have seen a newer one there.
+        return self._newest > epoch or self.is_closed
 
     def _ring(self) -> None:
         rung, self._rung = self._rung, asyncio.Event()

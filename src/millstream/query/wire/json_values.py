@@ -36,6 +36,7 @@ __all__ = ["json_of", "key_of_json", "key_of_text"]
 
 _SHOWN_CHARACTERS = 60
 _DIGITS_MAX = 4_000
+_DEPTH_MAX = 32
 
 
 def key_of_text(text: str, written: Any, key_format: str = "text") -> Any:
@@ -137,9 +138,11 @@ def _json_scalar(value: Any) -> Any:
     )
 
 
-def _untyped(value: Any) -> Any:
+def _untyped(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list):
-        return tuple(_untyped(item) for item in value)
+        if depth == _DEPTH_MAX:
+            raise KeyMisfitError(f"a key has arrays in arrays, more than {_DEPTH_MAX} deep. No key is made so.")
+        return tuple(_untyped(item, depth + 1) for item in value)
     if isinstance(value, dict):
         raise KeyMisfitError(
             f"key {_shown(value)} is an object, and this state's keys have no declared type. Give an array for a "

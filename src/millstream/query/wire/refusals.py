@@ -1,14 +1,18 @@
 """Why a server does not answer, each kind with an HTTP status and a short code of its own.
 
     Refusal
+    ├── MalformedError      400  what came is no request
     ├── NoTokenError        401  no token, or one that nobody has
     ├── NotAllowedError     403  the token may not read this state
     ├── PickledStateError   406  nothing is unpickled for the network
+    ├── SlowRequestError    408  the request itself was not there in time
     ├── TooOldError         412  this server has not reached the epoch that is asked for
     ├── TooLargeError       413  more keys or bytes than one request may have
+    ├── NotJsonError        415  a body that is no JSON
     ├── NotHereError        421  another server holds this key group
     ├── BadQuestionError    422  a parameter that cannot be understood
-    │   └── KeyMisfitError       a key that is not of the state's key type
+    │   ├── KeyMisfitError       a key that is not of the state's key type
+    │   └── AheadError           a time that has not come yet, by the server's clock
     ├── TooManyError        429  too many requests or watchers
     └── TooSlowError        504  no answer in time
 
@@ -25,14 +29,19 @@ from millstream.errors import MillstreamError, StoreDamagedError, StoreError, Ty
 from millstream.query.errors import EpochGoneError, NoEpochError, StateKindError, UnknownJobError, UnknownStateError
 
 __all__ = [
+    "DETAILS_IN_LOG",
+    "AheadError",
     "BadQuestionError",
     "KeyMisfitError",
+    "MalformedError",
     "NoTokenError",
     "NotAllowedError",
     "NotHereError",
+    "NotJsonError",
     "PickledStateError",
     "Refusal",
     "RefusalAnswer",
+    "SlowRequestError",
     "TooLargeError",
     "TooManyError",
     "TooOldError",
@@ -50,6 +59,12 @@ class Refusal(MillstreamError):
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)
         self.facts = facts
+
+
+class MalformedError(Refusal):
+    """What came is no request to this server."""
+
+    status, code = 400, "malformed"
 
 
 class NoTokenError(Refusal):
@@ -70,6 +85,12 @@ class PickledStateError(Refusal):
     status, code = 406, "pickled-state"
 
 
+class SlowRequestError(Refusal):
+    """The head or the body of the request came too slowly."""
+
+    status, code = 408, "slow-request"
+
+
 class TooOldError(Refusal):
     """The newest epoch here is older than the one that was asked for."""
 
@@ -80,6 +101,12 @@ class TooLargeError(Refusal):
     """The request or its answer is too large."""
 
     status, code = 413, "too-large"
+
+
+class NotJsonError(Refusal):
+    """The body is not JSON, or is compressed."""
+
+    status, code = 415, "not-json"
 
 
 class NotHereError(Refusal):
@@ -98,6 +125,12 @@ class KeyMisfitError(BadQuestionError):
     """A key is not of the type that keys of the state have."""
 
     code = "key-type"
+
+
+class AheadError(BadQuestionError):
+    """A time is asked for that has not come yet: some clock is wrong."""
+
+    code = "ahead-of-clock"
 
 
 class TooManyError(Refusal):
@@ -140,6 +173,16 @@ _LIBRARY: tuple[tuple[type[MillstreamError], int, str], ...] = (
 )
 
 
+# Strangers are not told where the store is, or which of its files: that is in the server's log.
+_OF_THE_STORE = {
+    "store": "The job's store cannot be reached now, and what is asked for is not at hand. Ask again in a moment.",
+    "store-damaged": "A file of the job's store is damaged or missing. Whoever runs the job finds out which with "
+    "`millstream verify`, and in this server's log; other epochs may be whole.",
+}
+DETAILS_IN_LOG = frozenset({"internal", *_OF_THE_STORE})
+"""The codes of answers that say less than is known."""
+
+
 def answer_to(error: BaseException) -> RefusalAnswer:
     """The answer to a request that raised `error`.
 
@@ -152,7 +195,7 @@ def answer_to(error: BaseException) -> RefusalAnswer:
         return RefusalAnswer(error.status, error.code, error.message, dict(error.facts))
     for kind, status, code in _LIBRARY:
         if isinstance(error, kind):
-            return RefusalAnswer(status, code, str(error))
+            return RefusalAnswer(status, code, _OF_THE_STORE.get(code, str(error)))
     if isinstance(error, TimeoutError):
         return RefusalAnswer(504, "too-slow", "The answer was not there in time. Ask for less, or ask again.")
     return RefusalAnswer(

@@ -121,6 +121,3 @@ class ServedJob(Protocol):
 
     def series(self, state: str, key: Any) -> Sequence[tuple[int, int, Any]]:
         """The value at every retained epoch, with its number and commit time."""
-
-    def close(self) -> None:
-        """Let everything go."""

@@ -1,0 +1,241 @@
+"""What goes through a connection of Arrow Flight, as far as a doorkeeper must know: its calls and how large they are.
+
+Flight is gRPC, and gRPC is HTTP/2: frames that belong to streams, a stream for each call, and in the data of a stream
+messages with their length before them. So a message that is too large is known by its first five bytes. Pure: bytes
+and the time go in; a refusal comes out, with the frames that tell the client so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from millstream.query.server.flight_messages import is_packed
+from millstream.query.server.settings import Limits
+from millstream.query.wire.refusals import MalformedError, SlowRequestError, TooLargeError, TooManyError, answer_to
+
+__all__ = ["PREFACE", "CallRefusal", "Calls", "Frame", "Frames", "refusal_frames"]
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_HEAD_BYTES = 9
+_PREFIX_BYTES = 5
+_DATA, _HEADERS, _RESET, _GO_AWAY = 0, 1, 3, 7
+_END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x4, 0x8
+_CALLS_MAX = 100
+_LONGEST_FACTOR = 10
+_BEGINNING_BYTES_MAX = 2 << 20
+_PACKED = "compressed messages and batches are not taken: they may be of any size. Send them as they are."
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The head of a frame."""
+
+    kind: int
+    flags: int
+    stream: int
+
+
+class Frames:
+    """Finds the frames in one direction of a connection, whatever pieces they come in."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._frame = Frame(0, 0, 0)
+        self._left = 0
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the last frame is complete and no other has begun."""
+        return not self._head and not self._left
+
+    def of(self, data: memoryview) -> Iterator[tuple[Frame, memoryview, bool]]:
+        """Frame, piece of its content, and whether that was the last piece of it.
+
+        >>> ping = bytes([0, 0, 2, 6, 0, 0, 0, 0, 0]) + b"ab"
+        >>> frames = Frames()
+        >>> [(frame.kind, bytes(piece), last) for part in (ping[:10], ping[10:]) for frame, piece, last in \
+frames.of(memoryview(part))]
+        [(6, b'a', False), (6, b'b', True)]
+        """
+        at = 0
+        while at < len(data):
+            if not self._left:
+                taken = data[at : at + _HEAD_BYTES - len(self._head)]
+                self._head += taken
+                at += len(taken)
+                if len(self._head) < _HEAD_BYTES:
+                    return
+                self._left = int.from_bytes(self._head[:3])
+                stream = int.from_bytes(self._head[5:]) & 0x7FFFFFFF
+                self._frame = Frame(self._head[3], self._head[4], stream)
+                self._head.clear()
+                if not self._left:
+                    yield self._frame, data[:0], True
+                continue
+            piece = data[at : at + self._left]
+            at += len(piece)
+            self._left -= len(piece)
+            yield self._frame, piece, not self._left
+
+
+class CallRefusal(Exception):
+    """A call is refused, that of `stream`, or the whole connection."""
+
+    def __init__(self, error: Exception, stream: int = 0, is_answered: bool = False) -> None:
+        super().__init__(str(error))
+        self.error, self.stream, self.is_answered = error, stream, is_answered
+
+
+@dataclass
+class _Call:
+    stream: int
+    begun_s: float
+    touched_s: float
+    is_asked: bool = False  # the client has said all
+    is_answered: bool = False  # the server has begun to speak
+    prefix: bytearray = field(default_factory=bytearray)
+    beginning: bytearray | None = None  # of a message that is not known yet to be unpacked
+    size: int = 0
+    left: int = 0
+
+
+class Calls:
+    """The calls that are open on one connection. `wait_s` says whether its client must wait before the next."""
+
+    def __init__(self, limits: Limits, wait_s: Callable[[float], float] = lambda now_s: 0.0) -> None:
+        self._limits, self._wait_s = limits, wait_s
+        self._open: dict[int, _Call] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def asked(self, frame: Frame, piece: memoryview, is_last: bool, now_s: float) -> None:
+        """A frame of the client, or a piece of one; CallRefusal if it is one too many or too large."""
+        call = self._open.get(frame.stream)
+        if frame.kind == _HEADERS and call is None:
+            call = self._open[frame.stream] = _Call(frame.stream, now_s, now_s)
+            if len(self._open) > _CALLS_MAX:
+                raise _refused(call, TooManyError(f"{_CALLS_MAX} calls are open on one connection. End some of them."))
+            if self._wait_s(now_s):
+                per_s = self._limits.requests_per_s
+                raise _refused(call, TooManyError(f"calls come faster than {per_s:g} a second. Ask more in one call."))
+        if call is None:
+            return
+        if frame.kind == _DATA:
+            if frame.flags & _PADDED:
+                raise _refused(call, MalformedError("padded frames are not taken. Ask with a Flight client."))
+            call.touched_s = now_s
+            self._count(call, piece)
+        if frame.kind == _RESET and is_last:
+            del self._open[frame.stream]
+        elif frame.kind in (_DATA, _HEADERS) and is_last and frame.flags & _END_STREAM:
+            call.is_asked = True
+
+    def answered(self, frame: Frame, is_last: bool, now_s: float) -> None:
+        """A frame of the server, or a piece of one."""
+        call = self._open.get(frame.stream)
+        if call is None:
+            return
+        call.touched_s = now_s
+        call.is_answered = call.is_answered or frame.kind == _HEADERS
+        if is_last and (frame.kind == _RESET or (frame.kind in (_DATA, _HEADERS) and frame.flags & _END_STREAM)):
+            del self._open[frame.stream]
+
+    def check_time(self, now_s: float) -> None:
+        """CallRefusal for a call whose questions do not come, or whose answers are not taken in."""
+        patience_s = self._limits.request_timeout_s
+        for call in self._open.values():
+            silent_s = now_s - call.touched_s
+            if not call.is_asked and (silent_s > patience_s or now_s - call.begun_s > _LONGEST_FACTOR * patience_s):
+                raise _refused(call, SlowRequestError(f"the call was not asked to its end within {patience_s:g} s."))
+            if silent_s > self._limits.unread_timeout_s:
+                raise _refused(call, SlowRequestError("the answer of the call was not taken in."))
+
+    def _count(self, call: _Call, piece: memoryview) -> None:
+        at, most = 0, self._limits.flight_message_bytes_max
+        while at < len(piece):
+            if call.left:
+                taken = piece[at : at + call.left]
+                call.left -= len(taken)
+                at += len(taken)
+                _look_into(call, taken)
+                continue
+            taken = piece[at : at + _PREFIX_BYTES - len(call.prefix)]
+            call.prefix += taken
+            at += len(taken)
+            if len(call.prefix) < _PREFIX_BYTES:
+                return
+            if call.prefix[0]:
+                # A few bytes can become gigabytes.
+                raise _refused(call, MalformedError(_PACKED))
+            call.left = call.size = int.from_bytes(call.prefix[1:])
+            call.beginning = bytearray()
+            call.prefix.clear()
+            if call.left > most:
+                told = f"a message has {call.left} bytes, of {most} at most. Send the keys in several batches."
+                raise _refused(call, TooLargeError(told))
+
+
+def _look_into(call: _Call, taken: memoryview) -> None:
+    if call.beginning is None:
+        return
+    call.beginning += taken
+    try:
+        packed = is_packed(bytes(call.beginning), call.size)
+    except ValueError as error:
+        raise _refused(
+            call, MalformedError(f"a message is none of Flight: {error}. Ask with a Flight client.")
+        ) from error
+    if packed:
+        raise _refused(call, MalformedError(_PACKED))
+    if packed is not None:
+        call.beginning = None
+    elif len(call.beginning) > _BEGINNING_BYTES_MAX:
+        told = f"a question has more than {_BEGINNING_BYTES_MAX} bytes. Send many keys in batches, by do_exchange."
+        raise _refused(call, TooLargeError(told))
+
+
+def _refused(call: _Call, error: Exception) -> CallRefusal:
+    return CallRefusal(error, call.stream, call.is_answered)
+
+
+_STATUS = {400: 3, 408: 4, 413: 8, 429: 14}
+
+
+def refusal_frames(refusal: CallRefusal) -> bytes:
+    """What ends the call, as gRPC says it, and then the connection."""
+    answer = answer_to(refusal.error)
+    told = f"{answer.message} [{answer.code}]"
+    fields = [
+        ("grpc-status", str(_STATUS.get(answer.status, 2))),
+        ("grpc-message", quote(told, safe=" !\"#$&'()*+,/:;")),
+    ]
+    if not refusal.is_answered:
+        fields.insert(0, ("content-type", "application/grpc"))
+    block = b"" if refusal.is_answered else b"\x88"  # :status 200, by its number in HTTP/2's table
+    block += b"".join(b"\x00" + _text(name) + _text(value) for name, value in fields)
+    ended = b""
+    if refusal.stream:
+        # The answer is complete, and what the client still sends is not read: that is a reset without an error.
+        ended = _frame(_HEADERS, _END_STREAM | _END_HEADERS, refusal.stream, block)
+        ended += _frame(_RESET, 0, refusal.stream, bytes(4))
+    return ended + _frame(_GO_AWAY, 0, 0, refusal.stream.to_bytes(4) + bytes(4))
+
+
+def _text(text: str) -> bytes:
+    """A text of a header, its length before it in seven bits and more."""
+    data = text.encode("ascii")
+    length, more = len(data), bytearray()
+    if length < 127:
+        return bytes([length]) + data
+    length -= 127
+    while length >= 128:
+        more.append(length & 127 | 128)
+        length >>= 7
+    return bytes([127, *more, length]) + data
+
+
+def _frame(kind: int, flags: int, stream: int, content: bytes) -> bytes:
+    return len(content).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + content

@@ -1,0 +1,241 @@
+"""Questions that are answered where they arrive: the quick way says what the careful one says.
+
+Three quick ways stand beside a careful one: a key's subs in a table beside a scan, windows side by side beside windows
+of any kind, and an answer at hand beside the application's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import h11
+import httpx
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from query_programs import NAME, PAIR, PLAIN, Keeps, check_windows, ms, record, stamped
+
+from millstream import query
+from millstream.common import Types
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.query.listed_folder import ListedFolder
+from millstream.query.server import Limits, OpenedJob, Reader, Rights, ServerSettings
+from millstream.query.server.application import application
+from millstream.query.server.connections import WholeAnswers
+from millstream.state.changes import TableChanges
+from millstream.state.keys import key_column
+from millstream.state.layout import TableLayout
+from millstream.state.open_segments import OpenSegments
+from millstream.state.table import TableView
+from millstream.storage import open_store
+from millstream.testing import EPOCH, Collect, Script, run
+
+STORES = count()
+PANES = TableLayout("panes", None, pa.int64(), pa.int64())
+CHANGE = st.tuples(
+    st.sampled_from(["put", "put", "delete", "clear"]), st.sampled_from("abc"), st.integers(-3, 3), st.integers(0, 99)
+)
+QUICK = ("total", "place", "largest", "mean", "anything")
+VALUES = (*QUICK, "seen")
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(CHANGE, min_size=1, max_size=6), min_size=1, max_size=4))
+def test_the_subs_of_one_key_are_those_that_a_scan_finds(epochs: list[list[tuple[str, str, int, int]]]) -> None:
+    store, refs = open_store(f"memory://at-hand-{next(STORES)}"), []
+    for number, made in enumerate(epochs, start=1):
+        changes = TableChanges(PANES)
+        for what, key, sub, value in made:
+            column, subs = key_column([key], None), pa.array([sub])
+            if what == "put":
+                changes.put(column, pa.array([value]), subs=subs)
+            elif what == "delete":
+                changes.delete(column, subs=subs)
+            else:
+                changes.clear(column)
+        refs.append(changes.write(store, f"segments/{number}.arrow", number, range(128), chunk_rows=2))
+    view = TableView(OpenSegments(store), PANES, [ref for ref in refs if ref is not None], range(128), now_ms=0)
+    points = view.points
+    assert points is not None
+    for key in "abcd":
+        rows = view.scan_keys(key_column([key], None))
+        expected = list(zip(rows.column("sub").to_pylist(), rows.column("value").to_pylist(), strict=True))
+        assert points.get_subs(key) == expected
+        assert [points.group(key)] == key_column([key], None).groups(128).tolist()
+
+
+@settings(deadline=None, max_examples=5)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60), st.integers(1, 5)), min_size=1, max_size=5),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from([0, 15]),
+)
+def test_windows_side_by_side_are_read_quickly_and_are_those_of_the_records(
+    epochs: list[list[tuple[str, int, int]]], lateness: int
+) -> None:
+    check_windows("columns that are their results", epochs, "tumbling", lateness, 2)
+
+
+# --- the server -------------------------------------------------------------------------------------------------
+
+
+def program(env: StreamExecutionEnvironment) -> None:
+    pairs = env.add_source(Script([("a", 1), ("b/c", 2), EPOCH, ("a", 5), EPOCH, ("a", 1)], type_info=PAIR))
+    pairs.key_by(lambda pair: pair[0], Types.STRING()).process(Keeps()).sink_to(Collect())
+    windows = stamped(env, [record("a", 3), record("a", 25, 4), EPOCH]).key_by("key")
+    windows.window(TumblingEventTimeWindows.of(ms(20))).queryable(NAME).aggregate(PLAIN).sink_to(Collect())
+
+
+@pytest.fixture(scope="module")
+def job() -> query.JobView:
+    store = f"at-hand-{next(STORES)}"
+    run(program, store=store, epochs=2)
+    return query.open(f"memory://{store}")
+
+
+def told(job: query.JobView, paths: list[str], headers: dict[str, str], **changes: Any) -> list[tuple[int, Any, Any]]:
+    """Status, ETag and body of each path."""
+    app = application(OpenedJob(job), ServerSettings(**changes), now_ms=lambda: job.newest().committed_ms + 7)
+
+    async def ask() -> list[tuple[int, Any, Any]]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            found = [await client.get(f"/v1/jobs/{job.job}/states/{path}", headers=headers) for path in paths]
+        return [(one.status_code, one.headers.get("etag"), one.json()) for one in found]
+
+    job.newest()  # so that it is at hand
+    return asyncio.run(ask())
+
+
+PATHS = [
+    *(f"{state}/keys/{key}" for state in VALUES for key in ("a", "b/c", "nobody", "%E2%82%AC")),
+    *(f"{NAME}/windows/{key}" for key in ("a", "nobody")),
+    f"{NAME}/keys/a",
+    "total/windows/a",
+    "total/keys/",
+    "unknown/keys/a",
+    "total/series/a",
+]
+
+
+def test_an_answer_at_hand_is_the_one_that_the_application_gives(job: query.JobView) -> None:
+    # What the client has already is looked at by the application alone.
+    expected = told(job, PATHS, {"If-None-Match": '"another"'})
+    assert told(job, PATHS, {}) == told(job, PATHS, {"If-Min-Epoch": str(job.newest().epoch)}) == expected
+
+
+@pytest.mark.parametrize("asked", ["999999", "-1", "1e3", "9" * 30])
+def test_an_epoch_that_is_not_at_hand_or_no_number_is_the_applications_to_answer(
+    job: query.JobView, asked: str
+) -> None:
+    limits = Limits(min_epoch_wait_s=0.01)
+    (status, _, said), *_ = told(job, ["total/keys/a"], {"If-Min-Epoch": asked}, limits=limits)
+    assert (status, said["error"]) == ((412, "too-old") if asked == "999999" else (422, "bad-question"))
+
+
+def test_plain_values_and_windows_side_by_side_are_at_hand_and_nothing_else(job: query.JobView) -> None:
+    newest = job.newest()
+    assert {state.name for state in newest.states() if newest.is_quick(state.name or "")} == {*QUICK, NAME}
+
+
+def test_what_a_token_does_not_open_is_not_at_hand_either(job: query.JobView) -> None:
+    rights = Rights({hashlib.sha256(b"secret").digest(): Reader("one", ("total",))})
+    headers = {"Authorization": "Bearer secret"}
+    found = told(job, ["total/keys/a", "largest/keys/a"], headers, rights=rights)
+    assert [status for status, _, _ in found] == [200, 403]
+
+
+def test_a_server_of_some_key_groups_has_only_their_keys_at_hand(job: query.JobView) -> None:
+    paths = [f"total/keys/{key}" for key in ("a", "b/c")]
+    held = [told(job, paths, {}, key_groups=groups) for groups in (range(64), range(64, 128))]
+    assert sorted(status for found in held for status, _, _ in found) == [200, 200, 421, 421]
+
+
+def test_a_newer_epoch_is_answered_of_a_moment_after_it_is_committed() -> None:
+    store = f"at-hand-{next(STORES)}"
+    run(program, store=store, epochs=1)
+    job = query.open(f"memory://{store}")
+    app = application(OpenedJob(job), ServerSettings())
+
+    async def ask() -> list[int]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            epochs = []
+            for turn in range(1000):
+                answer = (await client.get(f"/v1/jobs/{job.job}/states/total/keys/a")).json()
+                epochs.append(answer["epoch"])
+                if turn == 3:
+                    run(program, store=store)
+                if epochs[-1] > epochs[0]:
+                    return epochs
+                await asyncio.sleep(0.001)
+            return epochs
+
+    epochs = asyncio.run(ask())
+    assert epochs == sorted(epochs) and epochs[-1] > epochs[0]
+
+
+# --- looking for a newer epoch ------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_was_at_rest_when_it_was_listed_is_unchanged_until_something_is_in_it(tmp_path: Path) -> None:
+    listed, now_ms = ListedFolder(), int(os.stat(tmp_path).st_mtime * 1000)
+    listed.note(tmp_path, now_ms + 1_000)
+    assert listed.is_unchanged()
+    (tmp_path / "manifest").write_text("")
+    assert not listed.is_unchanged()
+
+
+def test_a_folder_that_has_just_changed_or_is_elsewhere_is_listed_again(tmp_path: Path) -> None:
+    listed, now_ms = ListedFolder(), int(os.stat(tmp_path).st_mtime * 1000)
+    listed.note(tmp_path, now_ms + 1)
+    assert not listed.is_unchanged()
+    listed.note(None, now_ms + 1_000)
+    assert not listed.is_unchanged()
+    listed.note(tmp_path / "absent", now_ms + 1_000)
+    assert not listed.is_unchanged()
+
+
+def test_epochs_of_a_local_store_are_at_hand_until_there_is_a_newer_one(tmp_path: Path) -> None:
+    source, target = open_store("memory://" + (store := f"at-hand-{next(STORES)}")), open_store(str(tmp_path))
+
+    def go_on(epochs: int | None) -> None:
+        run(program, store=store, epochs=epochs)
+        for name in source.list(""):
+            if not target.exists(name):
+                target.put(name, source.get(name))
+
+    go_on(1)
+    job = query.open(str(tmp_path))
+    first = job.newest()
+    time.sleep(0.12)  # the folder comes to rest
+    job.newest()  # and is listed
+    time.sleep(0.05)
+    assert job.at_hand() is first
+    go_on(None)
+    time.sleep(0.05)
+    assert job.at_hand() is None and job.newest().epoch > first.epoch
+
+
+# --- what is written ----------------------------------------------------------------------------------------------
+
+
+def test_an_answer_of_known_length_is_written_at_once_and_the_head_of_a_stream_does_not_wait() -> None:
+    written = []
+    for headers in ([("content-length", "2")], []):
+        connection = WholeAnswers(h11.SERVER)
+        connection.receive_data(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert [type(connection.next_event()) for _ in range(2)] == [h11.Request, h11.EndOfMessage]
+        events = [h11.Response(status_code=200, headers=headers), h11.Data(data=b"ok"), h11.EndOfMessage()]
+        written.append([connection.send(event) for event in events])
+    assert written[0] == [b"", b"HTTP/1.1 200 \r\ncontent-length: 2\r\n\r\nok", b""]
+    assert written[1][0].startswith(b"HTTP/1.1 200 ") and b"ok" in written[1][1]
