@@ -18,7 +18,9 @@ FIRST = int(os.environ.get("MILLSTREAM_KILL_FIRST_SEED", "0"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("MILLSTREAM_KILL_SEEDS", "8")))
 
 __all__ = [
+    "FINISHED",
     "PHASE_TIMEOUT_S",
+    "ROOT",
     "SEEDS",
     "SINKS",
     "Strike",
@@ -27,12 +29,14 @@ __all__ = [
     "run_to_the_end",
     "run_until",
     "start",
+    "strike_down",
 ]
 
 SINKS = ("each", "many", "parquet", "totals", "windows", "streams", "loop")
 
 # A phase comes within seconds; on a machine that does much else besides, within a minute or two.
 PHASE_TIMEOUT_S = 180.0
+FINISHED = "it had finished before"
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,12 @@ def run_to_the_end(folder: Path, snapshot: str = "") -> None:
 
 def run_until(strike: Strike, folder: Path, snapshot: str = "") -> str:
     """Start the job, kill it at `strike`, and say how far it had come."""
-    job, last = start(folder, snapshot), "nothing"
+    return strike_down(start(folder, snapshot), strike)
+
+
+def strike_down(job: ProcessSession, strike: Strike) -> str:
+    """Kill a job that has just been started at `strike`, and say how far it had come."""
+    last = "nothing"
     reached_at, delay_s = time.monotonic(), 0.0
     try:
         while (line := job.next_line(PHASE_TIMEOUT_S)) is not None:
@@ -88,7 +97,7 @@ def run_until(strike: Strike, folder: Path, snapshot: str = "") -> str:
                 break
         else:
             assert job.wait(60) == 0, job.errors()[-4000:]
-            return "it had finished before"
+            return FINISHED
     except queue.Empty:
         raise AssertionError(f"stuck after {last!r}:\n{job.errors()[-4000:]}") from None
     finally:

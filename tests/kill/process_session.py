@@ -65,6 +65,11 @@ class ProcessSession:
         except (psutil.Error, ProcessLookupError, PermissionError):
             return False
 
+    def stop(self, timeout_s: float) -> int:
+        """Ask the program to end; returns its exit code."""
+        self._process.terminate()
+        return self.wait(timeout_s)
+
     def kill(self, timeout_s: float = 30.0) -> int:
         """Kill everything with -9; returns how many processes that were."""
         killed: set[int] = set()
