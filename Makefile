@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Targets use both cores by themselves, and only one Spark session may run at a time.
 .NOTPARALLEL:
-.PHONY: help setup java browser demo test test-fast test-golden test-spark check bench chaos docs lock clean
+.PHONY: help setup java browser redis demo test test-fast test-golden test-spark check bench chaos docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub("%", "NAME", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,12 +32,17 @@ java:
 browser:
 	@scripts/debian chromium chromium
 
+# For the example's contrast, and the benchmark's.
+redis: $(READY)
+	@scripts/debian redis-server redis-server
+	@scripts/peers "$(BIN)/python" redis
+
 lock: $(READY) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@scripts/lock "$(VENV)" $(ARGS)
 
 # --- see it run ---------------------------------------------------------------------------------------------
 
-demo: java $(READY) ## a stream is processed, killed with -9, recovered and proved exact
+demo: java $(READY) ## a stream is processed, asked about, killed with -9, recovered and proved exact
 	@$(BIN)/python examples/impressions/demo.py $(ARGS)
 
 # --- tests --------------------------------------------------------------------------------------------------
@@ -51,7 +56,7 @@ test-golden: $(READY) ## every program in every way, and the model of the protoc
 	$(PYTEST) --numprocesses=2 --dist=worksteal tests/golden tests/model $(ARGS)
 
 # All of tests/ except what ran before, so that a new folder of tests cannot be forgotten here.
-test-spark: java browser $(READY)
+test-spark: java browser redis $(READY)
 	$(PYTEST) --ignore=tests/fast --ignore=tests/golden --ignore=tests/model tests $(ARGS)
 
 chaos: java $(READY) ## kill running jobs at SEEDS=N random moments

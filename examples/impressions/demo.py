@@ -1,10 +1,13 @@
-"""`make demo`: a stream is processed, killed with kill -9 half-way, recovered, and proved exact.
+"""`make demo`: a stream is processed, asked about, killed with kill -9 half-way, recovered, and proved exact.
 
-The job is `job.py`, beside this file, run as anybody would run it. This program watches its manifests from outside,
-kills its whole process group (driver, JVM and all) when half of the records are committed, starts it again on the same
-store, and then lets `judge.py` read the files: every impression must be there once, those of each ad numbered without a
-gap, and every ten seconds of every ad must have their right result, because the counts and the open windows lie in
-keyed state and are recovered with everything else. Exit code 0 only if nothing is lost, doubled, miscounted or wrong.
+The job is `job.py`, beside this file, run as anybody would run it, with a query server of its own. This program watches
+its manifests from outside, kills its whole process group (driver, JVM and all) when half of the records are committed,
+and starts it again on the same store. All the while one ad's open windows are asked for at the job's address; in a
+terminal the user may ask for others after the crash, while the stream goes on. Then the job is drained, and `judge.py`
+reads the files: every impression must be there once, those of each ad numbered without a gap, and every ten seconds of
+every ad must have their right result, because the counts and the open windows lie in keyed state and are recovered
+with everything else; and no answer may have gone back. Exit code 0 only if nothing is lost, doubled, miscounted, wrong
+or taken back.
 """
 
 from __future__ import annotations
@@ -16,17 +19,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from job import PER_SECOND, RECORDS, SPEED, USUAL_DELAY_MS, WINDOW, AdServer, window_text
-from judge import CountVerdict, WindowVerdict, human_impressions, judge_count, judge_windows
+from asking import Answer, Keyboard, Questions, Refused, Watch, free_address
+from job import ADS, PER_SECOND, RECORDS, SPEED, USUAL_DELAY_MS, WINDOW, AdServer
+from judge import human_impressions, judge_answers, judge_count, judge_windows
 from rich.console import Console
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+from telling import answer_shown, indented, show, window_table
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import StoreError
@@ -37,63 +45,59 @@ from millstream.storage.store import open_store
 HERE = Path(__file__).resolve().parent
 STORE = Path(".millstream", "impressions")
 OUTPUT = Path(".millstream", "impressions-output")
+SCREEN = Path(".millstream", "impressions-screen.txt")
 PATIENCE_S = 180
-WINDOWS_SHOWN = 6
+# A user who says nothing is not waited for, and one who never tires is thanked.
+SILENCE_S, QUESTIONS_S = 20, 60
 SHOW_CURSOR = "\x1b[?25h"
+
+
+class Unproved(Exception):
+    """It cannot go on; what to say to the user."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What both lives of the job have in common. `ad` is the one that is asked for all the time."""
+
+    screen: Console
+    keyboard: Keyboard | None
+    records: int
+    rate: float
+    server: AdServer
+    address: str
+    questions: Questions
+    ad: int
 
 
 def main(records: int, rate: float) -> int:
     screen = Console(highlight=False)
+    keyboard = Keyboard(sys.stdin.fileno()) if screen.is_terminal and is_ours(sys.stdin) else None
     for folder in (STORE, OUTPUT):
         shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
-    server = server_until(int(time.time() * 1000), records, rate)
-    screen.print(
-        Panel(
-            "Ad impressions stream in, are parsed, cleaned of bots, numbered per ad in keyed state, summed up per ad "
-            "in windows of ten seconds of event time, and written to files, each exactly once, although the job is "
-            "killed with kill -9 half-way. One in fifty comes seconds late: some windows that have closed are "
-            "corrected, and what comes later still is dropped. The program is examples/impressions/job.py.",
-            title="[bold]Millstream demo",
-            title_align="left",
-            border_style="cyan",
-        )
-    )
-    say(
-        screen,
-        1,
-        f"Start the job: {records:,} impressions at {rate:,.0f} a second, {SPEED} times as fast as they were seen. "
-        "(Spark takes seconds to start.)",
-    )
-    with running_job(records, rate, server) as job:
-        committed = wait_for_records(job, records // 2)
-        if committed is None:
-            screen.print("[bold red]The job ended before it could be killed: nothing is proved. Try more --records.")
-            return 1
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
-    if screen.is_terminal:
-        print(SHOW_CURSOR, flush=True)  # the panel had hidden it, and had no time to give it back
-    committed = newest_manifest() or committed
-    say(
-        screen,
-        2,
-        f"kill -9! Driver and JVM died in the middle of epoch {committed.epoch + 1}. The newest manifest is epoch "
-        f"{committed.epoch}: {records_in(committed):,} of {records:,} records, {kept_in(committed)}. "
-        "What came after it never happened.",
-    )
-    say(screen, 3, "Run the same command again. It opens that manifest and goes on; there is nothing to repair.")
-    with running_job(records, rate, server) as job:
-        if job.wait(timeout=PATIENCE_S) != 0:
-            screen.print(f"[bold red]The job failed with exit code {job.returncode}; its log is in {STORE / 'logs'}.")
-            return 1
-    say(screen, 4, f"Read the files in {OUTPUT} and compare them, line by line, with the answer computed apart.")
-    humans, dropped = human_impressions(server, records), dropped_in(newest_manifest())
-    count = judge_count(humans, OUTPUT / "numbered")
-    windows = judge_windows(humans, server, OUTPUT / "windows", dropped)
-    screen.print(window_table(windows))
-    show(screen, records, count, windows, took_s=time.monotonic() - began)
-    return 0 if count.exact and windows.exact else 1
+    length = records + (QUESTIONS_S * rate if keyboard else 0)
+    server = server_until(int(time.time() * 1000), int(length), rate)
+    address = free_address()
+    demo = Demo(screen, keyboard, records, rate, server, address, Questions(address), busy_ad(server))
+    introduce(demo)
+    try:
+        with Watch(demo.questions, demo.ad) as watch:
+            first_life(demo, watch)
+            before = watch.answers
+            second_life(demo, watch, len(before))
+        return judged(demo, before, watch.answers[len(before) :], began)
+    except (Unproved, Refused) as why:
+        screen.print(Text(str(why), style="bold red"))
+        return 1
+    except KeyboardInterrupt:
+        screen.print("\n[bold red]Interrupted: nothing is proved.")
+        return 130
+
+
+def is_ours(typed: TextIO) -> bool:
+    """Whether it is a terminal, and what is typed there is for us: who reads in the background is stopped."""
+    return typed.isatty() and os.tcgetpgrp(typed.fileno()) == os.getpgrp()
 
 
 def server_until(now_ms: int, records: int, rate: float) -> AdServer:
@@ -103,42 +107,181 @@ def server_until(now_ms: int, records: int, rate: float) -> AdServer:
     return AdServer(first_ms=start_ms + USUAL_DELAY_MS, per_second=rate / SPEED)
 
 
-def say(screen: Console, number: int, text: str) -> None:
-    line = Text.assemble((f" {number} ", "bold reverse cyan"), " ", (text, "bold"))
-    screen.print("", line, "", sep="\n", soft_wrap=not screen.is_terminal)
+def busy_ad(server: AdServer) -> int:
+    """An ad that is seen often."""
+    seen = Counter(event.ad for event in human_impressions(server, range(10 * ADS)))
+    return int(seen.most_common(1)[0][0])
+
+
+# --- the story ------------------------------------------------------------------------------------------------
+
+
+def introduce(demo: Demo) -> None:
+    demo.screen.print(
+        Panel(
+            "Ad impressions stream in, are parsed, cleaned of bots, numbered per ad in keyed state, summed up per ad "
+            "in windows of ten seconds of event time, and written to files, each exactly once, although the job is "
+            "killed with kill -9 half-way. One in fifty comes seconds late: some windows that have closed are "
+            "corrected, and what comes later still is dropped. Windows that are still open can be asked for: the job "
+            "is its own database. The program is examples/impressions/job.py.",
+            title="[bold]Millstream demo",
+            title_align="left",
+            border_style="cyan",
+        )
+    )
+
+
+def first_life(demo: Demo, watch: Watch) -> None:
+    """Until half of the records are committed, and a question was answered."""
+    say(
+        demo,
+        1,
+        f"Start the job: {demo.rate:,.0f} impressions a second, {SPEED} times as fast as they were seen. (Spark takes "
+        f"seconds to start.) While it runs, ask it for the open windows of any ad, 0 to {ADS - 1}, from another "
+        "terminal:",
+    )
+    demo.screen.print(Text(f"\n    curl {demo.questions.url(demo.ad)}\n"), soft_wrap=True)
+    with running_job(demo, quiet=False) as job:
+        wait_until(job, lambda: records_in(newest_manifest()) >= demo.records // 2)
+        half_way = epoch_of(newest_manifest())
+        wait_until(job, lambda: bool(watch.answers) and watch.answers[-1].epoch >= half_way)
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    if demo.screen.is_terminal:
+        print(SHOW_CURSOR, flush=True)  # the panel had hidden it, and had no time to give it back
+    answers = watch.answers
+    say(demo, 2, f"Ad {demo.ad} was asked for {len(answers):,} times while it ran. The last answer:")
+    demo.screen.print("", answer_shown(answers[-1]), sep="\n")
+    committed = newest_manifest()
+    assert committed is not None
+    say(
+        demo,
+        3,
+        f"kill -9! Driver and JVM died in the middle of epoch {committed.epoch + 1}. The newest manifest is epoch "
+        f"{committed.epoch}: {records_in(committed):,} records, {kept_in(committed)}. "
+        "What came after it never happened.",
+    )
+
+
+def second_life(demo: Demo, watch: Watch, known: int) -> None:
+    """Until all records are there and the user has no more questions; then the stream is ended."""
+    say(demo, 4, "Run the same command again. It opens that manifest and goes on; there is nothing to repair.")
+    if not demo.screen.is_terminal:
+        demo.screen.print()
+    # In a terminal this life has the questions on the screen, so what it has to say itself goes elsewhere.
+    with running_job(demo, quiet=demo.screen.is_terminal) as job:
+        with waiting(demo, "The job starts …"):
+            wait_until(job, lambda: len(watch.answers) > known)
+        first = watch.answers[known]
+        say(demo, 5, f"Ask the same again, at the same address. The first answer about ad {demo.ad} after the crash:")
+        demo.screen.print("", answer_shown(first), "", sep="\n")
+        if demo.keyboard is not None:
+            with waiting(demo, "Spark starts; until it runs, the answer stays what it was …"):
+                wait_until(job, lambda: watch.answers[-1].epoch > first.epoch)
+            ask_user(demo, demo.keyboard, job)
+        with waiting(demo, f"The job goes on until it has {demo.records:,} impressions …"):
+            wait_until(job, lambda: records_in(newest_manifest()) >= demo.records)
+        say(demo, 6, f"Enough. End the stream, and let all windows close: millstream stop --drain {STORE}")
+        stopping = [sys.executable, "-m", "millstream.cli", "stop", "--drain", str(STORE)]
+        stopped = subprocess.run(stopping, capture_output=True, text=True, check=False)
+        if stopped.returncode != 0 or job.wait(timeout=PATIENCE_S) != 0:
+            raise Unproved(f"The job did not end well; its log is in {STORE / 'logs'}. {stopped.stderr}")
+
+
+def ask_user(demo: Demo, keyboard: Keyboard, job: subprocess.Popen[bytes]) -> None:
+    """Answer questions about ads until there are no more."""
+    invitation = f"Now you: it runs, and its windows fill. (After {SILENCE_S} s of silence it goes on.)"
+    demo.screen.print(indented(Text(invitation, "bold")))
+    until_s = time.monotonic() + QUESTIONS_S
+    while (left_s := until_s - time.monotonic()) > 0:
+        demo.screen.print(f"\n    [bold cyan]ad 0 to {ADS - 1}, or Enter to let it finish:[/] ", end="")
+        line = keyboard.line(min(SILENCE_S, left_s), lambda: job.poll() is not None)
+        if line is None:
+            demo.screen.print()  # nobody has pressed Enter
+        if not line:
+            return
+        demo.screen.print(answered(demo.questions, line))
+
+
+def answered(questions: Questions, ad: str) -> Padding:
+    """What a user is shown who asked for an ad: the answer, or what is wrong with the question."""
+    try:
+        answer = questions.ask(ad)
+    except Refused as why:
+        return indented(Text(str(why), "yellow"))
+    if answer is None:
+        return indented(Text("Nobody answers at this moment. Ask again.", "yellow"))
+    return answer_shown(answer)
+
+
+def judged(demo: Demo, before: tuple[Answer, ...], after: tuple[Answer, ...], began: float) -> int:
+    say(demo, 7, f"Read the files in {OUTPUT} and compare them, line by line, with the answer computed apart.")
+    ended = newest_manifest()
+    humans = human_impressions(demo.server, taken_in(ended))
+    count = judge_count(humans, OUTPUT / "numbered")
+    windows = judge_windows(humans, demo.server, OUTPUT / "windows", dropped_in(ended))
+    answers = judge_answers(before, after, OUTPUT / "windows")
+    demo.screen.print("", window_table(windows), sep="\n")
+    look_around = (
+        f"head {OUTPUT}/*/*.csv",
+        f"less {STORE}/manifests/*.json",
+        f"{Path(sys.executable).parent / 'millstream'} list",
+    )
+    show(demo.screen, records_in(ended), count, windows, answers, time.monotonic() - began, look_around)
+    return 0 if count.exact and windows.exact and answers.exact else 1
+
+
+def say(demo: Demo, number: int, text: str) -> None:
+    line = Table.grid(padding=(0, 1))
+    line.add_row(Text(f" {number} ", "bold reverse cyan"), Text(text, "bold"))
+    wraps = demo.screen.is_terminal  # elsewhere a step is one line
+    demo.screen.print("", line if wraps else f" {number}  {text}", sep="\n", soft_wrap=not wraps)
+
+
+@contextmanager
+def waiting(demo: Demo, text: str) -> Iterator[None]:
+    """Something moves on a terminal meanwhile; elsewhere the job itself tells how far it is."""
+    if not demo.screen.is_terminal:
+        yield
+        return
+    with demo.screen.status(text):
+        yield
 
 
 # --- the job, from outside ------------------------------------------------------------------------------------
 
 
 @contextmanager
-def running_job(records: int, rate: float, server: AdServer) -> Iterator[subprocess.Popen[bytes]]:
+def running_job(demo: Demo, quiet: bool) -> Iterator[subprocess.Popen[bytes]]:
     """The job in a process group of its own, so that all of it can be killed at once. None survives the block."""
     command = [sys.executable, "-m", "millstream.cli", "run", "--store", str(STORE)]
     # Small epochs, however far a slow start let the stream run ahead: a job done in two epochs has no half-way.
-    command += ["-D", f"millstream.epoch.max-records={max(1, records // 20)}"]
-    command += ["-D", "millstream.epoch.min-interval=250 ms", "-p", "2", str(HERE / "job.py"), "--"]
-    command += ["--output", str(OUTPUT), "--records", str(records), "--rate", str(rate)]
-    # The clock is read once, here: after the crash the server must send the very same impressions again.
-    command += ["--first-ms", str(server.first_ms)]
-    job = subprocess.Popen(command, start_new_session=True)
-    try:
-        yield job
-    finally:
-        if job.poll() is None:
-            os.killpg(job.pid, signal.SIGKILL)
-            job.wait()
+    command += ["-D", f"millstream.epoch.max-records={max(1, demo.records // 20)}"]
+    command += ["-D", "millstream.epoch.min-interval=250 ms", "-D", f"millstream.query.listen={demo.address}"]
+    command += ["-p", "2", str(HERE / "job.py"), "--", "--output", str(OUTPUT), "--rate", str(demo.rate)]
+    # More than are wanted: the stream must not end while the user asks. But it does if nobody is there to stop it.
+    command += ["--records", str(int(demo.records + 3 * QUESTIONS_S * demo.rate))]
+    # The clock is read once, by the demo: after the crash the server must send the very same impressions again.
+    command += ["--first-ms", str(demo.server.first_ms)]
+    with SCREEN.open("wb") if quiet else nullcontext() as screen:
+        job = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=screen, stderr=screen)
+        try:
+            yield job
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+                job.wait()
 
 
-def wait_for_records(job: subprocess.Popen[bytes], records: int) -> Manifest | None:
-    """The manifest by which the job has taken in so many records, or None when it ended first."""
+def wait_until(job: subprocess.Popen[bytes], come: Callable[[], bool]) -> None:
+    """Wait for something that the job brings about."""
     deadline = time.monotonic() + PATIENCE_S
-    while job.poll() is None and time.monotonic() < deadline:
-        newest = newest_manifest()
-        if newest is not None and records_in(newest) >= records and newest.status == "RUNNING":
-            return newest
+    while not come():
+        if job.poll() is not None:
+            raise Unproved(f"The job ended by itself, with exit code {job.returncode}; its log is in {STORE / 'logs'}.")
+        if time.monotonic() > deadline:
+            raise Unproved(f"The job has not come far enough in {PATIENCE_S} s; its log is in {STORE / 'logs'}.")
         time.sleep(0.03)
-    return None
 
 
 def newest_manifest() -> Manifest | None:
@@ -148,9 +291,24 @@ def newest_manifest() -> Manifest | None:
         return None  # it is being written at this very moment
 
 
-def records_in(manifest: Manifest) -> int:
-    """How many records the sources have given, by the offsets the manifest holds."""
-    return sum(int(str(at.offset)) for splits in manifest.sources.values() for at in splits.values())
+def taken_in(manifest: Manifest | None) -> list[int]:
+    """The indexes of the impressions that the job has taken in, by the offsets that a manifest holds.
+
+    Split 3 of 16 gives the indexes 3, 19, 35, …
+    """
+    (splits,) = ({} if manifest is None else manifest.sources).values() or [{}]
+    offsets = {int(name): int(str(at.offset)) for name, at in splits.items()}
+    return sorted(first + len(offsets) * at for first, offset in offsets.items() for at in range(offset))
+
+
+def records_in(manifest: Manifest | None) -> int:
+    """How many they are."""
+    sources = {} if manifest is None else manifest.sources
+    return sum(int(str(at.offset)) for splits in sources.values() for at in splits.values())
+
+
+def epoch_of(manifest: Manifest | None) -> int:
+    return 0 if manifest is None else manifest.epoch
 
 
 def kept_in(manifest: Manifest) -> str:
@@ -167,55 +325,10 @@ def dropped_in(manifest: Manifest | None) -> int:
     return int(metrics.get("windows-per-ad.numLateRecordsDropped", {}).get("counter", 0))
 
 
-# --- what was found -------------------------------------------------------------------------------------------
-
-
-def window_table(verdict: WindowVerdict) -> Panel:
-    """The windows most recently closed, as the files have them."""
-    table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
-    table.add_column("window", no_wrap=True)
-    for name in ("ads", "impressions", "updates", "by late ones", "too late"):
-        table.add_column(name, justify="right")
-    for window in verdict.windows[-WINDOWS_SHOWN:]:
-        counts = (window.ads, window.impressions, window.updates, window.late, window.missing)
-        table.add_row(window_text(window.start_ms), *(f"{count:,}" for count in counts))
-    return Panel(table, title="[bold]The last windows (UTC), as the files have them", title_align="left")
-
-
-def show(screen: Console, records: int, count: CountVerdict, windows: WindowVerdict, took_s: float) -> None:
-    headline = f"{records:,} records, 1 crash, {count.lost:,} lost, {count.doubled:,} doubled"
-    if count.foreign:
-        headline += f", {count.foreign:,} lines nobody expected"
-    counted = f"{count.ads:,} ads, each counted 1, 2, 3, … without a gap"
-    if count.miscounted:
-        counted = f"{count.miscounted:,} of {count.ads:,} ads miscounted"
-    exact = count.exact and windows.exact
-    colour = "green" if exact else "red"
-    body = Text.assemble(
-        (f"{headline}\n{counted}\n{windows_text(windows)}", f"bold {colour}"),
-        f"\n{windows.late:,} late impressions made {windows.updates:,} updates of windows that had closed; "
-        f"{windows.dropped:,} came too late and were dropped. {count.lines:,} impressions (the bots are left out) in "
-        f"{count.files:,} files, after {took_s:.0f} s in all.",
-        (f"\n\nLook around:  head {OUTPUT}/*/*.csv\n              less {STORE}/manifests/*.json", "dim"),
-        (f"\n              {Path(sys.executable).parent / 'millstream'} list", "dim"),
-    )
-    title = "[bold]Exactly once" if exact else "[bold]NOT exact"
-    screen.print(Panel(body, title=title, title_align="left", border_style=colour))
-
-
-def windows_text(verdict: WindowVerdict) -> str:
-    if verdict.wrong:
-        return f"{verdict.wrong:,} windows of an ad have a wrong result"
-    if verdict.missing != verdict.dropped:
-        return (
-            f"{verdict.missing:,} impressions are missing in windows, and {verdict.dropped:,} were counted as dropped"
-        )
-    ads = sum(window.ads for window in verdict.windows)
-    return f"{ads:,} windows of an ad, the last result of each right but for what was dropped"
-
-
 if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that the job does not stay behind
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--records", type=int, default=RECORDS, help="how many impressions (default %(default)s)")
+    options.add_argument("--records", type=int, default=RECORDS, help="impressions, at least (default %(default)s)")
     options.add_argument("--rate", type=float, default=PER_SECOND, help="impressions per second (default %(default)s)")
     sys.exit(main(**vars(options.parse_args())))

@@ -6,6 +6,10 @@ Kill it whenever you like and run the same line again: it goes on where its newe
 and the windows that were open. `numbered/` below the output has every impression with its number, `windows/` the result
 of every ad and window, again whenever late impressions have changed it; each line is published exactly once. The screen
 tells how windows fill, when they close, and what late impressions did to them.
+
+Run with `-D millstream.query.listen=127.0.0.1:8787` it can be asked what an ad's open windows come to so far:
+
+    curl http://127.0.0.1:8787/v1/jobs/impressions/states/impressions/windows/17
 """
 
 from __future__ import annotations
@@ -34,10 +38,12 @@ IMPRESSION = Types.ROW_NAMED(
     [Types.LONG(), Types.INT(), Types.STRING(), Types.INT(), Types.LONG()],
 )
 RECORDS, PER_SECOND, FIRST_MS, SEED = 80_000, 5_000.0, 1_767_258_000_000, 1
+ADS = 997
 # Most impressions come within a second of being seen. The watermark waits two; one in fifty comes later than that.
 USUAL_DELAY_MS, PATIENCE, LATE_ONE_IN, LATE_MS = 1_000, Duration.of_seconds(2), 50, range(4_000, 12_000)
 # A closed window takes late impressions for five seconds more. Those that come later still are dropped, and counted.
 WINDOW, STEP, ALLOWED_LATENESS_MS = Duration.of_seconds(10), Duration.of_millis(2_500), 5_000
+OPEN_WINDOWS = "impressions"
 FLAT, CSV = BucketAssigner.base_path_bucket_assigner(), OutputFileConfig.builder().with_part_suffix(".csv").build()
 # What comes in a second was seen in four, so that a short demo has many windows.
 SPEED = 4
@@ -55,9 +61,9 @@ class AdServer:
         dice, delay = _scattered(index, self.seed), self.delay_ms(index)
         event = {
             "id": index,
-            "ad": dice % 997,
-            "agent": AGENTS[dice // 997 % len(AGENTS)],
-            "seen_ms": dice // 7_976 % 3_000,
+            "ad": dice % ADS,
+            "agent": AGENTS[dice // ADS % len(AGENTS)],
+            "seen_ms": dice // (ADS * len(AGENTS)) % 3_000,
             "at_ms": self.first_ms + int(index * 1_000 / self.per_second) - delay,
         }
         return json.dumps(event)
@@ -150,10 +156,14 @@ def numbered(humans: DataStream) -> DataStream:
 
 
 def windows_per_ad(humans: DataStream) -> DataStream:
-    """How often and how long each ad was seen in every ten seconds; again when late impressions change it."""
+    """How often and how long each ad was seen in every ten seconds; again when late impressions change it.
+
+    What the windows of an ad come to before they close can be asked for, by this name.
+    """
     return (
         humans.key_by("ad")
         .window(TumblingEventTimeWindows.of(WINDOW))
+        .queryable(OPEN_WINDOWS)
         .allowed_lateness(ALLOWED_LATENESS_MS)
         .aggregate(agg.Aggregates(impressions=agg.count(), seen_ms=agg.sum("seen_ms")))
         .name("windows per ad")

@@ -1,6 +1,6 @@
 """The proof of the demo: what the files hold, against what a plain loop over the same impressions says.
 
-The engine has no part in it. Two things are judged.
+The engine has no part in it. Three things are judged.
 
 **The count.** Every impression of a human is there once, and those of each ad are numbered 1, 2, 3, … without a gap.
 Which one got which number is not laid down, as the splits of the source are read side by side.
@@ -9,6 +9,9 @@ Which one got which number is not laid down, as the splits of the source are rea
 job says it dropped because they came too late. Which of the late ones came too late depends on when epochs ended, so it
 is not laid down either. But what is missing must be made up, to the millisecond, of late impressions of that very ad
 and window, and all that is missing must be as many as the job counted. Each update must hold more than the one before.
+
+**The answers.** Whoever asked the running job for an ad's open windows, before the crash and after it, was never told
+less than before, and never more than the files hold in the end.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from job import PATIENCE, WINDOW, AdServer, described, is_human, parse
+from asking import Answer, OpenWindow
+from job import ALLOWED_LATENESS_MS, PATIENCE, WINDOW, AdServer, described, is_human, parse
 
 from millstream.common import Row
 
@@ -94,9 +98,23 @@ class WindowVerdict:
         return not self.wrong and self.missing == self.dropped
 
 
-def human_impressions(server: AdServer, records: int) -> list[Row]:
+@dataclass(frozen=True)
+class AnswersVerdict:
+    """Answers about one ad. `gone_back`: told less than one before; `wrong`: told more than there was in the end."""
+
+    before: int
+    after: int
+    gone_back: int
+    wrong: int
+
+    @property
+    def exact(self) -> bool:
+        return bool(self.before and self.after) and not (self.gone_back or self.wrong)
+
+
+def human_impressions(server: AdServer, indexes: Iterable[int]) -> list[Row]:
     """The impressions that count, by a plain loop."""
-    return [event for event in (parse(server(index)) for index in range(records)) if is_human(event)]
+    return [event for event in (parse(server(index)) for index in indexes) if is_human(event)]
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -224,3 +242,37 @@ def window_of_ads(start_ms: int, expected: dict[Place, int], published: dict[Pla
         late=sum(updates),
         missing=sum(expected.values()) - impressions,
     )
+
+
+# --- the answers ----------------------------------------------------------------------------------------------
+
+
+def judge_answers(before: Sequence[Answer], after: Sequence[Answer], folder: Path) -> AnswersVerdict:
+    """Compare each answer, in the order they came, with the one before it and with the files."""
+    published, _ = published_results(files_in(folder))
+    answers = [*before, *after]
+    return AnswersVerdict(
+        before=len(before),
+        after=len(after),
+        gone_back=sum(has_gone_back(earlier, later) for earlier, later in pairwise(answers)),
+        wrong=sum(any(promises_more(answer.ad, window, published) for window in answer.windows) for answer in answers),
+    )
+
+
+def has_gone_back(earlier: Answer, later: Answer) -> bool:
+    """Whether the later answer is of an older epoch, says otherwise of the same one, or has forgotten something."""
+    if later.epoch <= earlier.epoch:
+        return later.epoch < earlier.epoch or later.windows != earlier.windows
+    now = {window.start_ms: window for window in later.windows}
+    return any(
+        now[before.start_ms].impressions < before.impressions or now[before.start_ms].seen_ms < before.seen_ms
+        if before.start_ms in now
+        else later.watermark_ms < before.end_ms - 1 + ALLOWED_LATENESS_MS  # it cannot be over yet
+        for before in earlier.windows
+    )
+
+
+def promises_more(ad: int, window: OpenWindow, published: dict[Place, list[Result]]) -> bool:
+    results = published.get((ad, window.start_ms))
+    last = results[-1] if results else Result(0, 0, 0)
+    return window.impressions > last.impressions or window.seen_ms > last.seen_ms

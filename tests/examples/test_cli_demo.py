@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
-import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from demo_modules import PER_SECOND, RECORDS, Example
 from rich.console import Console
 
 from millstream.common import Row
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.graph.nodes import PaneAggregate
 from millstream.testing import CRASH, EPOCH, Collect, Result, Script, Watermark, run
-
-FOLDER = Path(__file__).resolve().parents[2] / "examples" / "impressions"
-RECORDS, PER_SECOND = 3_000, 75.0
-
-
-@dataclass(frozen=True)
-class Example:
-    """The modules of the example, which find each other as those of a program do."""
-
-    job: ModuleType
-    judge: ModuleType
-    demo: ModuleType
-
-    @cached_property
-    def server(self) -> Any:
-        """Forty seconds of impressions."""
-        return self.job.AdServer(per_second=PER_SECOND)
-
-    @cached_property
-    def humans(self) -> list[Row]:
-        humans: list[Row] = self.judge.human_impressions(self.server, RECORDS)
-        return humans
-
-
-@pytest.fixture(scope="module")
-def example() -> Iterator[Example]:
-    names = ("job", "judge", "demo")
-    sys.path.insert(0, str(FOLDER))
-    try:
-        yield Example(*(importlib.import_module(name) for name in names))
-    finally:
-        sys.path.remove(str(FOLDER))
-        for name in names:
-            sys.modules.pop(name, None)
 
 
 def exact_lines(example: Example) -> list[str]:
@@ -364,13 +326,14 @@ def test_a_line_that_is_no_result_is_found(example: Example, tmp_path: Path) -> 
 # --- what is shown at the end ---------------------------------------------------------------------------------
 
 
-def shown(example: Example, folder: Path, dropped: int = 0) -> str:
+def shown(example: Example, folder: Path, dropped: int = 0, gone_back: int = 0) -> str:
     """The last words of the demo, on a screen of 94 columns."""
     count = example.judge.judge_count(example.humans, folder / "numbered")
     windows = judged_windows(example, folder / "windows", dropped)
     screen = Console(width=94, record=True, file=io.StringIO())
-    screen.print(example.demo.window_table(windows))
-    example.demo.show(screen, RECORDS, count, windows, took_s=42)
+    screen.print(example.telling.window_table(windows))
+    answers = example.judge.AnswersVerdict(before=7, after=1_234, gone_back=gone_back, wrong=0)
+    example.telling.show(screen, RECORDS, count, windows, answers, took_s=42, look_around=["head", "tail"])
     return screen.export_text()
 
 
@@ -382,6 +345,7 @@ def test_the_end_says_what_was_proved(example: Example, tmp_path: Path) -> None:
     text = shown(example, tmp_path, dropped=1)
     assert "Exactly once" in text and "3,000 records, 1 crash, 0 lost, 0 doubled" in text
     assert f"{len(results):,} windows of an ad, the last result of each right but for what was dropped" in text
+    assert "7 answers before the crash and 1,234 after it, none of them went back" in text
     assert max(map(len, text.splitlines())) <= 94
     last = max(start for _, start in results)
     assert example.job.window_text(last) in text
@@ -391,6 +355,8 @@ def test_the_end_says_what_went_wrong(example: Example, tmp_path: Path) -> None:
     write(tmp_path / "numbered", 1, exact_lines(example))
     results = exact_results(example)
     write_results(tmp_path / "windows", 1, results)
+    text = shown(example, tmp_path, gone_back=2)
+    assert "NOT exact" in text and "1,234 after it, 2 of them told less than the one before" in text
     assert "0 impressions are missing in windows, and 3 were counted as dropped" in shown(example, tmp_path, dropped=3)
     write_results(tmp_path / "windows", 2, results)
     text = shown(example, tmp_path)

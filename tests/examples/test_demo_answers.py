@@ -1,0 +1,293 @@
+"""What the demo is told by the running job: who asks, who judges the answers, and one whole demo at a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from demo_modules import FOLDER, RECORDS, Example
+
+from millstream import query
+from millstream.common import Configuration, Types, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.testing import CRASH, EPOCH, Collect, Script, run
+
+AD = 5
+
+
+def write_results(folder: Path, lines: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "part-0a1b2c3d-0-1.csv").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+# --- the answers of the job -----------------------------------------------------------------------------------
+
+
+def asked_at_every_epoch(example: Example, store: str, ads: list[int]) -> list[list[Any]]:
+    """For each ad, what the demo would be told of it at every epoch that the store retains."""
+    job = query.open(f"memory://{store}")
+    answers: list[list[Any]] = [[] for _ in ads]
+    for epoch in job.epochs():
+        with job.at(epoch=epoch) as view:
+            for at, windows in enumerate(view.windows_many(example.job.OPEN_WINDOWS, ads)):
+                told = ((one.start, one.end, one.result.impressions, one.result.seen_ms) for one in windows)
+                open_windows = tuple(example.asking.OpenWindow(*one) for one in told)
+                answers[at].append(example.asking.Answer(ads[at], epoch, view.watermark, 0, open_windows))
+    return answers
+
+
+def test_answers_of_the_job_never_go_back_and_come_to_what_the_files_have(example: Example, tmp_path: Path) -> None:
+    items: list[Any] = []
+    for index in range(RECORDS):
+        items += [EPOCH] if index % 100 == 0 else []
+        items += [CRASH] if index == 1_550 else []
+        items.append(example.server(index))
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration().set_string("millstream.retention.epochs", "100"))
+        humans = example.job.humans_of(env.from_source(Script(items), example.job.in_time(), "impressions"))
+        example.job.windows_per_ad(humans).sink_to(Collect("windows"))
+
+    result = run(build, store="test-demo-answers", parallelism=2)
+    write_results(tmp_path, [",".join(map(str, row)) for row in result["windows"]])
+    answers = asked_at_every_epoch(example, "test-demo-answers", [*range(100)])
+    assert sum(len(answer.windows) for of_ad in answers for answer in of_ad) > 500
+    for of_ad in answers:
+        verdict = example.judge.judge_answers(of_ad[:15], of_ad[15:], tmp_path)
+        assert verdict.exact and (verdict.before, verdict.after) == (15, len(of_ad) - 15)
+    # The job that began anew after the crash would be found.
+    busy = max(answers, key=lambda of_ad: len(of_ad[15].windows))
+    assert not example.judge.judge_answers(busy[:16], busy[:1], tmp_path).exact
+
+
+def test_what_was_taken_in_is_read_off_the_offsets_of_all_splits(example: Example) -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        numbers = DataGeneratorSource(lambda index: index, 1_000, type_info=Types.LONG())
+        env.from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers").sink_to(Collect("numbers"))
+
+    result = run(build, store="test-demo-offsets", epoch_records=100)
+    for manifest in result.manifests:
+        here = sorted(record.value for record in result.of("numbers") if record.epoch <= manifest.epoch)
+        assert example.demo.taken_in(manifest) == here
+        assert example.demo.records_in(manifest) == len(here)
+    assert example.demo.taken_in(None) == [] and example.demo.records_in(None) == 0
+
+
+# --- the judge of answers -------------------------------------------------------------------------------------
+
+
+def answer(example: Example, epoch: int, watermark_ms: int, **counts: int) -> Any:
+    """An answer with windows named by the second they start at: s10=3 has three impressions, seen for 30 ms."""
+    windows = (
+        example.asking.OpenWindow(int(name[1:]) * 1_000, int(name[1:]) * 1_000 + 10_000, count, count * 10)
+        for name, count in counts.items()
+    )
+    return example.asking.Answer(AD, epoch, watermark_ms, 0, tuple(windows))
+
+
+@pytest.fixture
+def final(tmp_path: Path) -> Path:
+    """In the end ad 5 had nine impressions in its first window and four in its second."""
+    write_results(tmp_path, ["5,0,10000,8,80", "5,0,10000,9,90", "5,10000,20000,4,40"])
+    return tmp_path
+
+
+def judged(example: Example, final: Path, before: list[Any], after: list[Any]) -> tuple[int, int, bool]:
+    verdict = example.judge.judge_answers(before, after, final)
+    return verdict.gone_back, verdict.wrong, verdict.exact
+
+
+def test_answers_that_only_grow_until_their_windows_are_over_are_right(example: Example, final: Path) -> None:
+    before = [answer(example, 1, 3_000), answer(example, 1, 3_000), answer(example, 2, 8_000, s0=8)]
+    after = [
+        answer(example, 2, 8_000, s0=8),
+        answer(example, 5, 14_998, s0=9, s10=1),
+        answer(example, 6, 14_999, s10=4),
+    ]
+    assert judged(example, final, before, after) == (0, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("later", "how"),
+    [
+        ((3, 9_000, {"s0": 8}), "of an older epoch"),
+        ((4, 9_000, {"s0": 7}), "otherwise of the same epoch"),
+        ((5, 9_000, {"s0": 7}), "less of a window"),
+        ((5, 14_998, {}), "no more of a window that can still change"),
+    ],
+)
+def test_an_answer_that_went_back_is_found(example: Example, final: Path, later: Any, how: str) -> None:
+    epoch, watermark_ms, counts = later
+    before, after = [answer(example, 4, 9_000, s0=8)], [answer(example, epoch, watermark_ms, **counts)]
+    assert judged(example, final, before, after) == (1, 0, False), how
+
+
+def test_an_answer_that_told_more_than_there_was_is_found(example: Example, final: Path) -> None:
+    right = answer(example, 1, 3_000, s0=9)
+    for more in (answer(example, 2, 3_000, s0=10), answer(example, 2, 3_000, s0=9, s50=1)):
+        assert judged(example, final, [right], [more]) == (0, 1, False)
+    for one_more in ({"impressions": 10}, {"seen_ms": 91}):
+        more = replace(right, epoch=2, windows=(right.windows[0]._replace(**one_more),))
+        assert judged(example, final, [right], [more]) == (0, 1, False)
+
+
+def test_without_answers_on_both_sides_of_the_crash_nothing_is_proved(example: Example, final: Path) -> None:
+    told = [answer(example, 1, 3_000, s0=9)]
+    assert judged(example, final, told, told) == (0, 0, True)
+    assert judged(example, final, told, []) == judged(example, final, [], told) == (0, 0, False)
+
+
+# --- who asks -------------------------------------------------------------------------------------------------
+
+
+class Saying(BaseHTTPRequestHandler):
+    """Says no to everything: 404 with a sentence, and 503 about ad 0."""
+
+    def do_GET(self) -> None:
+        self.send_response(503 if self.path.endswith("/0") else 404)
+        self.end_headers()
+        self.wfile.write(b'{"error": "unknown-state", "message": "no such state here"}')
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not on the screen of the tests."""
+
+
+@pytest.fixture
+def refusing(example: Example) -> Iterator[Any]:
+    """Questions to a server that says no."""
+    with HTTPServer(("127.0.0.1", 0), Saying) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        questions = example.asking.Questions(f"127.0.0.1:{server.server_port}")
+        yield questions
+        questions.close()
+        server.shutdown()
+        thread.join()
+
+
+def test_where_nobody_answers_there_is_no_answer(example: Example, refusing: Any) -> None:
+    nobody = example.asking.Questions(example.asking.free_address())
+    assert nobody.ask(17) is None
+    nobody.close()
+    assert refusing.ask(0) is None, "a server that has no epoch yet"
+
+
+def test_a_refusal_is_shown_in_the_words_of_the_server_and_ends_a_watch(example: Example, refusing: Any) -> None:
+    assert "no such state here" in str(example.demo.answered(refusing, "a/b?c").renderable)
+    with example.asking.Watch(refusing, 17) as watch, pytest.raises(example.asking.Refused, match="no such state"):
+        until_s = time.monotonic() + 20
+        while time.monotonic() < until_s:
+            assert watch.answers == ()
+
+
+def test_lines_are_waited_for_only_so_long(example: Example) -> None:
+    ours, theirs = os.pipe()
+    keyboard = example.asking.Keyboard(ours)
+    os.write(theirs, b"17\n 18 \n19")
+    assert [keyboard.line(5, lambda: False) for _ in range(2)] == ["17", "18"]
+    assert keyboard.line(0.01, lambda: False) is None, "no whole line"
+    os.write(theirs, b"\n\n")
+    assert [keyboard.line(5, lambda: True) for _ in range(3)] == [None, None, None], "the job is gone"
+    assert [keyboard.line(5, lambda: False) for _ in range(2)] == ["19", ""]
+    os.close(theirs)
+    assert keyboard.line(5, lambda: False) is None, "no more will come"
+    os.close(ours)
+
+
+# --- one demo, at a terminal ----------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A program at a terminal of its own, seen and typed at from outside."""
+
+    def __init__(self, command: list[str], cwd: Path) -> None:
+        self._here, there = pty.openpty()
+        termios.tcsetwinsize(there, (50, 100))
+        self.process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=os.environ | {"TERM": "xterm-256color"},
+            stdin=there,
+            stdout=there,
+            stderr=there,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(there)
+        self._came = b""
+
+    @property
+    def text(self) -> str:
+        """All that was written, without colours and movements of the cursor."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._came.decode(errors="replace")).replace("\r", "")
+
+    def type(self, line: str) -> None:
+        os.write(self._here, line.encode() + b"\n")
+
+    def read_until(self, pattern: str, begin: int = 0, timeout_s: float = 120) -> int:
+        """Read until the text from `begin` on has the pattern; where it ends."""
+        until_s = time.monotonic() + timeout_s
+        while (found := re.compile(pattern).search(self.text, begin)) is None:
+            assert time.monotonic() < until_s and self._reads(), f"no {pattern!r} in:\n{self.text}"
+        return found.end()
+
+    def _reads(self) -> bool:
+        """Read a little; False when the program has ended."""
+        if select.select([self._here], [], [], 0.5)[0]:
+            try:
+                came = os.read(self._here, 65_536)
+            except OSError:  # how Linux says that nobody holds the other end
+                return False
+            self._came += came
+            return bool(came)
+        return True
+
+    def close(self) -> None:
+        self.process.terminate()  # it takes the job with it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(20)
+        self.process.kill()
+        self.process.wait()
+        os.close(self._here)
+
+
+@pytest.mark.slow
+def test_at_a_terminal_the_user_asks_after_the_crash_and_the_demo_ends_exactly_once(tmp_path: Path) -> None:
+    demo = [sys.executable, str(FOLDER / "demo.py"), "--records", "20000", "--rate", "4000"]
+    terminal = Terminal(demo, tmp_path)
+    prompt = r"Enter to let it finish: "
+    try:
+        at = terminal.read_until(r"curl http://127\.0\.0\.1:\d+/v1/jobs/impressions/states/impressions/windows/\d+\s")
+        at = terminal.read_until(r"asked for \d+ times while it ran. The last answer:\s+ad \d+ as of epoch \d+", at)
+        at = terminal.read_until(r"kill -9!.*", at)
+        at = terminal.read_until(r"The first answer about ad \d+ after the\s+crash:\s+ad \d+ as of epoch \d+", at)
+        at = terminal.read_until(prompt, at)
+        terminal.type("17")
+        at = terminal.read_until(r"ad 17 as of epoch \d+, which is [\d.]+ s old", at)
+        at = terminal.read_until(prompt, at)
+        terminal.type("seventeen")
+        at = terminal.read_until(r"key 'seventeen' is a text", at)
+        at = terminal.read_until(prompt, at)
+        terminal.type("")
+        at = terminal.read_until(r"Exactly once", at)
+        at = terminal.read_until(r"0 lost, 0 doubled", at)
+        at = terminal.read_until(r"\d+ answers before the crash and \d+ after it, none of them went back", at)
+        assert terminal.process.wait(20) == 0
+    finally:
+        terminal.close()
