@@ -1,0 +1,68 @@
+"""A real Redis beside the benchmark, and its Python client, neither of which Millstream depends on.
+
+The server is Debian's package; the client is put in `build/peers` by pip when it is not there, and found there by the
+job's workers. The server is a child on a free port of this machine, in a folder of its own, that writes nothing down.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["PEERS", "fetch_redis", "keys_held", "redis_server"]
+
+_PROJECT = Path(__file__).resolve().parent.parent
+PEERS = _PROJECT / "build" / "peers"
+_START_S = 20.0
+
+
+def fetch_redis() -> None:
+    """Server and client, from where they are to be had, if they are not there."""
+    subprocess.run([str(_PROJECT / "scripts" / "debian"), "redis-server", "redis-server"], check=True)
+    if not (PEERS / "redis").is_dir():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--target", str(PEERS), "redis"], check=True)
+
+
+@contextmanager
+def redis_server() -> Iterator[int]:
+    """A running server; gives its port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-redis-") as folder:
+        command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
+        command += ["--save", "", "--appendonly", "no"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ) as child:
+            try:
+                _await(port)
+                yield port
+            finally:
+                child.terminate()
+                child.wait(60)
+
+
+def keys_held(port: int) -> int:
+    """How many keys it has."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"DBSIZE\r\n")
+        return int(connection.recv(64).strip(b":\r\n"))
+
+
+def _await(port: int) -> None:
+    until_s = time.monotonic() + _START_S
+    while True:
+        try:
+            keys_held(port)
+            return
+        except OSError:
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(0.05)
