@@ -44,7 +44,7 @@ from pyspark.sql import SparkSession  # noqa: E402
 from query_load import GROUPS, Asked, Clients, Seen, clients  # noqa: E402
 from query_programs import COUNTS, HOURS, counted, flushed, hourly  # noqa: E402
 from query_redis import fetch_redis, keys_held, redis_server  # noqa: E402
-from query_serving import Served, query_server  # noqa: E402
+from query_serving import Served, may_go_first, query_server  # noqa: E402
 from window_records import TIMED_TYPE, TimedRecords  # noqa: E402
 
 from millstream import query  # noqa: E402
@@ -66,17 +66,17 @@ class Sizes:
 
     keys: int = 1_000_000
     few_keys: int = 100
-    counted_records: int = 3_000_000
+    counted_records: int = 10_000_000
     hourly_records: int = 10_000_000
-    rounds: int = 9
-    questions_per_s: float = 25.0
+    rounds: int = 7
+    questions_per_s: float = 10.0
     http_records: int = 1_000_000
     http_epochs: int = 20
     http_questions_per_s: float = 100.0
     gets: int = 200_000
     flight_calls: int = 300
     replica_epochs: int = 5
-    replica_rounds: int = 3
+    replica_rounds: int = 5
     redis_rounds: int = 3
 
 
@@ -120,16 +120,18 @@ def _asked_or_not(
     report: Report, session: SparkSession, sizes: Sizes, program: Program, state: str, records: int
 ) -> dict[str, list[float]]:
     with ExitStack() as stack:
-        many = stack.enter_context(_job(session, program, records, sizes.keys))
+        # Two jobs, so that each round compares the same epoch of the same history, with the same merging to do.
+        many, alone = (stack.enter_context(_job(session, program, records, sizes.keys)) for _ in range(2))
         few = stack.enter_context(_job(session, program, records, sizes.few_keys))
         many.epoch_s()
+        alone.epochs_s(2)
         served = stack.enter_context(query_server(many.store))
         asked = Asked(served.port, _PATHS[state], sizes.keys, sizes.questions_per_s)
         asking = stack.enter_context(clients([asked] * CLIENTS))
         _warm_up(many, asking, [served])
         contestants = {
             "few": few.epoch_s,
-            "alone": many.epoch_s,
+            "alone": alone.epoch_s,
             "asked": partial(asking.during, many.epoch_s),
         }
         took = take_turns(contestants, sizes.rounds, WARM_UP_ROUNDS)
@@ -162,25 +164,35 @@ def _times(seen: Seen) -> str:
 
 
 def measure_http(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """One client, one kept connection, while epochs follow each other without a pause."""
+    """One client, one kept connection, while epochs follow each other without a pause. The server goes before the job's
+    processes where that is allowed; how long answers take without is told too."""
     for state, program in ((COUNTS, counted), (HOURS, hourly)):
         with ExitStack() as stack:
             job = stack.enter_context(_job(session, program, sizes.http_records, sizes.keys))
             job.epochs_s(2)
-            served = stack.enter_context(query_server(job.store))
-            asked = Asked(served.port, _PATHS[state], sizes.keys, sizes.http_questions_per_s)
-            asking = stack.enter_context(clients([asked]))
-            _warm_up(job, asking, [served])
-            epochs_s = asking.during(partial(job.epochs_s, sizes.http_epochs))
-            seen, cpu_ms = asking.all(), served.cost_ms(len(asking.all().took_ms))
+            equal, _, _ = _asked_beside(job, state, sizes, goes_first=False)
+            seen, epochs_s, cpu_ms = _asked_beside(job, state, sizes, goes_first=True)
         report.add(at_most(f"one answer over HTTP, p50 ({state})", _percentile(seen.took_ms, 50), 2, "ms"))
         report.add(at_most(f"one answer over HTTP, p99 ({state})", _percentile(seen.took_ms, 99), 5, "ms"))
         epoch_ms, age_ms = 1000 * statistics.median(epochs_s), _percentile(seen.ages_ms, 50)
         report.add(at_most(f"age of answers, p50, beyond one epoch ({state})", age_ms - epoch_ms, 100, "ms"))
         report.note(
             f"{len(seen.took_ms):,} answers, {sizes.http_questions_per_s:g} a second at most, {cpu_ms:.2f} ms of the "
-            f"server's processor time for each; age {age_ms:.0f} ms with epochs of {epoch_ms:.0f} ms"
+            f"server's processor time for each; age {age_ms:.0f} ms with epochs of {epoch_ms:.0f} ms; the server "
+            f"{'goes before the job (nice -10)' if may_go_first() else 'may not go before the job here'}, waiting for "
+            f"its turn like the job's tasks it has {_times(equal)}"
         )
+
+
+def _asked_beside(job: GatedJob, state: str, sizes: Sizes, *, goes_first: bool) -> tuple[Seen, list[float], float]:
+    """What a client saw while epochs ran, how long each took, and the server's processor time for an answer in ms."""
+    with ExitStack() as stack:
+        served = stack.enter_context(query_server(job.store, goes_first=goes_first))
+        asked = Asked(served.port, _PATHS[state], sizes.keys, sizes.http_questions_per_s)
+        asking = stack.enter_context(clients([asked]))
+        _warm_up(job, asking, [served])
+        epochs_s = asking.during(partial(job.epochs_s, sizes.http_epochs))
+        return asking.all(), epochs_s, served.cost_ms(len(asking.all().took_ms))
 
 
 # --- many answers ------------------------------------------------------------------------------------------------

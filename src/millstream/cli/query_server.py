@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ServerCommand", "serve_queries"]
 
 _LOOK_S = 1.0
-
-
-_TURN_S = 0.001
+_TURN_S = 0.0002
 
 
 @dataclass(frozen=True)

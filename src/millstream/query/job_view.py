@@ -295,6 +295,7 @@ class JobView:
     def series(self, state: Asked, key: Any) -> list[tuple[int, int, Any]]:
         """(epoch, when it was committed, the answer) for a key at every retained epoch, oldest first. Epochs in which
         the state was not declared yet are left out."""
+        self.look_again()
         newest = self.newest()  # what is newer is not known to be durable yet
         newest.state(state)  # says what there is, if it is none of them
         # An epoch shares most segments with the one before it: they are opened once. None is leased: one that is

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "plain_view", "same"]
+__all__ = ["Bools", "bits_view", "of_bits", "plain_view", "same"]
 
 Bools: TypeAlias = NDArray[np.bool_]
 
@@ -78,6 +78,27 @@ def plain_view_type(kind: pa.DataType) -> type[np.signedinteger[Any]] | None:
     if t.is_floating(kind) or t.is_boolean(kind) or t.is_decimal(kind) or not t.is_primitive(kind):
         return None
     return _VIEWS.get(kind.bit_width)
+
+
+def bits_view(array: pa.Array) -> NDArray[np.signedinteger[Any]] | None:
+    """Values of a fixed width as numpy integers of their bits, to be moved, not understood; None if some are null.
+
+    >>> of_bits(bits_view(pa.array([0.5, -1.0]))[::-1], pa.float64()).to_pylist()
+    [-1.0, 0.5]
+    """
+    t, kind = pa.types, array.type
+    if not t.is_primitive(kind) or t.is_boolean(kind) or array.null_count:
+        return None
+    bits = _VIEWS.get(kind.bit_width)
+    if bits is None or not len(array):
+        return None
+    return np.frombuffer(array.buffers()[1], bits, len(array), array.offset * (kind.bit_width // 8))
+
+
+def of_bits(bits: NDArray[np.signedinteger[Any]], kind: pa.DataType) -> pa.Array:
+    """The values that `bits_view` gave the bits of."""
+    whole = np.ascontiguousarray(bits)
+    return pa.Array.from_buffers(kind, len(whole), [None, pa.py_buffer(whole)])
 
 
 def plain_view(array: pa.Array) -> NDArray[np.signedinteger[Any]]:

@@ -129,12 +129,16 @@ def find_rows(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Hits]:
 
 
 def _find_keys(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Hits:
+    # A question for a few keys comes here often, with few of them: every step that can be left out counts.
     rows = chunk.orders.searchsorted(orders)
-    np.minimum(rows, chunk.rows - 1, out=rows)
-    near = np.flatnonzero(chunk.orders[rows] == orders)
-    at, rows = at[near], rows[near]
+    if rows[-1] == chunk.rows:
+        np.minimum(rows, chunk.rows - 1, out=rows)
+    is_near = chunk.orders[rows] == orders
+    if np.count_nonzero(is_near) < is_near.size:
+        near = np.flatnonzero(is_near)
+        at, rows = at[near], rows[near]
     found = probe.has_key_of(at, chunk, rows)
-    if found.all():
+    if np.count_nonzero(found) == found.size:
         return Hits(chunk, at, rows, _NONE)
     # Another key with the same order stands there; ours may stand behind it.
     found_at, found_rows = [at[found]], [rows[found]]

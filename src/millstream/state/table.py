@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from millstream.state.changes import TableChanges
 from millstream.state.due import due_rows, earliest_due
-from millstream.state.equality import Bools
+from millstream.state.equality import Bools, of_bits
 from millstream.state.keys import KeyColumn, key_column_of_arrow
 from millstream.state.layout import TableLayout, order_of_group
 from millstream.state.lookup import Layer, Probe, find_rows, find_runs
@@ -30,7 +30,7 @@ from millstream.state.open_segments import OpenSegments
 from millstream.state.point_reads import PointReader, reads_points
 from millstream.state.resolution import newest_of_each
 from millstream.state.runs import expanded
-from millstream.state.segment import Segment
+from millstream.state.segment import PlainKeys, Segment
 from millstream.state.version import SegmentRef, refs_for
 from millstream.state.xxh64 import Int64s
 
@@ -169,7 +169,7 @@ class TableView:
         self._check_groups(probe)
         pending = np.ones(len(probe), dtype=np.bool_)
         at: list[Int64s] = []
-        values: list[pa.Array] = []
+        values: list[pa.Array | PlainKeys] = []
         for layer in reversed(self.layers):
             span = layer.among(probe.orders)
             asked = span.start + np.flatnonzero(pending[span])
@@ -178,14 +178,15 @@ class TableView:
             for hits in find_rows(layer.segment, probe, asked):
                 pending[hits.at] = False
                 pending[hits.cleared] = False
-                live = hits.chunk.are_live(hits.rows, self.now_ms)
-                at.append(hits.at if live.all() else hits.at[live])
-                if hits.chunk.values is not None and at[-1].size:
-                    rows = hits.rows if live.all() else hits.rows[live]
-                    values.append(hits.chunk.values.take(pa.array(rows)))
+                live, found_at, rows = hits.chunk.are_live(hits.rows, self.now_ms), hits.at, hits.rows
+                if np.count_nonzero(live) < live.size:
+                    found_at, rows = found_at[live], rows[live]
+                at.append(found_at)
+                if hits.chunk.values is not None and rows.size:
+                    values.append(hits.chunk.values_at(rows))
         return self._found(probe, at, values)
 
-    def _found(self, probe: Probe, at: list[Int64s], values: list[pa.Array]) -> Found:
+    def _found(self, probe: Probe, at: list[Int64s], values: list[pa.Array | PlainKeys]) -> Found:
         """Put what was found, layer by layer, back into the order in which it was asked."""
         mask = np.zeros(len(probe), dtype=np.bool_)
         if not values:
@@ -198,7 +199,11 @@ class TableView:
         ranks = np.cumsum(mask) - 1
         order = np.empty(len(positions), dtype=np.int64)
         order[ranks[positions]] = np.arange(len(positions))
-        return Found(mask, pa.concat_arrays(values).take(pa.array(order)))
+        kind = self.layout.value_type
+        if all(isinstance(part, np.ndarray) for part in values):
+            return Found(mask, of_bits(np.concatenate(values)[order], kind))
+        parts = [of_bits(part, kind) if isinstance(part, np.ndarray) else part for part in values]
+        return Found(mask, pa.concat_arrays(parts).take(pa.array(order)))
 
     def _check_groups(self, probe: Probe) -> None:
         if len(probe):
