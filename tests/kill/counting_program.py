@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from counted import EPOCH_MS, EPOCH_RECORDS, KEYS, STATE
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, RestartStrategies, Types, WatermarkStrategy
 from millstream.compiler.session import make_session
@@ -25,7 +26,6 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.jobs.launch import Launch, SystemClock
-from millstream.jobs.progress import JobProgress
 from millstream.runtime.local import LocalRunner
 from millstream.storage import open_store
 
@@ -74,10 +74,6 @@ def first_epoch(store: str, records: int) -> None:
     job.start().result()
 
 
-def phase(text: str) -> None:
-    print(f"PHASE {text}", flush=True)
-
-
 def main(
     store: str, records: str, parallelism: str, epoch_records: str, fails_at: str = "-1", serving: str = ""
 ) -> None:
@@ -94,15 +90,7 @@ def main(
         places = Configuration().set_string("millstream.query.listen", "127.0.0.1:0")
         env.configure(places.set_integer("millstream.query.flight-port", 0))
     job = env._launch(_JOB)
-    seen = 0
-
-    def tell(progress: JobProgress) -> None:
-        nonlocal seen
-        if progress.epoch > seen:
-            seen = progress.epoch
-            phase(f"epoch {seen}")
-
-    job.board.listen(tell)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
     session.stop()

@@ -68,13 +68,7 @@ def start(folder: Path, *more: str) -> ProcessSession:
 
 
 def run_to_the_end(folder: Path, snapshot: str = "") -> None:
-    job = start(folder, snapshot)
-    try:
-        while job.next_line(PHASE_TIMEOUT_S) is not None:
-            pass
-        assert job.wait(60) == 0, job.errors()[-4000:]
-    finally:
-        job.kill()
+    start(folder, snapshot).run_out(PHASE_TIMEOUT_S)
 
 
 def run_until(strike: Strike, folder: Path, snapshot: str = "") -> str:

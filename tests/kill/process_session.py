@@ -51,6 +51,15 @@ class ProcessSession:
         """None while it runs."""
         return self._process.poll()
 
+    def run_out(self, patience_s: float) -> None:
+        """Let it come to its end, which must be a good one, and leave nothing behind. It says something meanwhile."""
+        try:
+            while self.next_line(patience_s) is not None:
+                pass
+            assert self.wait(60) == 0, self.errors()[-4000:]
+        finally:
+            self.kill()
+
     def errors(self) -> str:
         """What it wrote to stderr, over all its starts."""
         return self._errors.read_text(errors="replace")

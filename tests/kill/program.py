@@ -24,6 +24,7 @@ from typing import Any
 import killed_loop as loop
 import killed_streams as streams
 import killed_windows as windows
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, Encoder, Row, Types
 from millstream.compiler.session import make_session
@@ -33,7 +34,6 @@ from millstream.datastream.connectors.file_system import BucketAssigner, FileSin
 from millstream.datastream.formats.parquet import ParquetBulkWriters
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from millstream.jobs.progress import JobProgress
 
 RECORDS = 3_600
 RECORDS_PER_SECOND = 3_000
@@ -104,10 +104,6 @@ class Totals(KeyedProcessFunction):
         yield f"{ctx.get_current_key()} {self.count.value()} {sum(self.cents.get())}"
 
 
-def phase(text: str) -> None:
-    print(f"PHASE {text}", flush=True)
-
-
 def build(env: StreamExecutionEnvironment, output: Path) -> None:
     here = BucketAssigner.base_path_bucket_assigner()
     source = DataGeneratorSource(event, RECORDS, RECORDS_PER_SECOND, Types.STRING())
@@ -154,17 +150,7 @@ def main(store: str, output: str, snapshot: str = "", last_epoch: str = "0") -> 
     env.configure(settings)
     build(env, Path(output))
     job = env._launch("killed")
-    seen = 0
-
-    def tell(progress: JobProgress) -> None:
-        nonlocal seen
-        if progress.epoch > seen:
-            seen = progress.epoch
-            phase(f"epoch {seen}")
-            if seen == int(last_epoch):
-                job.stop()
-
-    job.board.listen(tell)
+    tell_epochs(job.board, lambda epoch: job.stop() if epoch == int(last_epoch) else None)
     job.result()
     phase("finished")
     session.stop()

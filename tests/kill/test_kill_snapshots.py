@@ -38,13 +38,7 @@ def same_output(seed: int, folder: Path, clean: dict[str, bytes], history: list[
 
 def run_to_epoch(folder: Path, epoch: int) -> None:
     """Run the job until it stops by itself."""
-    job = start(folder, "", str(epoch))
-    try:
-        while job.next_line(PHASE_TIMEOUT_S) is not None:
-            pass
-        assert job.wait(60) == 0, job.errors()[-4000:]
-    finally:
-        job.kill()
+    start(folder, "", str(epoch)).run_out(PHASE_TIMEOUT_S)
 
 
 @pytest.mark.slow
