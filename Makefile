@@ -52,12 +52,12 @@ test: java check test-fast test-golden test-spark ## everything: checks, fast te
 test-fast: $(READY) ## tests and doctests that need no Java, under a minute
 	$(PYTEST) --numprocesses=2 --dist=worksteal --timeout=120 --doctest-modules src tests/fast $(ARGS)
 
-test-golden: $(READY) ## every program in every way, and the model of the protocol; no Java, some minutes
-	$(PYTEST) --numprocesses=2 --dist=worksteal tests/golden tests/model $(ARGS)
+test-golden: $(READY) ## every program in every way, the model of the protocol, servers over HTTP; no Java, some minutes
+	$(PYTEST) --numprocesses=2 --dist=worksteal tests/golden tests/model tests/services $(ARGS)
 
 # All of tests/ except what ran before, so that a new folder of tests cannot be forgotten here.
 test-spark: java browser redis $(READY)
-	$(PYTEST) --ignore=tests/fast --ignore=tests/golden --ignore=tests/model tests $(ARGS)
+	$(PYTEST) $(addprefix --ignore=tests/,fast golden model services) tests $(ARGS)
 
 chaos: java $(READY) ## kill running jobs at SEEDS=N random moments
 	MILLSTREAM_KILL_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill tests/golden/test_collection_under_fire.py $(ARGS)
