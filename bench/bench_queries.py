@@ -66,9 +66,9 @@ class Sizes:
 
     keys: int = 1_000_000
     few_keys: int = 100
-    counted_records: int = 10_000_000
+    counted_records: int = 5_000_000
     hourly_records: int = 10_000_000
-    rounds: int = 7
+    rounds: int = 9
     questions_per_s: float = 10.0
     http_records: int = 1_000_000
     http_epochs: int = 20
