@@ -78,7 +78,7 @@ class Launch:
         """Check everything; the job is ready, and waits for its `start()`."""
         plan = compile_graph(graph)
         sources, _ = ends_of(plan)
-        is_batch(settings, sources)
+        is_batch(settings, sources)  # refuses what cannot run, before a port is taken for it
         serving = QueryServing.asked_for(settings.configuration, self.clock, str(settings.site))
         try:
             job, log = self._prepared(graph, plan, settings)
