@@ -26,7 +26,7 @@ from millstream.errors import ConfigurationError
 from millstream.query.server.settings import Limits, ServerSettings
 from millstream.query.wire.refusals import MalformedError, SlowRequestError, TooManyError, answer_to
 
-__all__ = ["StoppableServer", "impatient_loop", "impatient_protocol", "tls_checked"]
+__all__ = ["StoppableServer", "impatient_loop", "impatient_protocol", "tls_checked", "tls_context"]
 
 _LINGER_S = 1.0
 _HEAD_BYTES_MAX = 64 << 10
@@ -195,20 +195,27 @@ def impatient_loop(limits: Limits) -> asyncio.AbstractEventLoop:
     return ImpatientLoop()
 
 
-def tls_checked(settings: ServerSettings) -> dict[str, Any]:
-    """Uvicorn's options for TLS; ConfigurationError where the files are no certificate and key of it."""
+def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
+    """What TLS needs, None without; ConfigurationError where the files are no certificate and key of it."""
     certificate, private_key = settings.certificate, settings.private_key
     if certificate is None or private_key is None:
-        return {}
+        return None
     try:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, private_key)
+        return context
     except (ssl.SSLError, OSError) as error:
         raise ConfigurationError(
             f"{settings.called('certificate')} {certificate} and {settings.called('private-key')} {private_key} are no "
             f"certificate with its key: {error}. Give both as PEM."
         ) from error
-    return {"ssl_certfile": str(certificate), "ssl_keyfile": str(private_key)}
+
+
+def tls_checked(settings: ServerSettings) -> dict[str, Any]:
+    """Uvicorn's options for TLS, which makes a context of its own; ConfigurationError as `tls_context`."""
+    if tls_context(settings) is None:
+        return {}
+    return {"ssl_certfile": str(settings.certificate), "ssl_keyfile": str(settings.private_key)}
 
 
 class StoppableServer(uvicorn.Server):

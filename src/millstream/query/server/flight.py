@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from millstream.query.server.connections import tls_context
 from millstream.query.server.flight_gate import FlightGate
 from millstream.query.server.reads import Moment, Reads
 from millstream.query.server.rights import EVERYONE, Reader
@@ -189,11 +190,9 @@ def _sweep(folder: Path) -> None:
 
 
 def _tls(settings: ServerSettings) -> ssl.SSLContext | None:
-    if settings.certificate is None or settings.private_key is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.certificate, settings.private_key)
-    context.set_alpn_protocols(["h2"])
+    context = tls_context(settings)
+    if context is not None:
+        context.set_alpn_protocols(["h2"])
     return context
 
 
