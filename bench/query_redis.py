@@ -1,7 +1,7 @@
 """A real Redis beside the benchmark, and its Python client, neither of which Millstream depends on.
 
-The server is Debian's package; the client is put in `build/peers` by pip when it is not there, and found there by the
-job's workers. The server is a child on a free port of this machine, in a folder of its own, that writes nothing down.
+The server is Debian's package; the client is put in `build/peers` (scripts/peers), found there by the job's workers.
+The server is a child on a free port of this machine, in a folder of its own, that writes nothing down.
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["PEERS", "fetch_redis", "keys_held", "redis_server"]
+__all__ = ["fetch_redis", "keys_held", "redis_server"]
 
-_PROJECT = Path(__file__).resolve().parent.parent
-PEERS = _PROJECT / "build" / "peers"
+_SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 _START_S = 20.0
 
 
 def fetch_redis() -> None:
     """Server and client, from where they are to be had, if they are not there."""
-    subprocess.run([str(_PROJECT / "scripts" / "debian"), "redis-server", "redis-server"], check=True)
-    if not (PEERS / "redis").is_dir():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--target", str(PEERS), "redis"], check=True)
+    subprocess.run([str(_SCRIPTS / "debian"), "redis-server", "redis-server"], check=True)
+    subprocess.run([str(_SCRIPTS / "peers"), sys.executable, "redis"], check=True)
 
 
 @contextmanager
