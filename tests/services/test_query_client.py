@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import signal
 import socket
 import subprocess
@@ -19,13 +18,12 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from queries_page import run_queries_page
 from query_programs import keeping
 from services.served_counts import CountedJob
 
 from millstream import query
 from millstream.checkpoint.job_record import claim
-from millstream.common import Row, WatermarkStrategy
-from millstream.datastream import StreamExecutionEnvironment
 from millstream.query.client import NoServerError, QueryClient, QueryRefusedError
 from millstream.query.client.directory import ServerPlace, in_order
 from millstream.query.client.reading import bodies_of
@@ -33,7 +31,7 @@ from millstream.query.client.shares import shares_of
 from millstream.query.server import Limits, OpenedJob, QueryServer, Reader, Rights, ServerSettings
 from millstream.query.wire.registration import Registration, register
 from millstream.storage import Store, open_store
-from millstream.testing import EPOCH, Script, run
+from millstream.testing import EPOCH, run
 
 STORES = count()
 LOW, HIGH = range(64), range(64, 128)
@@ -344,19 +342,8 @@ def test_states_of_a_job_are_answered_as_the_library_answers() -> None:
 
 
 def test_the_page_on_queries_asks_servers_for_values_and_open_windows() -> None:
-    page: dict[str, Any] = {}
-    text = (Path(__file__).resolve().parents[2] / "docs" / "queries.md").read_text()
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(block, "queries.md", "exec"), page)
-    clicks = [Row(user="ann", at=5, cents=30), Row(user="ann", at=9, cents=20), EPOCH, Row(user="bo", at=9, cents=1)]
-
-    def build(env: StreamExecutionEnvironment) -> None:
-        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda click, _: click["at"])
-        stream = env.add_source(Script(clicks, type_info=page["CLICK"]))
-        page["program"](stream.assign_timestamps_and_watermarks(strategy))
-
     name = f"test-query-client-{next(STORES)}"
-    run(build, store=name, epochs=1)
+    page = run_queries_page(name)
     view = query.open(f"memory://{name}")
     with QueryServer(OpenedJob(view), ServerSettings(port=0, key_groups=range(128)), view.store) as server:
         assert page["clicks_of"](f"memory://{name}", ["ann", "cy"]) == {"ann": 2, "cy": None}
