@@ -21,7 +21,6 @@ from millstream.jobs.autoscale import (
     autoscale_settings,
     decide,
 )
-from millstream.jobs.epoch_budget import next_budget
 from millstream.jobs.launch import Launch
 from millstream.runtime.local import LocalRunner
 from millstream.storage.memory import MemoryStore
@@ -177,24 +176,3 @@ def test_without_the_setting_a_job_stays_as_it_is() -> None:
 def test_a_parallelism_that_an_operator_cannot_have_leaves_the_job_as_it_is() -> None:
     widths, values = run({**AUTO, "millstream.rescale.min": "8"}, parallelism=2, most=4)
     assert set(widths) == {2} and sorted(values) == list(range(12))
-
-
-# --- the size of epochs ---------------------------------------------------------------------------------------
-
-
-@given(overhead_ms=st.floats(0, 200), per_record_us=st.floats(0.1, 100), interval_ms=st.integers(1_000, 10_000))
-def test_epochs_come_to_fit_the_checkpoint_interval(overhead_ms: float, per_record_us: float, interval_ms: int) -> None:
-    budget, records_max = 500_000, 500_000
-    took = []
-    for _ in range(40):
-        took.append(overhead_ms + budget * per_record_us / 1000)
-        budget = next_budget(budget, records_max, interval_ms, took[-1], budget)
-        assert records_max // 64 <= budget <= records_max
-    assert took[-1] <= interval_ms * 1.01
-    assert budget == records_max or 2 * took[-1] >= interval_ms  # and no smaller than they must be
-
-
-def test_without_an_interval_or_input_the_size_stays() -> None:
-    assert next_budget(500, 500, None, took_ms=9_000, records=500) == 500
-    assert next_budget(500, 500, 10, took_ms=9_000, records=0) == 500
-    assert next_budget(1, 1, 10, took_ms=9_000, records=1) == 1

@@ -23,6 +23,7 @@ __all__ = [
     "BATCH_MAX_RECORDS",
     "CACHE_DIRECTORY",
     "CONSOLE",
+    "EPOCH_MAX_BYTES",
     "EPOCH_MAX_RECORDS",
     "EPOCH_MIN_INTERVAL",
     "EPOCH_POLL_INTERVAL",
@@ -59,6 +60,12 @@ STORE = Option(
 )
 EPOCH_MAX_RECORDS = Option(
     "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
+)
+EPOCH_MAX_BYTES = Option(
+    "millstream.epoch.max-bytes",
+    OptionType.INT,
+    256 * 1024 * 1024,
+    "About the most bytes of records an epoch reads from all sources, by the size of the records of the epoch before.",
 )
 EPOCH_POLL_INTERVAL = Option(
     "millstream.epoch.poll-interval", OptionType.DURATION, 20, "How long to wait, with no input, before asking again."

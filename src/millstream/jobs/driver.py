@@ -32,8 +32,8 @@ from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale
 from millstream.jobs.changed_types import changed_types
 from millstream.jobs.driver_settings import DriverSettings, Replan, Runner
-from millstream.jobs.epoch_budget import next_budget
 from millstream.jobs.epoch_run import EpochRun
+from millstream.jobs.epoch_size import EpochCost, SizeBounds, first_sizing, next_sizing, recooled
 from millstream.jobs.epoch_statistics import epoch_statistics, input_lags, statistics_of, with_statistics
 from millstream.jobs.epoch_watch import EpochWatch
 from millstream.jobs.failures import judge
@@ -89,7 +89,8 @@ class EpochDriver:
         self._epoch_run = EpochRun(runner, settings, lambda: self._canceling)
         self._adopted: tuple[Plan, tuple[PlannedSource, ...]] | None = None
         self._watch = EpochWatch()
-        self._budget = settings.records_max
+        self._bounds = SizeBounds(settings.records_max, settings.bytes_max, settings.checkpoints.interval_ms)
+        self._sizing = first_sizing(self._bounds)
         self._load = LoadHistory(settings.parallelism, clock.now_ms())
         self._asked = threading.Event()  # to stop or cancel: pauses are over
         self._ended = threading.Event()
@@ -180,6 +181,7 @@ class EpochDriver:
         if not action.tolerated:
             self._board.change(status="RESTARTING", restarts=self._board.now.restarts + 1)
         self._asked.wait(action.delay_ms / 1000)
+        self._sizing = recooled(self._sizing)
         self._job = replace(self._job, facts=replace(self._job.facts, run=self._settings.new_run()))
         try:
             self._start()
@@ -198,7 +200,7 @@ class EpochDriver:
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
             newest, strategies = self._newest, self._strategies
             positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
-            planned = plan_input(self._sources, positions, self._budget, context, strategies, states)
+            planned = plan_input(self._sources, positions, self._sizing.budget, context, strategies, states)
             if action.drains:
                 planned = without_reads(planned)
             # The epoch's processing time is fixed here: retries see the same.
@@ -220,6 +222,7 @@ class EpochDriver:
         if self._adopted is None:
             return
         (self._plan, self._sources), self._adopted = self._adopted, None
+        self._sizing = recooled(self._sizing)
         facts = replace(self._job.facts, run=self._settings.new_run())
         self._job = Job(cloudpickle.dumps(self._plan), facts)
         self._runner.prepare(self._job)
@@ -283,7 +286,7 @@ class EpochDriver:
         manifest = epoch_manifest(
             action, self._plan, self._job.facts, planned, outcome, newest, now_ms, sources, self._sinks
         )
-        lags = input_lags(planned, outcome.sources, self._budget)
+        lags = input_lags(planned, outcome.sources, self._sizing.budget)
         told = epoch_statistics(
             manifest, newest, self._watch.times(), outcome, now_ms=planned.now_ms, lags=lags, sinks=self._sinks
         )
@@ -307,10 +310,10 @@ class EpochDriver:
         told = statistics_of(manifest)
         if told is None or manifest.status != "RUNNING":
             return
-        settings, took_ms = self._settings, told["run_ms"]
-        interval_ms = settings.checkpoints.interval_ms
-        self._budget = next_budget(self._budget, settings.records_max, interval_ms, took_ms, told["in"])
-        self._load = self._load.followed_by(EpochLoad(took_ms, told["lags"]), self._clock.now_ms())
+        settings = self._settings
+        cost = EpochCost(told["in"], told["in_bytes"], told["duration_ms"])
+        self._sizing = next_sizing(self._sizing, cost, self._bounds)
+        self._load = self._load.followed_by(EpochLoad(told["run_ms"], told["lags"]), self._clock.now_ms())
         wanted = None if settings.autoscale is None else decide_scale(self._load, settings.autoscale)
         if wanted is not None:
             settings.note(f"epoch {manifest.epoch}: parallelism {self._load.parallelism} is to become {wanted}")

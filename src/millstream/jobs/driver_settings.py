@@ -33,13 +33,14 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """The driver's own knobs. `records_max` bounds an epoch's input; a bounded batch job has no bound. `rounds_max`
+    """The driver's own knobs. `records_max` and `bytes_max` bound an epoch's input; a bounded batch job has no bound. `rounds_max`
     bounds how often it goes round the program's loops.
 
     `parallelism` is that of operators which set none; `autoscale` None: it changes on request only.
     """
 
     records_max: int
+    bytes_max: int
     rounds_max: int
     poll_ms: int
     min_interval_ms: int

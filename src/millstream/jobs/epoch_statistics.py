@@ -104,6 +104,7 @@ def epoch_statistics(
         "rounds": _rounds(outcome.tasks),
         "lags": lags,
         "in": sum(outcome.operators[uid]["out"] for uid in manifest.sources if uid in outcome.operators),
+        "in_bytes": sum(split["bytes"] for splits in outcome.sources.values() for split in splits.values()),
         "out": sum(outcome.operators[uid]["in"] for uid in sinks if uid in outcome.operators),
         **{key: sum(one[key] for one in operators.values()) for key in ("rows", "bytes", "new_rows", "new_bytes")},
         "stages": list(_stages(outcome.tasks)),

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type, from_record_batch, to_record_batch_kept
+from millstream.records.sizes import values_bytes
 
 __all__ = ["Batch", "Timestamps", "alike", "is_typed"]
 
@@ -77,6 +78,14 @@ class Batch:
     @property
     def typed(self) -> bool:
         return self._columns is not None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its records: of columns exactly, of values without a type about."""
+        if self._columns is not None:
+            return int(self._columns.nbytes)
+        assert self._values is not None
+        return values_bytes(self._values)
 
     def values(self) -> list[Any]:
         """The records as Python values. Callers must not change the list."""

@@ -68,7 +68,7 @@ class ReadOperator(Operator):
             self._watermark = MAX_WATERMARK
 
     def _read(self, range_: ReadRange, keeper: Timekeeper, now_ms: int) -> Iterator[None]:
-        source, split, records = self._source, range_.split, 0
+        source, split, records, size = self._source, range_.split, 0, 0
         with self.call.running("read"):
             reading = iter(source.read(split, range_.start, range_.stop))
         reached: Any = None
@@ -85,6 +85,7 @@ class ReadOperator(Operator):
             self.busy_ns += time.perf_counter_ns() - started
             for batch in batches:
                 records += len(batch)
+                size += batch.nbytes
                 self.records_in += len(batch)
                 if self._recorder is not None:
                     self._recorder.add(batch)
@@ -99,6 +100,7 @@ class ReadOperator(Operator):
             "offset": offset,
             "watermark": time_.watermark,
             "records": records,
+            "bytes": size,
             "time": time_.details(),
         }
         if self._recorder is not None:

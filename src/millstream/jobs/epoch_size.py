@@ -1,0 +1,165 @@
+"""How many records an epoch may read, so that it takes about as long as the checkpoint interval. Pure.
+
+Every epoch is a checkpoint, so "a checkpoint every so often" means epochs about that long. What an epoch takes is
+
+    fixed_ms + records * record_ms
+
+a part that every epoch costs (scheduling, barriers, files, the manifest) and a part per record. Both are learnt from
+the last epochs and the next one is made as large as the interval allows. Where the fixed part is large, epochs are
+longer than that: while input waits, the fixed part is to be at most a fifth of an epoch, else a job would do little
+but commit. Two more bounds hold whatever the interval: `millstream.epoch.max-records`, and the bytes of an epoch's
+input, because records are no measure of memory.
+
+Three kinds of epochs teach less than others:
+
+- **cold ones**, the first after a start or a change of the plan: Spark and the workers are still warming up. Such an
+  epoch may let the next one grow, if it was short all the same, and never shrinks it;
+- **small ones**, which read far less than they might, because there was no more: they tell the fixed part only;
+- **a single slow one**: of the last three epochs the middle one counts, so it takes two that agree to be believed.
+
+Epochs of one size cannot tell the two parts apart. So the first warm epoch is followed by one of half its size, and the
+same is done again when for `RECENT_EPOCHS` epochs none was of another size. That costs half a fixed part.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+__all__ = ["FIRST_RECORDS", "UNBOUNDED", "EpochCost", "EpochSizing", "SizeBounds", "first_sizing", "next_sizing", "recooled"]
+
+FIRST_RECORDS = 65_536
+"""The first epoch is not larger: how large its records are, and how long they take, is not known yet."""
+
+UNBOUNDED = 1 << 62
+"""As `records_max`: all input is one epoch, the first one."""
+
+COLD_EPOCHS = 2
+RECENT_EPOCHS = 8
+AGREEING_EPOCHS = 3
+AGREEING_PAIRS = 5
+GROWTH_MAX = 4
+FIXED_SHARE_MAX = 1 / 5
+STEADY_SHARE = 0.1
+"""A change smaller than this is noise."""
+_SMALL_SHARE = 1 / 4
+_DISTINCT_RATIO = 2
+"""Epochs that differ in size by this much tell the fixed part from the part per record."""
+
+
+@dataclass(frozen=True)
+class SizeBounds:
+    """What an epoch may be at most. `interval_ms` None: it may take as long as it likes."""
+
+    records_max: int
+    bytes_max: int
+    interval_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class EpochCost:
+    """One epoch: what it read, and how long it took from its trigger until its manifest was made."""
+
+    records: int
+    input_bytes: int
+    took_ms: float
+
+
+@dataclass(frozen=True)
+class EpochSizing:
+    """The size of the next epoch (`budget`, in records), and what was learnt so far."""
+
+    budget: int
+    fixed_ms: float | None = None
+    recent: tuple[EpochCost, ...] = ()
+    cold_epochs: int = COLD_EPOCHS
+
+
+def first_sizing(bounds: SizeBounds) -> EpochSizing:
+    """Before the first epoch.
+
+    >>> first_sizing(SizeBounds(records_max=500_000, bytes_max=1 << 28)).budget
+    65536
+    """
+    whole = bounds.records_max == UNBOUNDED
+    return EpochSizing(UNBOUNDED if whole else max(1, min(bounds.records_max, FIRST_RECORDS)))
+
+
+def recooled(sizing: EpochSizing) -> EpochSizing:
+    """After a restart, or with another plan: the next epochs are cold ones, and what epochs cost is learnt anew."""
+    return EpochSizing(sizing.budget)
+
+
+def next_sizing(sizing: EpochSizing, epoch: EpochCost, bounds: SizeBounds) -> EpochSizing:
+    """After an epoch. `epoch.records` may differ from the budget: there was less input, or records came in blocks.
+
+    >>> bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
+    >>> warm = EpochSizing(100_000, cold_epochs=0)
+    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, took_ms=500), bounds).budget
+    200000
+    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, took_ms=4_000), bounds).budget
+    25000
+    """
+    if not epoch.records:
+        return sizing
+    if bounds.interval_ms is None:
+        learnt = replace(sizing, budget=bounds.records_max)
+    elif sizing.cold_epochs:
+        learnt = _after_cold(sizing, epoch, bounds.interval_ms)
+    elif epoch.records < sizing.budget * _SMALL_SHARE and epoch.took_ms <= bounds.interval_ms:
+        learnt = _after_small(sizing, epoch)
+    else:
+        learnt = _after_full(sizing, epoch, bounds.interval_ms)
+    in_bytes = bounds.bytes_max * epoch.records // max(1, epoch.input_bytes)
+    return replace(learnt, budget=max(1, min(learnt.budget, bounds.records_max, in_bytes)))
+
+
+def _after_cold(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> EpochSizing:
+    short = 2 * epoch.took_ms < interval_ms and 2 * epoch.records >= sizing.budget
+    budget = sizing.budget * GROWTH_MAX if short else sizing.budget
+    return replace(sizing, budget=budget, cold_epochs=sizing.cold_epochs - 1)
+
+
+def _after_small(sizing: EpochSizing, epoch: EpochCost) -> EpochSizing:
+    known_ms = sizing.fixed_ms or 0.0
+    fixed_ms = max(0.0, epoch.took_ms - epoch.records * _record_ms(sizing.recent, known_ms))
+    # Half-way at a time: small epochs are short, so that little things make them vary much.
+    return replace(sizing, fixed_ms=fixed_ms if sizing.fixed_ms is None else (known_ms + fixed_ms) / 2)
+
+
+def _after_full(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> EpochSizing:
+    recent = (*sizing.recent, epoch)[-RECENT_EPOCHS:]
+    learnt_ms = _fixed_ms(recent, sizing.fixed_ms)
+    fixed_ms = learnt_ms or 0.0
+    record_ms = _record_ms(recent, fixed_ms)
+    wanted_ms = max(interval_ms, fixed_ms / FIXED_SHARE_MAX) - fixed_ms
+    step = wanted_ms / (record_ms * sizing.budget) if record_ms > 0 else GROWTH_MAX
+    if not _pairs(recent) and len(recent) in (1, RECENT_EPOCHS) and 1 / _DISTINCT_RATIO < step < _DISTINCT_RATIO:
+        step = 1 / _DISTINCT_RATIO
+    if abs(step - 1) > STEADY_SHARE:
+        step = min(max(step, 1 / GROWTH_MAX), GROWTH_MAX)
+        return replace(sizing, budget=round(sizing.budget * step), fixed_ms=learnt_ms, recent=recent)
+    return replace(sizing, fixed_ms=learnt_ms, recent=recent)
+
+
+def _pairs(recent: tuple[EpochCost, ...]) -> list[tuple[EpochCost, EpochCost]]:
+    """Two epochs each, a small one and one at least twice as large; those of the newest epochs first."""
+    ordered = (sorted(pair, key=lambda epoch: epoch.records) for pair in combinations(reversed(recent), 2))
+    return [(small, large) for small, large in ordered if large.records >= _DISTINCT_RATIO * small.records]
+
+
+def _fixed_ms(recent: tuple[EpochCost, ...], known_ms: float | None) -> float | None:
+    """What an epoch without records would take, by epochs of different sizes; as known if there are none."""
+    told = [
+        (small.took_ms * large.records - large.took_ms * small.records) / (large.records - small.records)
+        for small, large in _pairs(recent)[:AGREEING_PAIRS]
+    ]
+    fixed_ms = statistics.median(told) if told else known_ms
+    return None if fixed_ms is None else min(max(fixed_ms, 0.0), *(epoch.took_ms for epoch in recent))
+
+
+def _record_ms(recent: tuple[EpochCost, ...], fixed_ms: float) -> float:
+    """What a record takes, by the middle one of the last epochs (of two, by the quicker one); 0: not known."""
+    told = [max(0.0, epoch.took_ms - fixed_ms) / epoch.records for epoch in recent[-AGREEING_EPOCHS:]]
+    return statistics.median_low(told) if told else 0.0

@@ -1,0 +1,153 @@
+"""The size of epochs: learnt quickly, whatever an epoch costs, and not thrown off by what happens once."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.jobs.epoch_size import (
+    FIRST_RECORDS,
+    UNBOUNDED,
+    EpochCost,
+    EpochSizing,
+    SizeBounds,
+    first_sizing,
+    next_sizing,
+    recooled,
+)
+
+RECORDS_MAX = 500_000
+BOUNDS = SizeBounds(RECORDS_MAX, bytes_max=1 << 40, interval_ms=1_000)
+FIFTH = 1 / 5
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the epochs of a scripted job cost: a fixed part and a part per record, both `slowed` in some epochs."""
+
+    fixed_ms: float
+    record_ms: float
+    jitter: float = 0.0
+    slowed: Callable[[int], float] = lambda epoch: 1.0
+    first_ms: float = 0.0
+
+    def took_ms(self, epoch: int, records: int, draw: random.Random) -> float:
+        extra_ms = self.first_ms if epoch == 0 else 0.0
+        plain_ms = (self.fixed_ms + records * self.record_ms) * self.slowed(epoch)
+        return extra_ms + plain_ms * (1 + draw.uniform(-self.jitter, self.jitter))
+
+    def rate(self, records: float) -> float:
+        """Records per millisecond with epochs of this size."""
+        return records / (self.fixed_ms + records * self.record_ms)
+
+    def best(self, bounds: SizeBounds) -> float:
+        """The size that fills the interval, or makes the fixed part a fifth where that is more."""
+        assert bounds.interval_ms is not None
+        wanted_ms = max(bounds.interval_ms, self.fixed_ms / FIFTH)
+        return min(bounds.records_max, (wanted_ms - self.fixed_ms) / self.record_ms)
+
+
+def sizes(costs: Costs, epochs: int, bounds: SizeBounds = BOUNDS, seed: int = 0) -> Iterator[int]:
+    """The sizes of the epochs of a job with a backlog that does not end."""
+    draw, sizing = random.Random(seed), first_sizing(bounds)
+    for epoch in range(epochs):
+        yield sizing.budget
+        took_ms = costs.took_ms(epoch, sizing.budget, draw)
+        sizing = next_sizing(sizing, EpochCost(sizing.budget, sizing.budget * 100, took_ms), bounds)
+
+
+def throughput_share(costs: Costs, taken: list[int]) -> float:
+    """The throughput of these epochs, once warm, to the best there can be."""
+    took_ms = sum(costs.fixed_ms + records * costs.record_ms for records in taken)
+    return sum(taken) / took_ms / costs.rate(costs.best(BOUNDS))
+
+
+anything = {
+    "fixed_ms": st.floats(5, 900),
+    "record_ms": st.sampled_from([0.0005, 0.002, 0.01, 0.1, 1.0]),
+    "jitter": st.sampled_from([0.0, 0.1, 0.2]),
+    "seed": st.integers(0, 1_000),
+}
+
+
+@given(**anything, warming=st.booleans())
+def test_ten_epochs_after_a_cold_start_the_throughput_is_near_its_best(
+    fixed_ms: float, record_ms: float, jitter: float, seed: int, warming: bool
+) -> None:
+    warm_up = (lambda epoch: 1 + math.exp(-epoch / 2)) if warming else (lambda epoch: 1.0)
+    costs = Costs(fixed_ms, record_ms, jitter, warm_up, first_ms=4_000)
+    taken = list(sizes(costs, 60, seed=seed))
+    assert throughput_share(costs, taken[10:]) >= 0.75
+    assert max(taken) <= RECORDS_MAX
+
+
+@pytest.mark.parametrize("record_ms", [0.0015, 0.002, 0.01])
+def test_without_jitter_nine_tenths_of_the_best_are_reached_within_ten_epochs_and_kept(record_ms: float) -> None:
+    costs = Costs(fixed_ms=100, record_ms=record_ms, first_ms=5_000)
+    taken = list(sizes(costs, 60))
+    reached = next(epoch for epoch, size in enumerate(taken) if costs.rate(size) >= 0.9 * costs.rate(costs.best(BOUNDS)))
+    assert reached < 10
+    # But for an epoch of half the size now and then, which tells the fixed part, it stays what it is.
+    steady = taken[10:]
+    assert max(steady) <= 1.1 * min(size for size in steady if size > max(steady) * 0.6)
+    assert sum(size < max(steady) * 0.6 for size in steady) <= len(steady) / 6
+
+
+def test_a_slow_first_epoch_does_not_make_the_next_ones_small() -> None:
+    assert list(sizes(Costs(80, 0.0016, first_ms=30_000), 6))[-1] > 400_000
+
+
+def test_one_slow_epoch_in_between_changes_little_and_two_are_believed() -> None:
+    once = list(sizes(Costs(100, 0.002, slowed=lambda epoch: 6.0 if epoch == 20 else 1.0), 40))
+    assert min(once[21:]) >= 0.45 * once[20]
+    lasting = list(sizes(Costs(100, 0.002, slowed=lambda epoch: 4.0 if epoch >= 20 else 1.0), 40))
+    # The fixed part is slowed too, to 400 ms: the fifth asks for epochs of 2 s.
+    assert lasting[20] > 300_000 and all(150_000 < size < 260_000 for size in lasting[25:28])
+    back = list(sizes(Costs(100, 0.002, slowed=lambda epoch: 4.0 if 20 <= epoch < 30 else 1.0), 50))
+    assert max(back[30:36]) > 400_000
+
+
+def test_small_epochs_of_quiet_times_leave_the_size_for_the_next_burst() -> None:
+    sizing = EpochSizing(400_000, fixed_ms=100, recent=(EpochCost(400_000, 1, 900),), cold_epochs=0)
+    for _ in range(100):
+        sizing = next_sizing(sizing, EpochCost(10, 1_000, 140), BOUNDS)
+    assert sizing.budget == 400_000 and 130 < (sizing.fixed_ms or 0) <= 140
+
+
+def test_epochs_of_large_records_are_bounded_by_bytes() -> None:
+    bounds = SizeBounds(RECORDS_MAX, bytes_max=1_000_000, interval_ms=None)
+    sizing = next_sizing(first_sizing(bounds), EpochCost(1_000, 50_000_000, 200), bounds)
+    assert sizing.budget == 20
+    assert next_sizing(sizing, EpochCost(20, 2_000, 200), bounds).budget == 10_000
+
+
+@given(fixed_ms=st.floats(0, 50), record_us=st.floats(0.1, 100), interval_ms=st.integers(1_000, 10_000))
+def test_epochs_come_to_fit_the_checkpoint_interval(fixed_ms: float, record_us: float, interval_ms: int) -> None:
+    costs, bounds = Costs(fixed_ms, record_us / 1000), SizeBounds(RECORDS_MAX, 1 << 40, interval_ms)
+    taken = list(sizes(costs, 40, bounds))
+    assert all(fixed_ms + size * record_us / 1000 <= 1.15 * interval_ms for size in taken[15:])
+    assert max(taken[15:]) >= 0.85 * costs.best(bounds)
+
+
+def test_without_an_interval_epochs_are_as_large_as_allowed_after_the_first() -> None:
+    bounds = SizeBounds(RECORDS_MAX, 1 << 40)
+    assert list(sizes(Costs(100, 1.0), 3, bounds)) == [FIRST_RECORDS, RECORDS_MAX, RECORDS_MAX]
+    assert first_sizing(SizeBounds(9, 1 << 40)).budget == 9
+    assert first_sizing(SizeBounds(UNBOUNDED, UNBOUNDED)).budget == UNBOUNDED
+
+
+def test_without_input_nothing_is_learnt_and_an_epoch_reads_one_record_at_least() -> None:
+    sizing = EpochSizing(500, cold_epochs=0)
+    assert next_sizing(sizing, EpochCost(0, 0, 9_000), BOUNDS) == sizing
+    assert next_sizing(EpochSizing(1, cold_epochs=0), EpochCost(1, 1 << 50, 9_000), BOUNDS).budget == 1
+
+
+def test_after_a_change_of_plan_the_first_epochs_are_cold_again() -> None:
+    sizing = EpochSizing(400_000, fixed_ms=100, recent=(EpochCost(400_000, 1, 900),), cold_epochs=0)
+    assert next_sizing(recooled(sizing), EpochCost(400_000, 1, 20_000), BOUNDS).budget == 400_000
