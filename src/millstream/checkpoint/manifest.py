@@ -42,6 +42,7 @@ __all__ = [
     "Found",
     "Manifest",
     "ManifestLog",
+    "SplitFile",
     "SplitPosition",
     "Staged",
     "Status",
@@ -49,7 +50,8 @@ __all__ = [
     "encode",
 ]
 
-FORMAT = 1
+FORMAT = 2
+"""Format 2 has `finished`. A manifest without any is still written in format 1, which older programs read."""
 
 Status = Literal["RUNNING", "DRAINED", "FINISHED", "SUSPENDED"]
 """RUNNING: more may follow. DRAINED: all input is in, its last output may be unpublished.
@@ -71,6 +73,15 @@ class SplitPosition:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offset", plain(self.offset, "The offset of a split"))
+
+
+@dataclass(frozen=True)
+class SplitFile:
+    """A file that lists splits which were read to their end before the manifest's epoch (`finished_splits`)."""
+
+    file: str
+    splits: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -110,11 +121,13 @@ class Manifest:
     watermark: int | None = None
     counters: Mapping[str, JSON] = field(default_factory=dict)
     program: Mapping[str, JSON] = field(default_factory=dict)
+    finished: Mapping[str, tuple[SplitFile, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("states", "counters", "program"):
             object.__setattr__(self, name, plain(getattr(self, name), f"{name!r} of the manifest"))
         object.__setattr__(self, "sources", {uid: dict(splits) for uid, splits in self.sources.items()})
+        object.__setattr__(self, "finished", {uid: tuple(files) for uid, files in self.finished.items()})
         object.__setattr__(self, "staged", {uid: tuple(parts) for uid, parts in self.staged.items()})
         wrong = _broken_invariant(self)
         if wrong:
@@ -126,8 +139,10 @@ _FIELDS = tuple(Manifest.__dataclass_fields__)
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest as the bytes of its file."""
-    document: dict[str, Any] = {"format": f"millstream-manifest-{FORMAT}"}
-    values = {name: getattr(manifest, name) for name in _FIELDS}
+    document: dict[str, Any] = {"format": f"millstream-manifest-{FORMAT if manifest.finished else 1}"}
+    values = {name: getattr(manifest, name) for name in _FIELDS if name != "finished" or manifest.finished}
+    if manifest.finished:
+        values["finished"] = {uid: list(map(vars, files)) for uid, files in manifest.finished.items()}
     values["sources"] = {uid: _positions(splits) for uid, splits in manifest.sources.items()}
     values["staged"] = {
         uid: [{"subtask": part.subtask, "payload": part.payload} for part in parts]
@@ -162,7 +177,9 @@ def decode(data: bytes, name: str) -> Manifest:
 
 
 def _from_document(document: dict[str, Any]) -> Manifest:
+    document = {"finished": {}, **document}
     values = {name: document[name] for name in _FIELDS}
+    values["finished"] = {uid: tuple(SplitFile(**one) for one in files) for uid, files in document["finished"].items()}
     for name in ("epoch", "parent", "created_ms", "published_through"):
         if type(values[name]) is not int:
             raise TypeError(f"{name} is {values[name]!r}, expected a whole number")

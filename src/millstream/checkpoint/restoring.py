@@ -105,6 +105,7 @@ def without_states(snapshot: Manifest, dropped: Collection[str]) -> Manifest:
     return replace(
         snapshot,
         sources={uid: splits for uid, splits in snapshot.sources.items() if uid not in dropped},
+        finished={uid: files for uid, files in snapshot.finished.items() if uid not in dropped},
         states={uid: state for uid, state in snapshot.states.items() if uid not in dropped},
         program={uid: one for uid, one in snapshot.program.items() if uid not in dropped},
     )

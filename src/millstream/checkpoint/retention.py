@@ -6,7 +6,7 @@ could ask for it:
 
 - an epoch is kept while it is among the newest `keep_last`, not known to be published, one of those that `every_ms`
   picks within `for_ms`, or named by a pin or a lease;
-- a segment goes when its epoch is older than the newest and no kept manifest names the file;
+- a segment, or a list of finished splits, goes when its epoch is older than the newest and no kept manifest names it;
 - a staged file goes when, besides, its epoch is published.
 
 Nothing at or after the newest epoch is ever touched: its tasks may be writing. Files this module does not know
@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from millstream.checkpoint.manifest import JSON, Manifest
-from millstream.storage.names import parse_segment, parse_staged
+from millstream.storage.names import epoch_of_finished, parse_segment, parse_staged
 
 __all__ = ["RetentionPolicy", "files_to_delete", "kept_epochs", "named_files"]
 
@@ -65,14 +65,16 @@ def kept_epochs(
 
 
 def named_files(manifest: Manifest) -> frozenset[str]:
-    """Every segment and staged file that a manifest mentions, wherever in a state or a sink's payload it stands."""
+    """Every segment and staged file that a manifest mentions, wherever in a state or a sink's payload it stands, and
+    its lists of finished splits."""
     places: list[JSON] = [dict(manifest.states), *(p.payload for parts in manifest.staged.values() for p in parts)]
     texts = (text for place in places for text in _texts(place))
-    return frozenset(text for text in texts if parse_segment(text) is not None or parse_staged(text) is not None)
+    lists = (one.file for files in manifest.finished.values() for one in files)
+    return frozenset((*lists, *(text for text in texts if parse_segment(text) or parse_staged(text))))
 
 
 def files_to_delete(files: Iterable[str], named: Collection[str], *, newest: int, published_through: int) -> list[str]:
-    """The segments and staged files that nobody will ask for again. `named`: by the manifests that are kept.
+    """The segments, staged files and lists that nobody will ask for again. `named`: by the manifests that are kept.
 
     >>> files_to_delete(["segments/op/s/000000000001-00000-a.arrow"], (), newest=2, published_through=1)
     ['segments/op/s/000000000001-00000-a.arrow']
@@ -82,8 +84,9 @@ def files_to_delete(files: Iterable[str], named: Collection[str], *, newest: int
 
 def _is_past(name: str, newest: int, published_through: int) -> bool:
     segment = parse_segment(name)
-    if segment is not None:
-        return segment.epoch < newest
+    written = segment.epoch if segment is not None else epoch_of_finished(name)
+    if written is not None:
+        return written < newest
     staged = parse_staged(name)
     return staged is not None and staged.epoch <= published_through and staged.epoch < newest
 

@@ -83,6 +83,9 @@ class Source(ABC):
     """True when `read` yields batches whose records bring their timestamps along."""
     single: bool = False
     """True when the source has one split for ever, so that it runs at parallelism 1 (as Flink's collection source)."""
+    sequential: bool = False
+    """True when its splits come to an end and may be read one after the other, in the order of a list that only ever
+    grows at its end. Then it may have any number of them: an epoch asks about the first unfinished ones only."""
 
     @abstractmethod
     def splits(self, context: SourceContext) -> Sequence[Split]:
@@ -90,7 +93,10 @@ class Source(ABC):
 
     @abstractmethod
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        """How far the next epoch may read `split`: about `budget` records from `offset`. `offset`: nothing now."""
+        """How far the next epoch may read `split`: about `budget` records from `offset`. `offset`: nothing now.
+
+        Must change nothing: it may be asked again for the same epoch, with what other splits leave of the budget.
+        """
 
     def finished(self, split: Split, offset: Offset) -> bool:
         """Whether the split ends at `offset`, for ever. A bounded source must say True some day; default: never."""

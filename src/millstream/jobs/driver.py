@@ -22,6 +22,7 @@ from typing import Any
 import cloudpickle
 
 from millstream.checkpoint import events as e
+from millstream.checkpoint.finished_splits import FinishedSplits
 from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
@@ -74,6 +75,7 @@ class EpochDriver:
         self._strategies = strategies_of(plan)
         self._clock, self._board, self._settings = clock, board, settings
         self._log = ManifestLog(job.facts.store)
+        self._finished = FinishedSplits(job.facts.store)
         self._sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention)
         self._outside: queue.Queue[e.Event] = queue.Queue()
         self._own: deque[e.Event] = deque()
@@ -200,7 +202,9 @@ class EpochDriver:
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
             newest, strategies = self._newest, self._strategies
             positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
-            planned = plan_input(self._sources, positions, self._sizing.budget, context, strategies, states)
+            finished, passed = self._finished.names(newest), {} if self._input is None else self._input.passed
+            budget = self._sizing.budget
+            planned = plan_input(self._sources, positions, budget, context, strategies, states, finished, passed)
             if action.drains:
                 planned = without_reads(planned)
             # The epoch's processing time is fixed here: retries see the same.
@@ -283,10 +287,11 @@ class EpochDriver:
         assert self._outcome is not None and self._input is not None
         planned, outcome, newest = self._input, self._outcome, self._newest
         sources = {p.uid: p.source for p in self._sources}
+        filed = {} if newest is None else self._finished.filed(newest, action.epoch)
         manifest = epoch_manifest(
-            action, self._plan, self._job.facts, planned, outcome, newest, now_ms, sources, self._sinks
+            action, self._plan, self._job.facts, planned, outcome, newest, now_ms, sources, self._sinks, filed
         )
-        lags = input_lags(planned, outcome.sources, self._sizing.budget)
+        lags = input_lags(planned, outcome.sources)
         told = epoch_statistics(
             manifest, newest, self._watch.times(), outcome, now_ms=planned.now_ms, lags=lags, sinks=self._sinks
         )

@@ -27,7 +27,16 @@ import statistics
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-__all__ = ["FIRST_RECORDS", "UNBOUNDED", "EpochCost", "EpochSizing", "SizeBounds", "first_sizing", "next_sizing", "recooled"]
+__all__ = [
+    "FIRST_RECORDS",
+    "UNBOUNDED",
+    "EpochCost",
+    "EpochSizing",
+    "SizeBounds",
+    "first_sizing",
+    "next_sizing",
+    "recooled",
+]
 
 FIRST_RECORDS = 65_536
 """The first epoch is not larger: how large its records are, and how long they take, is not known yet."""

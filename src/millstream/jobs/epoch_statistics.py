@@ -112,15 +112,14 @@ def epoch_statistics(
     }
 
 
-def input_lags(planned: InputPlan, read: Mapping[str, Mapping[str, Any]], budget: int) -> bool:
+def input_lags(planned: InputPlan, read: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a split was read as far as its share of the budget went: there is probably more than that.
 
     `read` is what the sources' tasks told: by uid and split, with the number of `records`.
     """
-    splits = sum(map(len, planned.reads.values()))
-    splits += sum(not one.held for waiting in planned.waiting.values() for one in waiting)
-    share = max(1, budget // max(1, splits))
-    return any(split["records"] >= share for splits_ in read.values() for split in splits_.values())
+    return bool(planned.unread) or any(
+        split["records"] >= planned.shares[uid][name] for uid, splits in read.items() for name, split in splits.items()
+    )
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

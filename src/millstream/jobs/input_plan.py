@@ -6,17 +6,24 @@ ranges. Only what a manifest says was read has been read.
 A split stays with its subtask from epoch to epoch, so that a strategy in mid-stream sees the same records' time in the
 same place; it moves only when the parallelism changes or finished splits have left the others badly spread. A split
 that is too far ahead of its alignment group is not read at all until the slowest has come closer.
+
+Of a source whose splits may be read one after the other (`Source.sequential`) only the first unfinished ones are
+planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. What is finished at
+the beginning of its list is passed over from then on (`passed`, which is no truth, only a short cut).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from millstream.checkpoint.manifest import SplitPosition
 from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from millstream.connectors.contracts import Source, SourceContext, Split
+from millstream.errors import StoreError
+from millstream.jobs.split_shares import share_out
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime
 from millstream.runtime.spec import ReadRange
@@ -24,6 +31,9 @@ from millstream.runtime.spec import ReadRange
 __all__ = ["AlignedSplit", "InputPlan", "PlannedSource", "Waiting", "held_back", "homes", "plan_input", "without_reads"]
 
 Positions = Mapping[str, Mapping[str, SplitPosition]]
+
+SPLITS_AT_ONCE = 256
+"""So many unfinished splits of a sequential source are read side by side, or as many as it has subtasks."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +57,25 @@ class Waiting:
 
 @dataclass(frozen=True)
 class InputPlan:
-    """The ranges of one epoch, and the splits each source listed. `exhausted`: nothing will ever follow them.
+    """The ranges of one epoch. `exhausted`: nothing will ever follow them.
 
-    `ended` are the sources of which nothing is left, `now_ms` is the epoch's processing time.
+    `ended` are the sources of which nothing is left, `now_ms` is the epoch's processing time. `shares`: how many
+    records each range was meant to be. `unread`: how many splits of a sequential source stand behind those that are
+    read; `passed`: how many at the beginning of its list are finished. `forgotten`: finished splits that a source does
+    not list any more, so that the manifest need not do so either.
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]
     waiting: Mapping[str, tuple[Waiting, ...]]
-    listed: Mapping[str, frozenset[str]]
     ended: frozenset[str]
     has_input: bool
     exhausted: bool
     now_ms: int
     run_started_ms: int
+    shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    unread: Mapping[str, int] = field(default_factory=dict)
+    passed: Mapping[str, int] = field(default_factory=dict)
+    forgotten: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,14 +89,23 @@ class AlignedSplit:
     idle: bool
 
 
-@dataclass(frozen=True)
-class _LiveSplit:
+class _LiveSplit(NamedTuple):
     """An unfinished split and where it stands."""
 
     split: Split
     offset: Any
     time: KeptTime
     subtask: int
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What a source lists, as far as it concerns an epoch: its unfinished splits with their positions, in order."""
+
+    unfinished: Sequence[tuple[Split, SplitPosition]]
+    forgotten: frozenset[str] = frozenset()
+    unread: int = 0
+    passed: int = 0
 
 
 def plan_input(
@@ -90,22 +115,25 @@ def plan_input(
     context: SourceContext,
     strategies: Mapping[str, WatermarkStrategy] | None = None,
     states: Mapping[str, Any] | None = None,
+    finished: Mapping[str, Collection[str]] | None = None,
+    passed: Mapping[str, int] | None = None,
 ) -> InputPlan:
     """Ask every source how far it can be read; share `budget` records among the splits that may be read.
 
     `strategies` are those of the sources that have one; `states` is what the last manifest keeps per operator.
+    `finished` are splits that are read to their end and have no position any more; `passed` is what the last plan said.
     """
-    strategies, states = strategies or {}, states or {}
+    strategies, states, finished, passed = strategies or {}, states or {}, finished or {}, passed or {}
+    listings: dict[str, _Listing] = {}
     live: dict[str, list[_LiveSplit]] = {}
-    listed: dict[str, frozenset[str]] = {}
     for planned in sources:
-        own = replace(context, parallelism=planned.parallelism)
-        splits = list(planned.source.splits(own))
-        listed[planned.uid] = frozenset(split.name for split in splits)
-        kept = states.get(planned.uid, {}).get("splits", {})
-        live[planned.uid] = _live(planned, splits, positions, kept, strategies.get(planned.uid), own)
+        uid, own = planned.uid, replace(context, parallelism=planned.parallelism)
+        listing = _listing(planned, positions.get(uid, {}), finished.get(uid, ()), passed.get(uid, 0), own)
+        listings[uid] = listing
+        kept = states.get(uid, {}).get("splits", {})
+        live[uid] = _live(planned, listing, kept, strategies.get(uid), own)
     held = held_back(_aligned(live, strategies, context.now_ms))
-    share = max(1, budget // max(1, sum(map(len, live.values())) - len(held)))
+    stops = _stops(sources, live, held, budget, context)
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[Waiting, ...]] = {}
     ended: set[str] = set()
@@ -113,15 +141,95 @@ def plan_input(
     for planned in sources:
         uid, own = planned.uid, replace(context, parallelism=planned.parallelism)
         names = frozenset(split for source, split in held if source == uid)
-        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, share, own)
-        ends = ends and planned.source.complete(own)
+        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid])
+        ends = ends and not listings[uid].unread and planned.source.complete(own)
         exhausted = exhausted and ends
         if ends and not reads[uid]:
             ended.add(uid)
-    has_input = any(reads.values())
     return InputPlan(
-        reads, waiting, listed, frozenset(ended), has_input, exhausted, context.now_ms, context.run_started_ms
+        reads,
+        waiting,
+        frozenset(ended),
+        any(reads.values()),
+        exhausted,
+        context.now_ms,
+        context.run_started_ms,
+        shares={uid: {name: share for name, (_, share) in of_source.items()} for uid, of_source in stops.items()},
+        unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
+        passed={uid: listing.passed for uid, listing in listings.items()},
+        forgotten={uid: listing.forgotten for uid, listing in listings.items()},
     )
+
+
+def _listing(
+    planned: PlannedSource,
+    positions: Mapping[str, SplitPosition],
+    finished: Collection[str],
+    passed: int,
+    context: SourceContext,
+) -> _Listing:
+    source = planned.source
+    splits = source.splits(context)
+    if source.sequential:
+        return _in_sequence(planned, splits, positions, finished, passed)
+    unlisted = positions.keys() - {split.name for split in splits}
+    vanished = sorted(name for name in unlisted if not positions[name].finished)
+    if vanished:
+        raise StoreError(
+            f"source '{planned.uid}' ({source.describe()}) no longer lists split '{vanished[0]}', which was not read "
+            "to its end. Put back what was removed; or start from an older epoch, or a new job, to go on without it"
+        )
+    standing = ((split, _standing(source, split, positions, finished)) for split in splits)
+    return _Listing([(split, at) for split, at in standing if not at.finished], frozenset(unlisted))
+
+
+def _in_sequence(
+    planned: PlannedSource,
+    splits: Sequence[Split],
+    positions: Mapping[str, SplitPosition],
+    finished: Collection[str],
+    passed: int,
+) -> _Listing:
+    """Go on behind what is finished at the beginning, as far as there is to be read now."""
+    most = max(SPLITS_AT_ONCE, planned.parallelism)
+    unfinished: list[tuple[Split, SplitPosition]] = []
+    at = passed
+    while at < len(splits) and len(unfinished) < most:
+        position = _standing(planned.source, splits[at], positions, finished)
+        if not position.finished:
+            unfinished.append((splits[at], position))
+        elif not unfinished:
+            passed = at + 1
+        at += 1
+    return _Listing(unfinished, unread=len(splits) - at, passed=passed)
+
+
+def _stops(
+    sources: tuple[PlannedSource, ...],
+    live: Mapping[str, list[_LiveSplit]],
+    held: frozenset[tuple[str, str]],
+    budget: int,
+    context: SourceContext,
+) -> dict[str, dict[str, tuple[Any, int]]]:
+    """How far each split that may be read is read, and the share it was given for that; by uid and split."""
+    stops: dict[str, dict[str, tuple[Any, int]]] = {}
+    asked: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
+    for planned in sources:
+        own, stops[planned.uid] = replace(context, parallelism=planned.parallelism), {}
+        asked += (
+            (planned.source, own, standing, stops[planned.uid])
+            for standing in live[planned.uid]
+            if not held or (planned.uid, standing.split.name) not in held
+        )
+
+    def reach(number: int, share: int) -> Any:
+        source, own, standing, _ = asked[number]
+        return source.reach(standing.split, standing.offset, share, own)
+
+    given = share_out([standing.offset for _, _, standing, _ in asked], budget, reach)
+    for (_, _, standing, of_source), stop in zip(asked, given, strict=True):
+        of_source[standing.split.name] = stop
+    return stops
 
 
 def without_reads(planned: InputPlan) -> InputPlan:
@@ -131,21 +239,25 @@ def without_reads(planned: InputPlan) -> InputPlan:
 
 def _live(
     planned: PlannedSource,
-    splits: list[Split],
-    positions: Positions,
+    listing: _Listing,
     kept: Mapping[str, Mapping[str, Any]],
     strategy: WatermarkStrategy | None,
     context: SourceContext,
 ) -> list[_LiveSplit]:
     """The unfinished splits, each with its place, its time and its subtask."""
-    standing = {split.name: _standing(planned, split, positions) for split in splits}
-    unfinished = [split for split in splits if not standing[split.name].finished]
     before = {name: details["subtask"] for name, details in kept.items() if "subtask" in details}
-    subtasks = homes([split.name for split in unfinished], before, planned.parallelism)
+    subtasks = homes([split.name for split, _ in listing.unfinished], before, planned.parallelism)
     live: list[_LiveSplit] = []
-    for split in unfinished:
-        at = standing[split.name]
-        time = KeptTime.of(kept.get(split.name, {}), MIN_WATERMARK if at.watermark is None else at.watermark)
+    nothing: Mapping[str, Any] = {}
+    plain: dict[int, KeptTime] = {}
+    for split, at in listing.unfinished:
+        watermark = MIN_WATERMARK if at.watermark is None else at.watermark
+        details = kept.get(split.name, nothing)
+        # Most splits keep no more than where they are read: a source may have ten thousand of them.
+        if len(details) > 1:
+            time = KeptTime.of(details, watermark)
+        else:
+            time = plain.get(watermark) or plain.setdefault(watermark, KeptTime(watermark))
         if strategy is not None and strategy.idle_timeout_ms is not None:
             # A split is not idle for the time the job was down, nor before it was first seen.
             since_ms = context.now_ms if time.active_ms is None else max(time.active_ms, context.run_started_ms)
@@ -154,11 +266,13 @@ def _live(
     return live
 
 
-def _standing(planned: PlannedSource, split: Split, positions: Positions) -> SplitPosition:
-    known = positions.get(planned.uid, {}).get(split.name)
+def _standing(
+    source: Source, split: Split, positions: Mapping[str, SplitPosition], finished: Collection[str]
+) -> SplitPosition:
+    known = positions.get(split.name)
     if known is not None:
         return known
-    return SplitPosition(split.start, planned.source.finished(split, split.start), None)
+    return SplitPosition(split.start, split.name in finished or source.finished(split, split.start), None)
 
 
 def homes(splits: Iterable[str], before: Mapping[str, int], parallelism: int) -> dict[str, int]:
@@ -173,13 +287,16 @@ def homes(splits: Iterable[str], before: Mapping[str, int], parallelism: int) ->
     """
     names = list(splits)
     residents: list[list[str]] = [[] for _ in range(parallelism)]
+    newcomers: list[str] = []
     for name in names:
-        if before.get(name, parallelism) < parallelism:
-            residents[before[name]].append(name)
-    settled = {name for group in residents for name in group}
-    for name in names:
-        if name not in settled:
-            min(residents, key=len).append(name)
+        home = before.get(name, parallelism)
+        (residents[home] if home < parallelism else newcomers).append(name)
+    by_number = [(len(group), subtask) for subtask, group in enumerate(residents)]
+    heapq.heapify(by_number)
+    for name in newcomers:
+        count, subtask = by_number[0]
+        residents[subtask].append(name)
+        heapq.heapreplace(by_number, (count + 1, subtask))
     while len(max(residents, key=len)) - len(min(residents, key=len)) > 1:
         min(residents, key=len).append(max(residents, key=len).pop())
     found = {name: subtask for subtask, group in enumerate(residents) for name in group}
@@ -220,7 +337,7 @@ def held_back(splits: Iterable[AlignedSplit]) -> frozenset[tuple[str, str]]:
 
 
 def _plan_source(
-    source: Source, live: list[_LiveSplit], held: frozenset[str], share: int, context: SourceContext
+    source: Source, live: list[_LiveSplit], held: frozenset[str], stops: Mapping[str, tuple[Any, int]]
 ) -> tuple[tuple[ReadRange, ...], tuple[Waiting, ...], bool]:
     """What is read, what waits, and whether all splits end with these ranges."""
     ranges: list[ReadRange] = []
@@ -228,7 +345,7 @@ def _plan_source(
     ends = True
     for one in live:
         name = one.split.name
-        stop = one.offset if name in held else source.reach(one.split, one.offset, share, context)
+        stop = one.offset if name in held else stops[name][0]
         finishes = source.finished(one.split, stop)
         if stop != one.offset:
             ranges.append(ReadRange(one.split, one.offset, stop, one.subtask, one.time.watermark))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millstream.checkpoint import events as e
-from millstream.checkpoint.manifest import Manifest, SplitPosition, Staged
+from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition, Staged
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink, Source
@@ -66,13 +66,15 @@ def epoch_manifest(
     now_ms: int,
     sources: Mapping[str, Source],
     sinks: Mapping[str, Sink],
+    finished: Mapping[str, SplitFile],
 ) -> Manifest:
-    """The manifest that commits `outcome`."""
+    """The manifest that commits `outcome`. `finished`: by source, a file in which splits that were finished before stand
+    from now on."""
     final = action.status == "DRAINED"
     before: Mapping[str, Any] = {} if newest is None else newest.states
     _check_queryable(plan, outcome)
     states = _kept(outcome, before)
-    positions = _positions(planned, outcome, newest, sources, final)
+    positions = _positions(planned, outcome, newest, sources, final, finished)
     strategies = strategies_of(plan)
     for uid in planned.reads:
         kept, read = before.get(uid, {}), outcome.sources.get(uid, {})
@@ -106,7 +108,13 @@ def epoch_manifest(
         watermark=min(ends, default=None),
         counters=_counters(outcome, newest),
         program={node.uid or "": _described(node) for node in plan.nodes()},
+        finished=_filed(newest, finished),
     )
+
+
+def _filed(newest: Manifest | None, finished: Mapping[str, SplitFile]) -> dict[str, tuple[SplitFile, ...]]:
+    before = {} if newest is None else dict(newest.finished)
+    return before | {uid: (*before.get(uid, ()), file) for uid, file in finished.items()}
 
 
 def _kept(outcome: EpochOutcome, before: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -151,23 +159,32 @@ def _check_queryable(plan: Plan, outcome: EpochOutcome) -> None:
 
 
 def _positions(
-    planned: InputPlan, outcome: EpochOutcome, newest: Manifest | None, sources: Mapping[str, Source], final: bool
+    planned: InputPlan,
+    outcome: EpochOutcome,
+    newest: Manifest | None,
+    sources: Mapping[str, Source],
+    final: bool,
+    finished: Mapping[str, SplitFile],
 ) -> dict[str, dict[str, SplitPosition]]:
     positions = {} if newest is None else {uid: dict(splits) for uid, splits in newest.sources.items()}
     for uid, ranges in planned.reads.items():
-        listed = planned.listed[uid]
-        # A finished split that its source has forgotten is never asked for again: the manifest stays small.
-        own = {name: at for name, at in positions.get(uid, {}).items() if name in listed or not at.finished}
+        # A finished split that is in a file, or that its source has forgotten, is not listed: the manifest stays small.
+        forgotten = planned.forgotten.get(uid, frozenset())
+        own = {
+            name: at
+            for name, at in positions.get(uid, {}).items()
+            if not at.finished or (uid not in finished and name not in forgotten)
+        }
         positions[uid] = own
         for range_ in ranges:
             read = outcome.sources[uid][range_.split.name]
-            finished = sources[uid].finished(range_.split, read["offset"])
-            if final and not finished:
+            ends = sources[uid].finished(range_.split, read["offset"])
+            if final and not ends:
                 raise StoreError(
                     f"split '{range_.split.name}' of source '{uid}' was to be read to its end, "
                     f"but stopped at {read['offset']!r} before {range_.stop!r}. Was the input cut while it was read?"
                 )
-            own[range_.split.name] = SplitPosition(read["offset"], finished, read["watermark"])
+            own[range_.split.name] = SplitPosition(read["offset"], ends, read["watermark"])
     return positions
 
 
@@ -197,6 +214,7 @@ def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms
         watermark=newest.watermark,
         counters=newest.counters,
         program=newest.program,
+        finished=newest.finished,
     )
 
 

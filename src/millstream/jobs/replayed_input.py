@@ -34,17 +34,19 @@ def replayed_input(
     started_ms = 0 if same_run else now_ms
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[Waiting, ...]] = {}
-    listed: dict[str, frozenset[str]] = {}
+    states: Mapping[str, Any] = epoch.states
+    unread = {uid: state["unread"] for uid, state in states.items() if "unread" in state}
     ended: set[str] = set()
     for planned in sources:
         uid, context = planned.uid, SourceContext(now_ms, started_ms, planned.parallelism)
         splits = {split.name: split for split in planned.source.splits(context)}
-        listed[uid] = frozenset(splits)
         reads[uid], waiting[uid] = _of_source(planned, splits, parent, epoch)
-        if not reads[uid] and not waiting[uid] and planned.source.complete(context):
+        if not reads[uid] and not waiting[uid] and uid not in unread and planned.source.complete(context):
             ended.add(uid)
     final = epoch.status == "DRAINED"
-    return InputPlan(reads, waiting, listed, frozenset(ended), any(reads.values()), final, now_ms, started_ms)
+    return InputPlan(
+        reads, waiting, frozenset(ended), any(reads.values()), final, now_ms, started_ms, unread=unread
+    )
 
 
 def _of_source(

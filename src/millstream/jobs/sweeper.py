@@ -24,7 +24,7 @@ from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.retention import RetentionPolicy, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal, unseal
 from millstream.errors import MillstreamError
-from millstream.storage.names import SEGMENTS, STAGED, lease_name, leaving_name, manifest_name
+from millstream.storage.names import FINISHED, SEGMENTS, STAGED, lease_name, leaving_name, manifest_name
 from millstream.storage.store import Store
 
 __all__ = ["Sweeper"]
@@ -70,7 +70,7 @@ class Sweeper:
         self._put_back()
         kept = self._settled(set(self._log.epochs()) - self._held())
         named = frozenset().union(*(named_files(manifest) for manifest in kept.values()))
-        for name in (*self._store.list(STAGED), *self._store.list(SEGMENTS)):
+        for name in (*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)):
             if name not in named:
                 self._store.delete(name)
 
@@ -88,7 +88,7 @@ class Sweeper:
         left = self._settled(set(manifests) - kept)
         self._named = {epoch: self._named.get(epoch) or named_files(manifest) for epoch, manifest in left.items()}
         named = frozenset().union(*self._named.values())
-        files = [*self._store.list(STAGED), *self._store.list(SEGMENTS)]
+        files = [*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)]
         for name in files_to_delete(files, named, newest=newest.epoch, published_through=published):
             self._store.delete(name)
         self._store.remove_unfinished(self._now_ms() - _UNFINISHED_MS)

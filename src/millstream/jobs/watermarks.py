@@ -56,6 +56,8 @@ def _floor(
     uid: str, planned: InputPlan, strategy: WatermarkStrategy | None, kept: Mapping[str, Any], now_ms: int
 ) -> int:
     timeout_ms = None if strategy is None else strategy.idle_timeout_ms
+    if planned.unread.get(uid):
+        return MIN_WATERMARK  # nothing is known of their time, and nobody is to find his records late
     if not planned.waiting[uid] and not planned.reads[uid] and uid not in planned.ended:
         # All it ever had is read, and more may come: the source as a whole stands where it stands.
         return _as_a_whole(kept, planned.run_started_ms).stands(timeout_ms, now_ms)
@@ -114,6 +116,8 @@ def kept_of_source(
         time = replace(one.time, active_ms=planned.now_ms) if one.held and one.time.active_ms is not None else one.time
         splits[one.split] = {"subtask": one.subtask, **time.details()}
     kept: dict[str, Any] = {"splits": splits} if splits else {}
+    if planned.unread.get(uid):
+        kept["unread"] = planned.unread[uid]
     if strategy is not None and strategy.idle_timeout_ms is not None:
         had_records = any(one["records"] for one in read.values())
         kept["active_ms"] = planned.now_ms if had_records else before.get("active_ms", planned.now_ms)

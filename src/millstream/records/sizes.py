@@ -1,7 +1,7 @@
 """How much memory records take, about: exactly for columns, by a sample for Python values without a type.
 
-Records are no measure of memory. What holds many of them (an epoch, a visit, a block) is bounded by bytes, and asks here.
-A sample of a few values and of a few elements of each is enough for that, and costs nothing next to the records.
+Records are no measure of memory. What holds many of them (an epoch, a visit, a block) is bounded by bytes, and asks
+here. A sample of a few values and of a few elements of each is enough for that, and costs nothing next to the records.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
     manifests/{epoch}.json                                     one per committed epoch
     staged/{sink}/{epoch}-{subtask}-{attempt}-{part}{suffix}   output waiting to be published
     segments/{uid}/{state}/{epoch}-{subtask}-{nonce}.arrow     keyed state
+    finished/{uid}/{epoch}-{nonce}.json                        splits of a source that are read to their end
     pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
     leases/{id}.json                                           an epoch that somebody reads
     control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "CONTROL",
+    "FINISHED",
     "LEASES",
     "MANIFESTS",
     "PINS",
@@ -37,7 +39,9 @@ __all__ = [
     "StagedName",
     "answer_name",
     "checked",
+    "epoch_of_finished",
     "epoch_of_manifest",
+    "finished_name",
     "is_lease",
     "is_request",
     "is_server",
@@ -66,6 +70,7 @@ LOGS = "logs"
 PINS = "pins"
 LEASES = "leases"
 CONTROL = "control"
+FINISHED = "finished"
 SERVERS = "servers"
 TEMPORARY = ".tmp-"
 """A path part that starts so is being written; it was never given to anybody and may be removed."""
@@ -74,6 +79,7 @@ _SAFE_PART_CHARS_MAX = 120
 _MANIFEST = re.compile(r"manifests/(\d{12,})\.json")
 _STAGED = re.compile(r"staged/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)-(\d{5,})(\.[A-Za-z0-9.]+)?")
 
+_FINISHED = re.compile(r"finished/[^/]+/(\d{12,})-[A-Za-z0-9]+\.json")
 _SEGMENT = re.compile(r"segments/([^/]+)/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)\.arrow")
 
 
@@ -183,6 +189,21 @@ def parse_segment(name: str) -> SegmentName | None:
         return None
     uid, state, epoch, subtask, nonce = found.groups()
     return SegmentName(uid, state, int(epoch), int(subtask), nonce)
+
+
+def finished_name(uid: str, epoch: int, nonce: str) -> str:
+    """A list of splits of the source `uid` that were finished before `epoch`; the nonce is new for every list.
+
+    >>> finished_name("clicks", 7, "a1b2"), epoch_of_finished(finished_name("clicks", 7, "a1b2"))
+    ('finished/clicks/000000000007-a1b2.json', 7)
+    """
+    return f"{FINISHED}/{safe(uid)}/{epoch:012d}-{nonce}.json"
+
+
+def epoch_of_finished(name: str) -> int | None:
+    """The epoch that a list of finished splits was written for, or None for any other file."""
+    match = _FINISHED.fullmatch(name)
+    return int(match.group(1)) if match else None
 
 
 def pin_name(name: str) -> str:

@@ -31,6 +31,8 @@ class FileSource(Source):
     False
     """
 
+    sequential = True
+
     def __init__(
         self,
         paths: Sequence[str],

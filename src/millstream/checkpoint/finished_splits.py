@@ -1,0 +1,83 @@
+"""Splits that were read to their end, in files of their own: what cannot change need not stand in every manifest.
+
+A manifest lists the position of every split that its epoch or the ones shortly before it finished, so that an epoch
+can be replayed. When that list has grown long (`LISTED_MAX`), the names of those that were finished *before* the next
+epoch go into a file, once, and the manifests from then on name the file. A job that has read a million files has a
+thousand such files at most, and small manifests.
+
+A file is written before the manifest that names it, under a name no other attempt has. One that no manifest names was
+written for an epoch that never happened; it is swept like a segment. Its checksum stands in the manifest too: a file
+that was exchanged for another would make the job read its input twice, or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+
+from millstream.checkpoint.manifest import Manifest, SplitFile
+from millstream.checkpoint.sealed import seal, unseal
+from millstream.errors import StoreDamagedError
+from millstream.storage.names import finished_name
+from millstream.storage.store import Store
+
+__all__ = ["LISTED_MAX", "FinishedSplits", "names_in"]
+
+FORMAT = 1
+LISTED_MAX = 1_000
+
+
+class FinishedSplits:
+    """The finished splits of one job's sources, as far as they stand in files. Each file is read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._files: dict[SplitFile, frozenset[str]] = {}
+        self._names: dict[str, tuple[tuple[SplitFile, ...], frozenset[str]]] = {}
+
+    def names(self, manifest: Manifest | None) -> Mapping[str, frozenset[str]]:
+        """By the uid of their source."""
+        if manifest is None:
+            return {}
+        return {uid: self._of_source(uid, files) for uid, files in manifest.finished.items()}
+
+    def _of_source(self, uid: str, files: tuple[SplitFile, ...]) -> frozenset[str]:
+        known = self._names.get(uid)
+        if known is None or known[0] != files:
+            names = frozenset().union(*(self._read(file) for file in files))
+            known = self._names[uid] = (files, names)
+        return known[1]
+
+    def _read(self, file: SplitFile) -> frozenset[str]:
+        if file not in self._files:
+            self._files[file] = names_in(file, self._store.get(file.file))
+        return self._files[file]
+
+    def filed(self, newest: Manifest, epoch: int) -> dict[str, SplitFile]:
+        """Write down what is finished, for `epoch` to name; by source, where it is worth a file."""
+        filed: dict[str, SplitFile] = {}
+        for uid, positions in newest.sources.items():
+            names = sorted(name for name, at in positions.items() if at.finished)
+            if len(names) >= LISTED_MAX:
+                filed[uid] = self._write(uid, names, epoch)
+        return filed
+
+    def _write(self, uid: str, names: list[str], epoch: int) -> SplitFile:
+        data = seal("finished-splits", FORMAT, {"splits": names})
+        name = finished_name(uid, epoch, secrets.token_hex(4))
+        self._store.put(name, data)
+        file = SplitFile(name, len(names), hashlib.sha256(data).hexdigest())
+        self._files[file] = frozenset(names)
+        return file
+
+
+def names_in(file: SplitFile, data: bytes) -> frozenset[str]:
+    """The splits that a file lists; StoreDamagedError unless it is the file that the manifest means."""
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise StoreDamagedError(
+            f"{file.file}, a list of input that was read to its end, is not what its manifest says it is. Nothing was "
+            "overwritten; restore the file from a copy, or input would be read twice."
+        )
+    names: Iterable[str] = unseal(data, "finished-splits", FORMAT, file.file)["splits"]
+    return frozenset(names)
