@@ -17,8 +17,8 @@ Three kinds of epochs teach less than others:
 - **small ones**, which read far less than they might, because there was no more: they tell the fixed part only;
 - **a single slow one**: of the last three epochs the middle one counts, so it takes two that agree to be believed.
 
-Epochs of one size cannot tell the two parts apart. So the first warm epoch is followed by one of half its size, and the
-same is done again when for `RECENT_EPOCHS` epochs none was of another size. That costs half a fixed part.
+Epochs of one size cannot tell the two parts apart. So the first warm epoch is followed by one of twice or half its size,
+and one of half the size comes again when for `RECENT_EPOCHS` epochs all were alike. That costs half a fixed part.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def _after_full(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> Epoc
     wanted_ms = max(interval_ms, fixed_ms / FIXED_SHARE_MAX) - fixed_ms
     step = wanted_ms / (record_ms * sizing.budget) if record_ms > 0 else GROWTH_MAX
     if not _pairs(recent) and len(recent) in (1, RECENT_EPOCHS) and 1 / _DISTINCT_RATIO < step < _DISTINCT_RATIO:
-        step = 1 / _DISTINCT_RATIO
+        grows = len(recent) == 1 and step >= 1
+        step = _DISTINCT_RATIO if grows else 1 / _DISTINCT_RATIO
     if abs(step - 1) > STEADY_SHARE:
         step = min(max(step, 1 / GROWTH_MAX), GROWTH_MAX)
         return replace(sizing, budget=round(sizing.budget * step), fixed_ms=learnt_ms, recent=recent)

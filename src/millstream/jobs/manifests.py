@@ -68,8 +68,8 @@ def epoch_manifest(
     sinks: Mapping[str, Sink],
     finished: Mapping[str, SplitFile],
 ) -> Manifest:
-    """The manifest that commits `outcome`. `finished`: by source, a file in which splits that were finished before stand
-    from now on."""
+    """The manifest that commits `outcome`. `finished`: by source, a file in which splits that were finished before
+    stand from now on."""
     final = action.status == "DRAINED"
     before: Mapping[str, Any] = {} if newest is None else newest.states
     _check_queryable(plan, outcome)

@@ -2,8 +2,8 @@
 
 How much a split has is not known: an offset means something to its source only. What a source can be asked is how far
 a number of records would go, and two answers can be compared. So all splits are asked with a fair share and with a
-small part of it. A split that gets no further with the larger number has no more; it is taken to need all of the smaller
-one. What is left of the budget is shared out among the others in the same way, in larger and larger shares.
+small part of it. A split that gets no further with the larger number has no more; it is taken to need the smaller one.
+What is left of the budget is shared out among the others in the same way, in larger and larger shares.
 
 The shares add up to no more than the budget (or to one record each, if there are more splits than that). A split that
 could not be read further than its share has one that no other split's is larger than.
