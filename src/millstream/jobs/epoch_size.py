@@ -17,8 +17,8 @@ Three kinds of epochs teach less than others:
 - **small ones**, which read far less than they might, because there was no more: they tell the fixed part only;
 - **a single slow one**: of the last three epochs the middle one counts, so it takes two that agree to be believed.
 
-Epochs of one size cannot tell the two parts apart. So the first warm epoch is followed by one of twice or half its size,
-and one of half the size comes again when for `RECENT_EPOCHS` epochs all were alike. That costs half a fixed part.
+Epochs of one size cannot tell the two parts apart. So the first warm epoch is followed by one of twice or half its
+size, and one of half the size comes again when `RECENT_EPOCHS` epochs were alike. That costs half a fixed part.
 """
 
 from __future__ import annotations
