@@ -251,17 +251,17 @@ def test_an_interval_makes_epochs_smaller_until_they_fit() -> None:
     env, out, store = StreamExecutionEnvironment(), Collect(), MemoryStore(f"checkpoints-{next(_STORES)}")
     env.set_parallelism(1)
     configure(env)
-    env.configure(Configuration.from_dict({"millstream.epoch.max-records": "128"}))
-    env.add_source(Script(list(range(160)), type_info=Types.LONG())).map(_sleepy, Types.LONG()).sink_to(out)
+    env.configure(Configuration.from_dict({"millstream.epoch.max-records": "32"}))
+    env.add_source(Script(list(range(120)), type_info=Types.LONG())).map(_sleepy, Types.LONG()).sink_to(out)
     Launch(ManualClock(), LocalRunner(), store).start(env._graph("job"), env._job_settings()).result()
     log = ManifestLog(store)
     records = [one.records_in for one in history([log.read(epoch) for epoch in log.epochs()]) if one.records_in]
-    assert records[0] == 128 and set(records[1:]) == {2} and out.values == list(range(160))
+    # Two cold epochs and the first warm one, which is the first to be learnt from; records take 2 ms, epochs may take 1.
+    assert records[:4] == [32, 32, 32, 8] and out.values == list(range(120))
 
 
 def _sleepy(n: int) -> int:
-    if n < 128:
-        time.sleep(0.002)
+    time.sleep(0.002)
     return n
 
 
