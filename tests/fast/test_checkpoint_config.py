@@ -256,7 +256,7 @@ def test_an_interval_makes_epochs_smaller_until_they_fit() -> None:
     Launch(ManualClock(), LocalRunner(), store).start(env._graph("job"), env._job_settings()).result()
     log = ManifestLog(store)
     records = [one.records_in for one in history([log.read(epoch) for epoch in log.epochs()]) if one.records_in]
-    # Two cold epochs and the first warm one, which is the first to be learnt from; records take 2 ms, epochs may take 1.
+    # Two cold epochs, and a warm one, which is the first to be learnt from: records take 2 ms, epochs may take 1.
     assert records[:4] == [32, 32, 32, 8] and out.values == list(range(120))
 
 
