@@ -1,4 +1,4 @@
-"""One key is one key wherever keys are hashed, numbered, compared, stored and settled. One strategy over nested keys."""
+"""One key is one key wherever keys are hashed, numbered, compared, stored and settled, nested ones too."""
 
 from __future__ import annotations
 
