@@ -44,7 +44,7 @@ Drawn = tuple[TypeInformation | None, list[Any]]
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in TYPED_ONLY])
 @given(UNTYPED, PARALLELISMS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_equal_keys_without_a_type_are_counted_as_one(
     name: str, drawn: Drawn, parallelisms: tuple[int, int | None]
 ) -> None:
@@ -53,7 +53,7 @@ def test_equal_keys_without_a_type_are_counted_as_one(
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
 @given(DECLARED, PARALLELISMS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_equal_keys_of_a_declared_type_are_counted_as_one(
     name: str, drawn: Drawn, parallelisms: tuple[int, int | None]
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_key_is_found_by_whatever_equals_it(drawn: Drawn, parallelism: int) ->
     assert newest.get_many("count", keys) == wanted
     with state_reader.open(f"memory://{store}").at() as snapshot:
         for key, n in zip(keys, wanted, strict=True):
-            assert snapshot.read("counts", "count", key=key).to_arrow().column("value").to_pylist() == [n]
+            assert [row["value"] for row in snapshot.read("counts", "count", key=key).to_pylist()] == [n]
     asked = [(key, n) for key, n in zip(keys, wanted, strict=True) if _has_json(key)]
     assert _answers(job, [key for key, _ in asked]) == [[n, n] for _, n in asked]
 

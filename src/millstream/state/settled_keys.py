@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from millstream.common.types import Row
+from millstream.common.types import Row, RowKind
 from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type, as_declared
 from millstream.records.shapes import is_sequence, plain_type
@@ -52,7 +52,8 @@ def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]
         return keys if _PLAIN.issuperset(map(type, keys)) else _settled_each(keys)
     if is_hashed_as_values(key_type):
         return _redeclared(_settled_each(as_declared(keys, key_type)), key_type)
-    return with_settled_floats(as_declared(keys, key_type), arrow)
+    declared = with_settled_floats(as_declared(keys, key_type), arrow)
+    return list(map(_without_kind, declared)) if isinstance(plain_type(key_type), RowTypeInfo) else declared
 
 
 def keys_of_canonical(stored: list[bytes], key_type: TypeInformation | None) -> list[Any]:
@@ -137,6 +138,15 @@ def _settled_dataclass(value: Any, settle: Callable[[Any], Any]) -> Any:
     for name, part in parts.items():
         object.__setattr__(changed, name, part)  # it is frozen
     return changed
+
+
+def _without_kind(row: Any) -> Any:
+    """The row as one that is inserted: what happened to it is no part of a key, but a dictionary tells it apart."""
+    if row is None or row.get_row_kind() is RowKind.INSERT:
+        return row
+    inserted = copy.copy(row)
+    inserted.set_row_kind(RowKind.INSERT)
+    return inserted
 
 
 def _is(left: Any, right: Any) -> bool:
