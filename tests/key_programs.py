@@ -12,13 +12,22 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from nested_keys import identity
 
 from millstream.common import Time, Types, WatermarkStrategy
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream import aggregates as agg
-from millstream.datastream.functions import KeyedProcessFunction, ProcessWindowFunction
+from millstream.datastream.functions import (
+    CoGroupFunction,
+    KeyedBatchFunction,
+    KeyedBatchResult,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessWindowFunction,
+)
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from millstream.datastream.window import (
     CountTrigger,
@@ -147,6 +156,55 @@ def window_join(keyed: Keyed, out: Collect) -> None:
     joined.window(TumblingEventTimeWindows.of(DAY)).apply(lambda a, b: (a[0], 1)).sink_to(out)
 
 
+def co_group(keyed: Keyed, out: Collect) -> None:
+    grouping = keyed.stream.co_group(keyed.stream).where(lambda r: r[0], keyed.key_type)
+    grouped = grouping.equal_to(lambda r: r[0], keyed.key_type).window(TumblingEventTimeWindows.of(DAY))
+    grouped.apply(_Grouped()).sink_to(out)
+
+
+class _Grouped(CoGroupFunction):
+    def co_group(self, first: Iterable[Any], second: Iterable[Any]) -> Iterable[Any]:
+        lefts, rights = list(first), list(second)
+        assert len(lefts) == len(rights)
+        yield lefts[0][0], len(lefts)
+
+
+class BothCounts(KeyedCoProcessFunction):
+    """Counts the records of a key of two streams that are one and the same: each is counted twice."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element1(self, value: Any, ctx: Any) -> None:
+        self.count.update((self.count.value() or 0) + 1)
+        ctx.timer_service().register_event_time_timer(END)
+
+    def process_element2(self, value: Any, ctx: Any) -> None:
+        self.process_element1(value, ctx)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        yield ctx.get_current_key(), self.count.value() / 2
+
+
+def connected(keyed: Keyed, out: Collect) -> None:
+    keyed.by_key().connect(keyed.by_key()).process(BothCounts()).sink_to(out)
+
+
+class CountedBatches(KeyedBatchFunction):
+    def states(self) -> dict[str, TypeInformation]:
+        return {"count": Types.LONG()}
+
+    def process_batch(self, batch: Any) -> KeyedBatchResult:
+        counts = batch.states["count"].fill_null(0).to_numpy() + np.bincount(batch.key_of, minlength=len(batch.keys))
+        return KeyedBatchResult(pa.record_batch({"key": batch.keys, "n": counts}), {"count": counts})
+
+
+def batches(keyed: Keyed, out: Collect) -> None:
+    assert keyed.key_type is not None
+    result = Types.ROW_NAMED(["key", "n"], [keyed.key_type, Types.LONG()])
+    keyed.by_field().process_batches(CountedBatches(), result).sink_to(out)
+
+
 def last_of_each(outputs: Outputs) -> Counter[Any]:
     largest: Counter[Any] = Counter()
     for key, n in outputs:
@@ -178,8 +236,11 @@ PROGRAMS: dict[str, tuple[Callable[[Keyed, Collect], None], Callable[[Outputs], 
     "window, panes": (window_panes, last_of_each),
     "interval join": (interval_join, pairs),
     "window join": (window_join, pairs),
+    "co-group": (co_group, sums),
+    "connected": (connected, sums),
+    "batches": (batches, last_of_each),
 }
-TYPED_ONLY = {"window, columnar", "window, panes"}
+TYPED_ONLY = {"window, columnar", "window, panes", "batches"}
 
 
 def counted(

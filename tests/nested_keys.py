@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from millstream.common import Row, RowKind, Types
+from millstream.common import Row, Types
 from millstream.common.typeinfo import TypeInformation
 
 Point = namedtuple("Point", "x y")
@@ -70,9 +70,7 @@ TYPED: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
     "TUPLE": (_PAIR, st.tuples(_MAYBE, _TEXTS)),
     "ROW": (
         Types.ROW_NAMED(["x", "at"], [Types.FLOAT(), Types.LONG()]),
-        st.builds(Row, _MAYBE, st.integers(0, 1))
-        | st.tuples(_SMALL_FLOATS, st.integers(0, 1))
-        | st.builds(lambda x: Row.of_kind(RowKind.UPDATE_AFTER, x, 1), _SMALL_FLOATS),
+        st.builds(Row, _MAYBE, st.integers(0, 1)) | st.tuples(_SMALL_FLOATS, st.integers(0, 1)),
     ),
     "nested": (Types.TUPLE([_PAIR, Types.DOUBLE()]), st.tuples(st.tuples(_SMALL_FLOATS, _TEXTS), _MAYBE)),
     "BIG_DEC": (Types.BIG_DEC(), _DECIMALS),

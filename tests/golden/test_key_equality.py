@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from key_programs import PROGRAMS, STORES, TYPED_ONLY, counted, expected
 from nested_keys import KEYS, TYPED, Account, identity
@@ -22,6 +22,7 @@ from millstream.query.server.application import application
 from millstream.query.server.opened import OpenedJob
 from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.json_values import json_of_key
+from millstream.state.keys import is_hashed_as_values
 from millstream.state.settled_keys import settled_keys
 from millstream.testing import CRASH, EPOCH
 
@@ -62,6 +63,8 @@ def test_equal_keys_of_a_declared_type_are_counted_as_one(
 
 def _counts_as_a_dictionary(name: str, drawn: Drawn, parallelisms: tuple[int, int | None]) -> None:
     key_type, items = drawn
+    # Whole batches of keys that are stored as bytes (decimals of any size) have no column of their type to give out.
+    assume(name != "batches" or key_type is None or not is_hashed_as_values(key_type))
     outputs, counts = counted(name, items, key_type, parallelisms[0], other_parallelism=parallelisms[1])
     assert counts == expected(items)
     if name.startswith(("process", "window, general", "window, merging", "window, folded")):
