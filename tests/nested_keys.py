@@ -78,6 +78,8 @@ TYPED: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
         Types.ROW_NAMED(["price", "x"], [Types.BIG_DEC(), Types.DOUBLE()]),
         st.builds(Row, _DECIMALS, _SMALL_FLOATS),
     ),
+    "LIST": (Types.LIST(Types.DOUBLE()), st.lists(_SMALL_FLOATS, max_size=2)),
+    "with LIST": (Types.TUPLE([Types.LIST(Types.FLOAT())]), st.tuples(st.lists(_SMALL_FLOATS, max_size=2))),
     "LONG": (Types.LONG(), st.integers(-1, 1)),
     "STRING": (Types.STRING(), st.sampled_from(["", "a", "b"])),
 }

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
-from millstream.state.equality import holds_floats
-from millstream.state.settled_keys import settled_map_key, with_settled_floats
+from millstream.state.settled_keys import is_settled_by_type, settled_declared, settled_map_key
 
 __all__ = ["MapKeyCodec", "entries_of"]
 
@@ -33,7 +32,7 @@ class MapKeyCodec(StateCodec):
         keys = super().decode(column, version)
         if self.is_pickled:
             return list(map(settled_map_key, keys))
-        return with_settled_floats(keys, self.arrow_type)
+        return settled_declared(keys, self.arrow_type)
 
     def forms(self, map_key: Any) -> tuple[Any, ...]:
         """What may be stored for a settled key: itself, then what releases before the rule may have left."""
@@ -45,7 +44,7 @@ class MapKeyCodec(StateCodec):
         if self.is_pickled:
             return settled_map_key
         settle, kind = super()._settler(), self.arrow_type
-        return (lambda key: with_settled_floats([settle(key)], kind)[0]) if holds_floats(kind) else settle
+        return settle if is_settled_by_type(kind) else lambda key: settled_declared([settle(key)], kind)[0]
 
 
 def entries_of(table: StateTable, key: Any, rows: list[tuple[Any, Any]]) -> dict[Any, Any]:

@@ -26,7 +26,7 @@ from millstream.state.layout import NEVER_MS, TableLayout
 from millstream.state.open_segments import OpenSegments
 from millstream.state.row_counts import row_counts
 from millstream.state.schema_history import History
-from millstream.state.settled_keys import keys_of_canonical, with_settled_floats
+from millstream.state.settled_keys import keys_of_canonical, settled_declared
 from millstream.state.table import TableView
 from millstream.state.version import SegmentRef, merge_versions, refs_from_json
 from millstream.storage.names import segment_name
@@ -124,7 +124,7 @@ class StateTable:
         """Stored keys as Python values again, settled."""
         if self._key_decoder is None:
             return keys_of_canonical(column.to_pylist(), self._key_type)
-        return with_settled_floats(self._key_decoder.decode(column), column.type)
+        return settled_declared(self._key_decoder.decode(column), column.type)
 
     def distinct_keys(self) -> list[Any]:
         """All keys that have a row, as Python values, in the order of segments."""

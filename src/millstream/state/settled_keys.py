@@ -5,10 +5,10 @@ is settled before it is used, and every key that is read is settled again, by th
 keys that are one key by the rule of `equality` are one key of a dictionary, and settling twice is settling once.
 
 Which form: without a declared type the simplest (`canonical_decoding`): an int where a number is whole, else a float,
-else a Decimal; a tuple for rows and named tuples. With a declared type the type's own, with 0.0 for -0.0. It depends on
-the key alone, never on which of its forms came first, so a function sees the same in every repetition, after a restore
-and at another parallelism. All NaNs are the one object `math.nan`: dictionaries, tuples and rows compare by identity
-before they ask whether values are equal.
+else a Decimal; a tuple for rows and named tuples. With a declared type the type's own, with 0.0 for -0.0 and tuples for
+lists. It depends on the key alone, never on which of its forms came first, so a function sees the same in every
+repetition, after a restore and at another parallelism. All NaNs are the one object `math.nan`: dictionaries, tuples and
+rows compare by identity before they ask whether values are equal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from millstream.state.canonical import canonical_bytes, decode
 from millstream.state.equality import holds_floats
 from millstream.state.keys import is_hashed_as_values
 
-__all__ = ["keys_of_canonical", "settled_keys", "settled_map_key", "with_settled_floats"]
+__all__ = ["is_settled_by_type", "keys_of_canonical", "settled_declared", "settled_keys", "settled_map_key"]
 
 _PLAIN = frozenset((int, str, bytes, type(None)))
 """Values of exactly these types are settled: no other value of them is the same key."""
@@ -52,7 +52,7 @@ def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]
         return keys if _PLAIN.issuperset(map(type, keys)) else _settled_each(keys)
     if is_hashed_as_values(key_type):
         return _redeclared(_settled_each(as_declared(keys, key_type)), key_type)
-    declared = with_settled_floats(as_declared(keys, key_type), arrow)
+    declared = settled_declared(as_declared(keys, key_type), arrow)
     return list(map(_without_kind, declared)) if isinstance(plain_type(key_type), RowTypeInfo) else declared
 
 
@@ -66,13 +66,39 @@ def keys_of_canonical(stored: list[bytes], key_type: TypeInformation | None) -> 
     return keys if key_type is None or arrow_type(key_type) is None else _redeclared(keys, key_type)
 
 
-def with_settled_floats(values: list[Any], kind: pa.DataType) -> list[Any]:
-    """Values as a column of this type gives them, with one NaN and one zero."""
+def is_settled_by_type(kind: pa.DataType) -> bool:
+    """Whether values as a column of this type gives them are settled as they are."""
+    return not holds_floats(kind) and not _holds_lists(kind)
+
+
+def settled_declared(values: list[Any], kind: pa.DataType) -> list[Any]:
+    """Values as a column of this type gives them, with one NaN and one zero, and tuples for lists.
+
+    >>> settled_declared([[-0.0, 1.5]], pa.list_(pa.float64()))
+    [(0.0, 1.5)]
+    """
+    if _holds_lists(kind):
+        values = list(map(_without_lists, values))
     if not holds_floats(kind):
         return values
     if pa.types.is_floating(kind):
         return [value if value is None else value + 0.0 if value == value else math.nan for value in values]
     return [_settled_inside(value, _settled_float) for value in values]
+
+
+def _holds_lists(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or (pa.types.is_struct(kind) and any(_holds_lists(field.type) for field in kind))
+
+
+def _without_lists(value: Any) -> Any:
+    """The value with tuples for the lists in it, which no dictionary takes."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_without_lists, value))
+    if isinstance(value, Row):
+        changed = copy.copy(value)
+        changed._values = list(map(_without_lists, value._values))
+        return changed
+    return value
 
 
 def _settled_each(keys: list[Any]) -> list[Any]:
