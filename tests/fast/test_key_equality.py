@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Iterable
 from decimal import Decimal
 from itertools import count
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -49,6 +51,20 @@ def script(keys: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_equal_keys_of_mixed_types_are_one_key(keys: list[Any], parallelism: int) -> None:
     assert counted("process", script(keys), None, parallelism)[1] == expected(script(keys))
+
+
+def test_what_python_calls_equal_but_is_another_instant_is_another_key() -> None:
+    """Half past two of the night in which summer time ends, twice."""
+    autumn = dt.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    keys = [autumn, autumn.replace(fold=1), (autumn,), (autumn.replace(fold=1),), autumn.astimezone(dt.UTC)]
+    assert keys[0] == keys[1]
+    items = [(key,) for key in keys]
+    outputs, _ = counted("process", [*items, EPOCH, *items], None, 1)
+    instants = [dt.datetime(2024, 10, 27, hour, 30, tzinfo=dt.UTC) for hour in (0, 1)]
+    assert sorted(outputs, key=repr) == [
+        *(((instant,), 2) for instant in instants),
+        *zip(instants, (4, 2), strict=True),
+    ]
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))

@@ -14,12 +14,15 @@ rows compare by identity before they ask whether values are equal.
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +40,11 @@ __all__ = ["is_settled_by_type", "keys_of_canonical", "settled_declared", "settl
 
 _PLAIN = frozenset((int, str, bytes, type(None)))
 """Values of exactly these types are settled: no other value of them is the same key."""
+_SIMPLE = _PLAIN | {bool, float}
 _NUMBERS = (int, float, Decimal, np.number, np.bool_)
 _SHARED = frozenset((str, bytes, tuple))
+_BY_VALUE = frozenset((bool, Decimal, UUID, dt.date, dt.timedelta, np.int32, np.int64, np.float64, np.bool_))
+"""Of these, what Python calls equal is one key."""
 
 
 def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]:
@@ -102,31 +108,60 @@ def _without_lists(value: Any) -> Any:
 
 
 def _settled_each(keys: list[Any]) -> list[Any]:
-    """Keys without a type. Those that repeat, as dictionaries have it, are settled once."""
+    """Keys without a type."""
     known: dict[Any, Any] = {}
+    tuples: dict[tuple[Any, ...], Any] = {}  # of plain values and numbers, for which nothing else can be taken
     settled = []
     for key in keys:
-        if type(key) in _PLAIN:
+        kind = type(key)
+        if kind in _PLAIN:
             settled.append(key)
             continue
+        if kind is float:
+            settled.append((int(key) if key.is_integer() else key) if key == key else math.nan)
+            continue
         try:
-            form = known.get(key, known)
-            if form is known:
-                form = known[key] = _settled(key)
-        except TypeError:  # no key of a dictionary, hence none of a stream: say so, and what to use instead
-            form = _settled(key)
+            form = tuples.get(key) if isinstance(key, tuple) else None
+        except TypeError:
+            form = None  # it holds a list or the like, which is refused below
+        if form is None:
+            form = _settled(key, known)
+            if isinstance(key, tuple) and _SIMPLE.issuperset(map(type, key)):
+                tuples[key] = form
         settled.append(form)
     return settled
 
 
-def _settled(key: Any) -> Any:
-    """One key without a type."""
+def _settled(key: Any, known: dict[Any, Any]) -> Any:
+    """One key without a type. `known` are those settled before whose forms take long to make."""
     kind = type(key)
-    if kind is float:
-        return key if not key.is_integer() and key == key else int(key) if key == key else math.nan
-    if kind is tuple and _PLAIN.issuperset(map(type, key)):
+    if kind in _PLAIN:
         return key
-    return decode(canonical_bytes(key))
+    if kind is float:
+        return (int(key) if key.is_integer() else key) if key == key else math.nan
+    if isinstance(key, tuple | Row):
+        if _PLAIN.issuperset(map(type, key)):
+            return key if kind is tuple else tuple(key)
+        return tuple([_settled(part, known) for part in key])
+    try:
+        # Not by the key itself: Python calls both half past two of an autumn night in one time zone equal.
+        if kind in _BY_VALUE:
+            place = kind, key
+        elif is_dataclass(kind):
+            place = kind, tuple([_settled(getattr(key, name), known) for name in _compared(kind)])
+        else:
+            return decode(canonical_bytes(key))
+        form = known.get(place, known)
+        if form is known:
+            form = known[place] = decode(canonical_bytes(key))
+        return form
+    except TypeError:  # no key of a dictionary, hence none of a stream: say so, and what to use instead
+        return decode(canonical_bytes(key))
+
+
+@lru_cache(maxsize=256)
+def _compared(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.compare)
 
 
 def _settled_float(value: Any) -> Any:
@@ -215,7 +250,7 @@ def _settled_number(value: Any) -> Any:
     if type(value) in _PLAIN or isinstance(value, Enum) or not isinstance(value, _NUMBERS):
         return value
     try:
-        return _settled(value)
+        return _settled(value, {})
     except ProgramError:  # of more digits than a key of a stream may have
         return value
 
