@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.common.time import Instant
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
-from millstream.connectors.contracts import Json, Source, SourceContext, WriterContext
+from millstream.connectors.contracts import CommitId, Json, Source, SourceContext, WriterContext
 from millstream.connectors.spark_frame import SparkFrameSource, type_of_spark_schema
 from millstream.connectors.spark_writer import SparkWriterSink
 from millstream.connectors.two_phase import TwoPhaseSink
@@ -219,7 +219,7 @@ def test_a_failing_query_fails_the_job_with_its_reason(spark: SparkSession, stor
 
 def staged(sink: Any, store: Store, subtask: int, values: list[Any], type_info: TypeInformation) -> list[Json]:
     writer = pickle.loads(pickle.dumps(sink)).writer(
-        WriterContext("to spark/1", 7, subtask, 2, f"a{subtask}", store, 0, type_info)
+        WriterContext("to spark/1", 7, subtask, 2, f"a{subtask}", store, 0, type_info, "a-job")
     )
     writer.write(Batch.of_values(values, type_info))
     return list(writer.stage())
@@ -227,18 +227,18 @@ def staged(sink: Any, store: Store, subtask: int, values: list[Any], type_info: 
 
 def test_a_spark_writer_gets_the_epochs_rows_as_a_dataframe(spark: SparkSession, store: Store) -> None:
     type_info = Types.ROW_NAMED(["name", "at", "price"], [Types.STRING(), Types.INSTANT(), Types.BIG_DEC()])
-    calls: list[tuple[int, list[Any]]] = []
-    sink = SparkWriterSink(lambda df, epoch: calls.append((epoch, sorted(df.collect()))), type_info).opened(spark)
+    calls: list[tuple[CommitId, list[Any]]] = []
+    sink = SparkWriterSink(lambda df, commit: calls.append((commit, sorted(df.collect()))), type_info).opened(spark)
     rows = [("a", Instant(1, 5000), Decimal("1.5")), ("b", None, None)]
     publish = [*staged(sink, store, 0, rows[:1], type_info), *staged(sink, store, 1, rows[1:], type_info)]
-    sink.commit(7, publish, store)
-    sink.commit(8, [], store)
-    [(epoch, found)] = calls
-    assert epoch == 7 and [row.asDict()["name"] for row in found] == ["a", "b"]
+    sink.commit(CommitId("a-job", "out", 7), publish, store)
+    sink.commit(CommitId("a-job", "out", 8), [], store)
+    [(commit, found)] = calls
+    assert commit == CommitId("a-job", "out", 7) and [row.asDict()["name"] for row in found] == ["a", "b"]
     assert found[0]["price"] == Decimal("1.5") and found[0]["at"].timestamp() == 1.000005
     store.delete(publish[0]["file"])
     with pytest.raises(StoreDamagedError, match="has no file"):
-        sink.commit(7, publish, store)
+        sink.commit(CommitId("a-job", "out", 7), publish, store)
 
 
 class Marks(TwoPhaseSink):
@@ -256,14 +256,15 @@ class Marks(TwoPhaseSink):
     def stage(self) -> Json | None:
         return self.values
 
-    def commit(self, epoch: int, staged: Any) -> None:  # type: ignore[override]
+    def commit(self, commit: CommitId, staged: Any) -> None:  # type: ignore[override]
         for values in staged:
-            Path(self.folder, f"{epoch}-{values[0]}").write_text(str(os.getpid()))
+            Path(self.folder, f"{commit}-{values[0]}").write_text(str(os.getpid()))
 
 
 def test_a_two_phase_sink_can_commit_in_tasks(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     sink = Marks(str(tmp_path))
     ready = sink.opened(spark)
-    ready.commit(3, [["a"], ["b"]], store)
+    ready.commit(CommitId("a-job", "out", 3), [["a"], ["b"]], store)
     marks = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
-    assert sorted(marks) == ["3-a", "3-b"] and str(os.getpid()) not in marks.values()
+    assert sorted(marks) == ["a-job.out.0.000000000003-a", "a-job.out.1.000000000003-b"]
+    assert str(os.getpid()) not in marks.values()

@@ -26,7 +26,7 @@ from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
 from millstream.compiler.stages import Plan
-from millstream.connectors.contracts import Sink, SourceContext
+from millstream.connectors.contracts import CommitId, Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale
@@ -352,7 +352,8 @@ class EpochDriver:
             manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
             started = time.monotonic()
             for uid, staged in manifest.staged.items():
-                self._sinks[uid].commit(action.epoch, [item.payload for item in staged], self._job.facts.store)
+                commit = CommitId(manifest.job_id, uid, manifest.epoch)
+                self._sinks[uid].commit(commit, [item.payload for item in staged], self._job.facts.store)
             self._watch.published(action.epoch, (time.monotonic() - started) * 1000)
             self._board.change(published=action.epoch)
             self._outside.put(e.Published(action.epoch))

@@ -229,7 +229,7 @@ def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
 
 
 def _new_run() -> str:
-    return secrets.token_hex(4)
+    return secrets.token_hex(8)
 
 
 def _new_folder(job_name: str) -> str:

@@ -188,7 +188,7 @@ def _go_back(
             f"that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is published, then "
             "go back."
         )
-    manifest = _for_sinks(found, manifest, sinks, own)
+    manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
     _commit(log, manifest, record, newest, now_ms, own.url)
     return record
 
@@ -204,17 +204,17 @@ def _go_on_elsewhere(
             "on with it leave --from out; to begin anew give another --store."
         )
     record = claim_fork(own, found, plan.job_name, now_ms)
-    manifest = _for_sinks(found, manifest, sinks, own)
+    manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
     _commit(log, manifest, record, None, now_ms, own.url)
     return record
 
 
-def _for_sinks(found: Snapshot, manifest: Manifest, sinks: Mapping[str, Sink], own: Store) -> Manifest:
+def _for_sinks(found: Snapshot, manifest: Manifest, sinks: Mapping[str, Sink], own: Store, job: str) -> Manifest:
     """The manifest with what its sinks still have to publish; the user is told what has been published since."""
     states: dict[str, Any] = dict(manifest.states)
     tells = _went_on(found)
     for uid, sink in sinks.items():
-        point = RestorePoint(manifest.epoch, uid, own, forked=found.store.url != own.url)
+        point = RestorePoint(manifest.epoch, uid, own, job, past_job=found.manifest.job_id)
         kept, sentence = sink.after_restore(states.get(uid, {}).get("pending"), point)
         if uid in states and "pending" in states[uid]:
             states[uid] = {key: value for key, value in states[uid].items() if key != "pending"}

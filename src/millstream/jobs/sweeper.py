@@ -16,8 +16,10 @@ A sweeper that dies or fails between 1 and 3 has left the file aside: the next o
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Mapping
 
+from millstream.checkpoint.job_record import renew
 from millstream.checkpoint.leases import leases_of
 from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
 from millstream.checkpoint.pins import pins_of
@@ -67,6 +69,8 @@ class Sweeper:
 
     def clear(self) -> None:
         """Remove everything but what pins and leases hold: the job is over, and nobody is to go on with it."""
+        # First, so that no start in between counts the same epochs of the same job once more.
+        renew(self._store, secrets.token_hex(16))
         self._put_back()
         kept = self._settled(set(self._log.epochs()) - self._held())
         named = frozenset().union(*(named_files(manifest) for manifest in kept.values()))

@@ -201,6 +201,7 @@ class WriteOperator(Operator):
             store=facts.store,
             now_ms=spec.now_ms,
             input_type=input_type,
+            job=facts.job_id,
         )
 
     def apply(self, batch: Batch) -> None:

@@ -31,7 +31,7 @@ __all__ = [
     "token_of",
 ]
 
-_NAME = re.compile(r"-[0-9a-f]{8}-\d+-(?P<epoch>\d+)(-\d+)?")
+_NAME = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{16})-\d+-(?P<epoch>\d+)(-\d+)?")
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,13 @@ class Published:
     chunks: tuple[Chunk, ...]
 
 
-def token_of(nonce: str) -> str:
-    """Eight letters and digits that stand for a task attempt."""
-    return hashlib.sha256(nonce.encode()).hexdigest()[:8]
+def token_of(attempt: str) -> str:
+    """Sixteen letters and digits that stand for a task attempt of a job.
+
+    Eight, as there were once, are too few: of a million parts written twice, two would meet once in some thousand runs,
+    and the second would be taken for published.
+    """
+    return hashlib.sha256(attempt.encode()).hexdigest()[:16]
 
 
 def plan_parts(

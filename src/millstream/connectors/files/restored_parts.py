@@ -25,7 +25,7 @@ def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list
     there = [part for part in parts if all(target.exists(chunk.file) for chunk in part.chunks)]
     if not point.forked:
         return there
-    folder = staging_folder(point.store.url, point.uid)
+    folder = staging_folder(point.job, point.uid)
     return [replace(part, chunks=tuple(_copied(target, chunk, folder) for chunk in part.chunks)) for part in there]
 
 
@@ -48,7 +48,7 @@ def later_parts(target: Store, epoch: int, prefix: str, suffix: str) -> list[str
 def restored_sentence(later: list[str], gone: list[Part], point: RestorePoint) -> str:
     """What the user should know; "" when nothing came after that epoch.
 
-    >>> restored_sentence(["part-a-0-8", "part-a-1-8", "part-a-0-9"], [], RestorePoint(7, "out", None))
+    >>> restored_sentence(["part-a-0-8", "part-a-1-8", "part-a-0-9"], [], RestorePoint(7, "out", None, "3f9a", "3f9a"))
     '3 part files there hold records of later epochs (part-a-0-8 to part-a-0-9), which come again: delete them, or let \
 the job write to another folder'
     """

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from millstream.connectors.contracts import CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.files.buckets import BasePathBuckets, BucketAssigner, checked_bucket
 from millstream.connectors.files.part_plan import Chunk, pending_json, pending_parts, plan_parts, token_of
 from millstream.connectors.files.parts import PartEncoder, PartFormat
@@ -67,7 +67,7 @@ class FileSink(Sink):
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
         return plan_parts(staged, pending, now_ms, final, self.rolling, self.prefix, self.suffix)
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         if publish:
             publish_all(open_store(self.base_url), publish, self.format)
 
@@ -111,7 +111,7 @@ class _FileWriter(SinkWriter):
         self._sink = sink
         self._context = context
         self._target = open_store(sink.base_url)
-        self._folder = staging_folder(context.store.url, context.uid)
+        self._folder = staging_folder(context.job, context.uid)
         self._open: dict[str, PartEncoder] = {}
         self._records: dict[str, int] = {}
         self._chunks: list[Chunk] = []
@@ -162,7 +162,7 @@ class _FileWriter(SinkWriter):
                 subtask=context.subtask,
                 epoch=context.epoch,
                 index=index,
-                token=token_of(context.nonce),
+                token=token_of(f"{context.job} {context.nonce}"),
                 bytes=len(data),
                 crc32=zlib.crc32(data),
                 records=self._records[bucket],
