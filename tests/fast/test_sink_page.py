@@ -1,4 +1,4 @@
-"""The sink that docs/connectors/write-a-sink.md prints keeps every record once: run again, gone back, elsewhere, forked.
+"""The sink that docs/connectors/write-a-sink.md prints keeps every record once: run again, gone back, restored, forked.
 
 Each of these gives epochs numbers that another job, or another life of the same store, has used.
 """
@@ -92,7 +92,7 @@ def test_the_printed_sink_keeps_every_record_once_when_a_job_crashes_goes_on_and
     ran(sink, first, epochs=3, crash=True)
     ran(sink, first, crash=True)
     ran(sink, second)
-    once = Counter({n: 1 for n in NUMBERS})
+    once = Counter(dict.fromkeys(NUMBERS, 1))
     once[0] = 2  # minus nought is nought
     assert rows(tmp_path / "table.db") == {id_of(first): once, id_of(second): once}
 
@@ -105,7 +105,7 @@ def test_the_printed_sink_misses_nothing_of_a_job_that_is_restored_elsewhere_or_
     ran(sink, new, start=f"memory://{old}@2")
     ran(sink, other, start=f"memory://{old}@2")
     ran(sink, old)
-    later = Counter({n: 1 for n in range(20, 60)})
+    later = Counter(dict.fromkeys(range(20, 60), 1))
     found = rows(tmp_path / "table.db")
     assert found.pop(id_of(old))[1] == 1
     assert found == {id_of(new): later, id_of(other): later}
@@ -124,7 +124,7 @@ def test_the_printed_sink_misses_nothing_when_a_job_goes_back_in_its_own_store(
     with closing(sqlite3.connect(tmp_path / "table.db")) as database:
         database.execute("delete from numbers where job = ? and epoch > 2 and epoch < 6", (id_of(store),))
         left = Counter(n for (n,) in database.execute("select n from numbers where n > 0"))
-    assert left == Counter({n: 1 for n in range(1, 60)})
+    assert left == Counter(dict.fromkeys(range(1, 60), 1))
 
 
 def test_a_store_whose_epochs_were_deleted_on_cancel_belongs_to_another_job_from_then_on(
