@@ -130,7 +130,17 @@ class Source(ABC):
         return self.opened(store, session)
 
     def committed(self, positions: dict[str, Offset]) -> None:
-        """The manifest that holds `positions` is written: what lies before them is never read again."""
+        """A manifest that holds `positions` is written, or, before anything is read, found: the job goes on from there.
+
+        Remove nothing for it: the job may go back to an older epoch, and others may start from one. An error raised at
+        the start stops a job that the source cannot go on with.
+        """
+
+    def released(self, kept: Sequence[dict[str, Offset]]) -> None:
+        """`kept` are the positions of every epoch that is kept: what lies before all of them is never read again.
+
+        Called now and then, perhaps beside everything else, for sources that remove what they have stored.
+        """
 
     def close(self) -> None:
         """The driver is done with this source."""

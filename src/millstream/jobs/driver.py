@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -74,7 +74,7 @@ class EpochDriver:
         self._strategies = strategies_of(plan)
         self._clock, self._board, self._settings = clock, board, settings
         self._log = ManifestLog(job.facts.store)
-        self._sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention)
+        self._sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention, release=self._release_input)
         self._outside: queue.Queue[e.Event] = queue.Queue()
         self._own: deque[e.Event] = deque()
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="millstream-publish")
@@ -324,6 +324,11 @@ class EpochDriver:
         for planned in self._sources:
             positions = manifest.sources.get(planned.uid, {})
             planned.source.committed({split: at.offset for split, at in positions.items()})
+
+    def _release_input(self, kept: Collection[Manifest]) -> None:
+        for planned in self._sources:
+            positions = [manifest.sources.get(planned.uid, {}) for manifest in kept]
+            planned.source.released([{split: at.offset for split, at in splits.items()} for splits in positions])
 
     def _inspect_commit(self, action: e.InspectCommit) -> None:
         assert self._attempted is not None

@@ -1,7 +1,8 @@
 """How far the next epoch reads: asked of every source, decided here, recorded only by the manifest.
 
 The plan is not written down before it is run: if the epoch dies, the next one is planned anew, perhaps with other
-ranges. Only what a manifest says was read has been read.
+ranges. Only what a manifest says was read has been read. A split that was begun and that its source no longer lists
+stops the job: what it still holds would be missing in silence.
 
 A split stays with its subtask from epoch to epoch, so that a strategy in mid-stream sees the same records' time in the
 same place; it moves only when the parallelism changes or finished splits have left the others badly spread. A split
@@ -16,7 +17,9 @@ from typing import Any
 
 from millstream.checkpoint.manifest import SplitPosition
 from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+from millstream.connectors.checked import is_complete, is_finished, listed_splits, reach_of
 from millstream.connectors.contracts import Source, SourceContext, Split
+from millstream.errors import StoreError
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime
 from millstream.runtime.spec import ReadRange
@@ -100,8 +103,9 @@ def plan_input(
     listed: dict[str, frozenset[str]] = {}
     for planned in sources:
         own = replace(context, parallelism=planned.parallelism)
-        splits = list(planned.source.splits(own))
+        splits = listed_splits(planned.source, own)
         listed[planned.uid] = frozenset(split.name for split in splits)
+        _check_none_vanished(planned, listed[planned.uid], positions.get(planned.uid, {}))
         kept = states.get(planned.uid, {}).get("splits", {})
         live[planned.uid] = _live(planned, splits, positions, kept, strategies.get(planned.uid), own)
     held = held_back(_aligned(live, strategies, context.now_ms))
@@ -114,7 +118,7 @@ def plan_input(
         uid, own = planned.uid, replace(context, parallelism=planned.parallelism)
         names = frozenset(split for source, split in held if source == uid)
         reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, share, own)
-        ends = ends and planned.source.complete(own)
+        ends = ends and is_complete(planned.source, own)
         exhausted = exhausted and ends
         if ends and not reads[uid]:
             ended.add(uid)
@@ -154,11 +158,26 @@ def _live(
     return live
 
 
+def _check_none_vanished(
+    planned: PlannedSource, listed: frozenset[str], positions: Mapping[str, SplitPosition]
+) -> None:
+    """What a split still holds must not be passed over because its source has forgotten it."""
+    gone = sorted(name for name, at in positions.items() if not at.finished and name not in listed)
+    if gone:
+        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        raise StoreError(
+            f"source '{planned.uid}' ({planned.source.describe()}) no longer lists split '{gone[0]}'{more}, which the "
+            f"job has read to {positions[gone[0]].offset!r} and not to its end: the rest of it would be missing. Bring "
+            f"it back (a file, a partition, the input this job was started with), or, to do without, give the source "
+            f"another uid and start with --allow-non-restored-state: it is then read anew."
+        )
+
+
 def _standing(planned: PlannedSource, split: Split, positions: Positions) -> SplitPosition:
     known = positions.get(planned.uid, {}).get(split.name)
     if known is not None:
         return known
-    return SplitPosition(split.start, planned.source.finished(split, split.start), None)
+    return SplitPosition(split.start, is_finished(planned.source, split, split.start), None)
 
 
 def homes(splits: Iterable[str], before: Mapping[str, int], parallelism: int) -> dict[str, int]:
@@ -228,8 +247,8 @@ def _plan_source(
     ends = True
     for one in live:
         name = one.split.name
-        stop = one.offset if name in held else source.reach(one.split, one.offset, share, context)
-        finishes = source.finished(one.split, stop)
+        stop = one.offset if name in held else reach_of(source, one.split, one.offset, share, context)
+        finishes = is_finished(source, one.split, stop)
         if stop != one.offset:
             ranges.append(ReadRange(one.split, one.offset, stop, one.subtask, one.time.watermark))
         elif not finishes:

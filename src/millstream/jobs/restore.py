@@ -27,6 +27,7 @@ from millstream.checkpoint.savepoints import Snapshot, find_snapshot
 from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
 from millstream.common import options
 from millstream.compiler.stages import Plan
+from millstream.connectors.checked import restored_pending
 from millstream.connectors.contracts import RestorePoint, Sink
 from millstream.errors import FencedError, StoreError
 from millstream.jobs.derived_uids import warn_of_derived_uids
@@ -215,7 +216,7 @@ def _for_sinks(found: Snapshot, manifest: Manifest, sinks: Mapping[str, Sink], o
     tells = _went_on(found)
     for uid, sink in sinks.items():
         point = RestorePoint(manifest.epoch, uid, own, job, past_job=found.manifest.job_id)
-        kept, sentence = sink.after_restore(states.get(uid, {}).get("pending"), point)
+        kept, sentence = restored_pending(sink, states.get(uid, {}).get("pending"), point)
         if uid in states and "pending" in states[uid]:
             states[uid] = {key: value for key, value in states[uid].items() if key != "pending"}
             states[uid] |= {} if kept is None else {"pending": kept}

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from millstream.checkpoint.job_record import renew
 from millstream.checkpoint.leases import leases_of
@@ -26,7 +26,7 @@ from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.retention import RetentionPolicy, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal, unseal
 from millstream.errors import MillstreamError
-from millstream.storage.names import SEGMENTS, STAGED, lease_name, leaving_name, manifest_name
+from millstream.storage.names import INPUT, SEGMENTS, STAGED, lease_name, leaving_name, manifest_name
 from millstream.storage.store import Store
 
 __all__ = ["Sweeper"]
@@ -38,7 +38,8 @@ FORMAT = 1
 
 
 class Sweeper:
-    """Sweeps one job's store. `every_epochs`: how often, while the job runs."""
+    """Sweeps one job's store. `every_epochs`: how often, while the job runs. `release` is told which epochs are left,
+    so that sources remove input that they have stored and none of these needs."""
 
     def __init__(
         self,
@@ -46,9 +47,11 @@ class Sweeper:
         now_ms: Callable[[], int],
         policy: RetentionPolicy | None = None,
         every_epochs: int = _EVERY_EPOCHS,
+        release: Callable[[Collection[Manifest]], None] = lambda kept: None,
     ) -> None:
         self._store, self._log = store, ManifestLog(store)
         self._now_ms, self._policy, self._every_epochs = now_ms, policy or RetentionPolicy(), every_epochs
+        self._release = release
         self._known: dict[int, Manifest] = {}  # manifests do not change: each is read once
         self._named: dict[int, frozenset[str]] = {}
 
@@ -77,6 +80,10 @@ class Sweeper:
         for name in (*self._store.list(STAGED), *self._store.list(SEGMENTS)):
             if name not in named:
                 self._store.delete(name)
+        if not kept:
+            # Stored input belongs to positions. Without any, a new start must not find that some was read and removed.
+            for name in self._store.list(INPUT):
+                self._store.delete(name)
 
     def _sweep(self, newest: Manifest) -> None:
         for name in self._store.list("specs"):
@@ -96,6 +103,7 @@ class Sweeper:
         for name in files_to_delete(files, named, newest=newest.epoch, published_through=published):
             self._store.delete(name)
         self._store.remove_unfinished(self._now_ms() - _UNFINISHED_MS)
+        self._release(left.values())
 
     def _manifests(self) -> Mapping[int, Manifest]:
         """All that are there, by epoch."""

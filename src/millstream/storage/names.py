@@ -4,6 +4,7 @@
     manifests/{epoch}.json                                     one per committed epoch
     staged/{sink}/{epoch}-{subtask}-{attempt}-{part}{suffix}   output waiting to be published
     segments/{uid}/{state}/{epoch}-{subtask}-{nonce}.arrow     keyed state
+    input/{name}/…                                             what a source has received and keeps until it is read
     pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
     leases/{id}.json                                           an epoch that somebody reads
     control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "CONTROL",
+    "INPUT",
     "LEASES",
     "MANIFESTS",
     "PINS",
@@ -61,6 +63,7 @@ __all__ = [
 
 MANIFESTS = "manifests"
 STAGED = "staged"
+INPUT = "input"
 SEGMENTS = "segments"
 LOGS = "logs"
 PINS = "pins"
