@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.common import Configuration
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, WriterContext
@@ -23,9 +25,11 @@ from millstream.connectors.files.part_plan import published_parts
 from millstream.connectors.files.parts import CsvParts, EncodedParts, JsonParts, ParquetParts, PartFormat, TextParts
 from millstream.connectors.files.rolling import OnCheckpoint, WhenLargeOrOld
 from millstream.connectors.files.sink import FileSink
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.store import open_store
+from millstream.testing import EPOCH, Script, run
 
 JOB = open_store("memory://file-sink-job")
 RECORD = st.tuples(st.integers(0, 1), st.sampled_from("abc"), st.integers(0, 99))
@@ -379,3 +383,56 @@ def test_a_base_path_that_is_a_file_is_refused_before_the_job_runs(tmp_path: Pat
 def test_a_prefix_that_would_hide_or_move_the_parts_is_refused(tmp_path: Path, prefix: str) -> None:
     with pytest.raises(ProgramError, match="prefix"):
         FileSink(str(tmp_path), TextParts(), prefix=prefix)
+
+
+# --- several jobs, one folder -----------------------------------------------------------------------------------
+
+
+def written(folder: Path, store: str, start: str | None = None, epochs: int | None = None) -> None:
+    """0 to 59, ten to an epoch, into parts that wait for one another."""
+    items = [n for ten in range(0, 60, 10) for n in (*range(ten, ten + 10), EPOCH)]
+    sink = FileSink(str(folder), TextParts(), rolling=WhenLargeOrOld(50, 10**9, 10**9))
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        if start is not None:
+            env.configure(Configuration().set_string("execution.state-recovery.path", start))
+        env.add_source(Script(items, type_info=Types.LONG()), "numbers").uid("numbers").sink_to(sink).uid("out")
+
+    run(build, store=store, epochs=epochs, job_name="numbers")
+
+
+def numbers_in(parts: dict[str, bytes]) -> Counter[int]:
+    return Counter(int(line) for part in parts.values() for line in part.split())
+
+
+def test_a_second_run_a_fork_and_a_restore_into_the_same_folder_leave_every_part_of_the_others_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    written(out, "parts-first", epochs=4)
+    stopped = visible(out)
+    steps: list[tuple[str, str | None, Counter[int]]] = [
+        ("parts-second", None, Counter(range(60))),
+        ("parts-fork", "memory://parts-first@3", Counter(range(30, 60))),
+        ("parts-elsewhere", "memory://parts-first@3", Counter(range(30, 60))),
+    ]
+    before = stopped
+    for store, start, expected in steps:
+        written(out, store, start)
+        after = visible(out)
+        assert before.items() <= after.items(), "a part of another job was changed"
+        new = numbers_in({name: part for name, part in after.items() if name not in before})
+        assert expected <= new and new <= Counter(range(60))
+        before = after
+    written(out, "parts-first")
+    mine = {name: part for name, part in visible(out).items() if name not in before or name in stopped}
+    assert numbers_in(mine) == Counter(range(60)), "what waited for a later epoch was taken by another job"
+    assert staged_files(out) == []
+    # Gone back, the job names the parts of its own later epochs, and those of no other job.
+    caplog.clear()
+    written(out, "parts-first", "memory://parts-first@2")
+    told = next(
+        record.getMessage() for record in caplog.records if "hold records of later epochs" in record.getMessage()
+    )
+    own = {name for name in mine if int(name.split("-")[3].partition(".")[0]) > 2}
+    assert f"{len(own)} part files there" in told
