@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from millstream.common import RestartStrategies, Types
 from millstream.common.time import Time
 from millstream.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from millstream.connectors.contracts import CommitId, CommitPlan, Sink, SinkWriter
+from millstream.connectors.files.parts import EncodedParts
+from millstream.connectors.files.sink import FileSink
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.connectors.python import PythonSource, Split, TwoPhaseSink
 from millstream.datastream.functions import (
@@ -229,7 +232,24 @@ class Staging(TwoPhaseSink):
         """Nothing."""
 
 
+class Signature(TwoPhaseSink):
+    def write(self, values: Any) -> None:
+        """Forget it."""
+
+    def stage(self) -> Any:
+        return 1
+
+    def commit(self, staged: Any) -> None:  # type: ignore[override]
+        """Nothing."""
+
+
+class Text:
+    def encode(self, value: Any) -> Any:
+        return str(value)
+
+
 SINKS = {
+    "commit with too few": (Signature(), r"Signature\.commit\(staged.*cannot be called with \(commit, staged\)"),
     "opened gives another thing": (Output(opened="yes"), r"Output\.opened returned 'yes' \(str\), expected the sink"),
     "writer forgets its return": (Output(writer=None), r"Output\.writer returned None, expected a SinkWriter"),
     "stage forgets its return": (
@@ -272,6 +292,12 @@ def test_a_sink_that_opens_with_nothing_is_understood_and_a_restore_is_told_what
         env.add_source(Script([1])).uid("in").sink_to(Output(after_restore=None)).uid("out")
 
     assert "Output.after_restore returned None, expected (what of `pending`" in failure(again)
+
+
+def test_an_encoder_of_a_file_sink_that_returns_text_is_told_so(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), EncodedParts(Text()))
+    message = failure(lambda env: env.add_source(Script([1])).sink_to(sink))
+    assert "Text.encode returned '1' (str), expected bytes" in message
 
 
 class Returns:

@@ -55,9 +55,9 @@ def test_a_streaming_frame_is_read_once_by_a_job_that_goes_back_and_by_forks_of_
     new_env: NewEnv, spark: Any, tmp_path: Path
 ) -> None:
     folder, origin, fork = tmp_path / "in", tmp_path / "origin", tmp_path / "fork"
-    stream = spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(str(folder))
     drop(folder, 0)
     drop(folder, 10)
+    stream = spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(str(folder))
     before = Collect()
     running = job(new_env, stream, origin, before)
     while len(before.values) < 20:

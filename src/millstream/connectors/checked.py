@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from millstream.errors import ProgramError
 from millstream.storage.store import Store
 
 __all__ = [
+    "check_commit",
     "due_ms_of",
     "is_complete",
     "is_finished",
@@ -172,10 +174,23 @@ def opened_sink(sink: Sink, session: Any) -> Sink:
     """The sink, ready for the driver."""
     returned = sink.opened(session)
     if returned is None:  # nothing had to be made ready
-        return sink
+        returned = sink
     if not isinstance(returned, Sink):
         raise _refused(sink, "opened", returned, "the sink that is to be used (None: this one)")
+    check_commit(returned, "commit, publish, store")
     return returned
+
+
+def check_commit(sink: Sink, parameters: str) -> None:
+    """`commit` must take these: it is called when an epoch is committed already, and cannot be run again otherwise."""
+    try:
+        signature(sink.commit).bind(*parameters.split(", "))
+    except TypeError as error:
+        raise ProgramError(
+            f"{type(sink).__name__}.commit{signature(sink.commit)} cannot be called with ({parameters}): {error}. "
+            "Give it these parameters",
+            at=_line_of(sink, "commit"),
+        ) from error
 
 
 def new_writer(sink: Sink, context: WriterContext) -> SinkWriter:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import cloudpickle
 
+from millstream.connectors.checked import check_commit
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, Sink, SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
@@ -72,6 +73,7 @@ class TwoPhaseSink(Sink):
         """The engine's view of this sink: the same writer, and a `commit` that needs no store."""
         if self.commit_in not in ("driver", "tasks"):
             raise ProgramError(f"{type(self).__name__}.commit_in is {self.commit_in!r}. Set it to 'driver' or 'tasks'.")
+        check_commit(self, "commit, staged")
         return _TwoPhaseCommitter(self, session)
 
 

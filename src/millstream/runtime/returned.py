@@ -42,7 +42,7 @@ def explained(error: BaseException, role: str) -> BaseException:
         )
     match = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
     if match is not None:
-        what = role if role in _EXPECTED else f"{role} function"
+        what = role if role in _EXPECTED or role.endswith("function") else f"{role} function"
         return ProgramError(f"the {what} returned {_a(match.group(1))}, expected {_EXPECTED.get(role, _RECORDS)}")
     return error
 
