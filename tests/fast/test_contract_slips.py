@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.common import RestartStrategies, Types
+from millstream.checkpoint.pins import Pin, pin_epoch, unpin
+from millstream.common import Configuration, RestartStrategies, Types
 from millstream.common.time import Time
 from millstream.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from millstream.connectors.contracts import CommitId, CommitPlan, Sink, SinkWriter
@@ -37,6 +38,7 @@ from millstream.datastream.window import (
     WindowAssigner,
 )
 from millstream.errors import JobFailedError, MillstreamError, ProgramError
+from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, Script, run
 
 HERE = __file__.rpartition("/")[2]
@@ -183,6 +185,37 @@ def test_a_split_that_was_begun_and_is_no_longer_listed_stops_the_job() -> None:
     run(lambda env: env.add_source(source).uid("in").sink_to(out), store="vanishing")
     source.splits_now = []  # both are finished, and may go
     run(lambda env: env.add_source(source).uid("in").sink_to(out), store="vanishing")
+
+
+class Releasing(Numbers):
+    """Writes down which positions it is told are kept."""
+
+    kept: list[list[Any]] = []  # noqa: RUF012 (shared on purpose: by the copies)
+
+    def reach(self, split: Any, offset: Any, budget: int, context: Any) -> Any:
+        return min(10, offset + 2)
+
+    def read(self, split: Any, start: Any, stop: Any) -> Any:
+        yield list(range(start, stop))
+
+    def released(self, kept: Any) -> None:
+        self.kept.append(sorted(positions.get("numbers", 0) for positions in kept))
+
+
+def test_a_source_may_remove_only_what_lies_before_every_epoch_that_is_kept() -> None:
+    Releasing.kept = []
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration().set_integer("millstream.retention.epochs", 2))
+        env.add_source(Releasing()).uid("in").sink_to(Collect()).uid("out")
+
+    run(build, store="released", epochs=3)
+    pin_epoch(MemoryStore("released"), Pin("early", 1, "savepoint", created_ms=0))
+    run(build, store="released")
+    assert Releasing.kept[0][0] == 2 and 4 not in Releasing.kept[0], "epoch 1 is pinned, epoch 2 is not kept"
+    unpin(MemoryStore("released"), "early")
+    run(build, store="released")
+    assert Releasing.kept[-1] == [10, 10]
 
 
 class Stub(SinkWriter):

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from millstream.common.typeinfo import Types
+from millstream.connectors.batch_series import InheritedBatches
 from millstream.connectors.contracts import Split
+from millstream.connectors.spark_checkpoint import inherit_checkpoint
 from millstream.connectors.stored_batches import StoredBatches, read_stored
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
 from millstream.storage.layered import layered
@@ -177,3 +179,25 @@ def test_input_of_another_type_or_a_damaged_list_is_refused(store: Store) -> Non
     store.put("input/in/series.json", b"{")
     with pytest.raises(StoreDamagedError, match="whose stored input it is"):
         opened(store)
+
+
+def test_a_fork_goes_on_with_the_checkpoint_of_its_origin_as_of_the_last_batch_it_inherits(tmp_path: Path) -> None:
+    origin, fork = open_store(str(tmp_path / "origin")), open_store(str(tmp_path / "fork"))
+    for batch in range(4):
+        origin.put(f"input/in/checkpoint-3f/offsets/{batch}", b"v1\n%d" % batch)
+        origin.put(f"input/in/checkpoint-3f/sources/0/{batch}", b"file %d" % batch)
+    for batch in range(3):  # the last one is at work
+        origin.put(f"input/in/checkpoint-3f/commits/{batch}", b"v1\n{}")
+    origin.put("input/in/checkpoint-3f/metadata", b'{"id":"of the origin"}')
+    origin.put("input/in/checkpoint-3f/offsets/.0.crc", b"of another file system")
+    past = InheritedBatches(origin.url, "3f", 2)
+    inherit_checkpoint("in", past, fork, "input/in/checkpoint-9a")
+    files = {name.removeprefix("input/in/checkpoint-9a/") for name in fork.list("input")}
+    logs = {f"{log}/{batch}" for log in ("offsets", "commits") for batch in range(3)}
+    assert files == logs | {"metadata"} | {f"sources/0/{batch}" for batch in range(4)}
+    assert fork.get("input/in/checkpoint-9a/offsets/2") == b"v1\n2"
+    assert json.loads(fork.get("input/in/checkpoint-9a/metadata"))["id"] != "of the origin"
+    with pytest.raises(StoreError, match=r"does not say where batch 7 ended.*Start the job there once"):
+        inherit_checkpoint("in", InheritedBatches(origin.url, "3f", 7), fork, "input/in/checkpoint-b0")
+    inherit_checkpoint("in", InheritedBatches(origin.url, "3f", -1), fork, "input/in/checkpoint-c0")
+    assert not fork.list("input/in/checkpoint-c0"), "an origin that has stored nothing has nothing to go on from"
