@@ -101,6 +101,8 @@ def test_a_job_that_would_go_on_before_what_was_removed_is_refused(store: Store)
     opened(store).committed({names[3]: 2})
     with pytest.raises(StoreError, match="batches 1 to 2 of DataFrame 'in' are removed"):
         opened(store).committed({names[0]: 2})
+    with pytest.raises(StoreError, match="batches 0 to 2 of DataFrame 'in' are removed"):
+        opened(store).splits()  # of a job whose manifests are gone
 
 
 def test_positions_of_batches_that_are_nowhere_are_refused(store: Store) -> None:

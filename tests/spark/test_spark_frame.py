@@ -189,6 +189,7 @@ def test_a_stream_killed_with_stored_and_offered_batches_goes_on_exactly_once(
     for round_ in range(3):
         drop(folder, list(range(round_ * 10, round_ * 10 + 10)))
         source = SparkFrameSource(lines_in(spark, folder), trigger=trigger).opened(store, spark)
+        source.committed(dict(offsets))  # as a driver says before all else
         assert not source.bounded
         deadline = time.monotonic() + 60
         while len(seen) < (round_ + 1) * 10 and time.monotonic() < deadline:

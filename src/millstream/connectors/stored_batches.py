@@ -137,6 +137,7 @@ class StoredBatches:
 
     def splits(self) -> list[Split]:
         """A split for each file that is not empty; its offset is the row number."""
+        self._check_once({})  # nothing was said to be committed: the job begins
         with self._changed:
             return [
                 Split(split_name(batch.series, number, at), 0, {"store": batch.store, "file": f.file, "end": f.rows})
@@ -147,12 +148,15 @@ class StoredBatches:
 
     def committed(self, positions: Mapping[str, Offset]) -> None:
         """A manifest holds these positions: batches read to their end make room for others."""
-        if not self._checked:
-            self._check(positions)
-            self._checked = True
+        self._check_once(positions)
         with self._changed:
             self._finished |= {number for number, batch in self._batches.items() if batch.is_read(positions)}
             self._changed.notify_all()
+
+    def _check_once(self, positions: Mapping[str, Offset]) -> None:
+        if not self._checked:
+            self._check(positions)
+            self._checked = True
 
     def _check(self, positions: Mapping[str, Offset]) -> None:
         """Whether the job can go on from `positions` with what is stored here; what is gone must not be passed over."""
