@@ -26,7 +26,7 @@ from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
 from millstream.compiler.stages import Plan
-from millstream.connectors.contracts import CommitId, Sink, SourceContext
+from millstream.connectors.contracts import CommitId, Sink, Source, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale
@@ -327,6 +327,8 @@ class EpochDriver:
 
     def _release_input(self, kept: Collection[Manifest]) -> None:
         for planned in self._sources:
+            if type(planned.source).released is Source.released:
+                continue  # it stores nothing; positions may be many
             positions = [manifest.sources.get(planned.uid, {}) for manifest in kept]
             planned.source.released([{split: at.offset for split, at in splits.items()} for splits in positions])
 
