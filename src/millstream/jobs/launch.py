@@ -22,6 +22,7 @@ import cloudpickle
 from millstream.common import options
 from millstream.compiler.passes import compile_graph
 from millstream.compiler.stages import Plan
+from millstream.connectors.checked import opened_sink, opened_source
 from millstream.connectors.contracts import Sink
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Graph, Read, Write
@@ -127,8 +128,8 @@ class Launch:
         )
 
         def make_driver() -> EpochDriver:
-            opened = tuple(replace(p, source=p.source.opened(store, session)) for p in sources)
-            ready = {uid: sink.opened(session) for uid, sink in sinks.items()}
+            opened = tuple(replace(p, source=opened_source(p.source, store, session)) for p in sources)
+            ready = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
             opened_plan = with_sources(plan, opened)
             sent = SentJob(cloudpickle.dumps(opened_plan), facts)
             replan = partial(_at_parallelism, graph, opened)
@@ -230,7 +231,7 @@ def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
 
 
 def _new_run() -> str:
-    return secrets.token_hex(4)
+    return secrets.token_hex(8)
 
 
 def _new_folder(job_name: str) -> str:

@@ -5,6 +5,7 @@
     staged/{sink}/{epoch}-{subtask}-{attempt}-{part}{suffix}   output waiting to be published
     segments/{uid}/{state}/{epoch}-{subtask}-{nonce}.arrow     keyed state
     finished/{uid}/{epoch}-{nonce}.json                        splits of a source that are read to their end
+    input/{name}/…                                             what a source has received and keeps until it is read
     pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
     leases/{id}.json                                           an epoch that somebody reads
     control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 __all__ = [
     "CONTROL",
     "FINISHED",
+    "INPUT",
     "LEASES",
     "MANIFESTS",
     "PINS",
@@ -65,6 +67,7 @@ __all__ = [
 
 MANIFESTS = "manifests"
 STAGED = "staged"
+INPUT = "input"
 SEGMENTS = "segments"
 LOGS = "logs"
 PINS = "pins"
