@@ -155,9 +155,7 @@ def test_requests_that_cannot_be_understood_are_answered_and_the_next_one_is_hea
 @given(
     st.dictionaries(
         st.sampled_from([*WHOLE, "other"]),
-        st.one_of(
-            st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text("ab./"), st.just({})
-        ),
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text("ab./"), st.just({})),
     )
 )
 def test_any_document_is_a_request_or_refused(fields: dict[str, Any]) -> None:

@@ -52,6 +52,14 @@ def test_every_kind_of_store_is_a_store(store: Store) -> None:
     assert isinstance(store, Store)
 
 
+def test_a_range_is_a_part_of_the_whole_and_ends_where_it_does(store: Store) -> None:
+    store.put("a/b", bytes(range(100)))
+    assert store.get_range("a/b", 10, 20) == bytes(range(10, 20))
+    assert store.get_range("a/b", 90, 200) == bytes(range(90, 100)) and store.get_range("a/b", 5, 5) == b""
+    with pytest.raises(StoreDamagedError, match="no file 'a/c'"):
+        store.get_range("a/c", 0, 1)
+
+
 def test_put_replaces_and_get_returns_the_whole(store: Store) -> None:
     store.put("a/b.json", b"one")
     store.put("a/b.json", b"")

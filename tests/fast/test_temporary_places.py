@@ -95,9 +95,7 @@ def test_a_link_among_the_shuffle_folders_is_not_followed(tmp_path: Path) -> Non
     assert (precious / "file").read_text() == "stays" and link.is_symlink()
 
 
-def test_a_temporary_log_is_a_new_file_of_this_user_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_temporary_log_is_a_new_file_of_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     victim = tmp_path / "victim"
     for name in ("millstream-ab.log", f"millstream-spark-{os.getpid()}.log"):

@@ -62,10 +62,11 @@ job, or a folder of stores and the job's name.
 
 
 def open_store_of_job(store: Store, clock: Callable[[], int], *, allow_undeclared: bool = False) -> JobView:
-    """The job of a store that is open already, in the process that runs it."""
+    """The job of a store that is open already, in the process that runs it: files are read and not mapped, for a map of
+    a file that somebody cuts would end the job with this process."""
     reader = JobReader(store, SnapshotName(shown_address(store.url)), None, clock)
     name, job_id = _whose(reader)
-    return JobView(reader, name, job_id, clock=clock, allow_undeclared=allow_undeclared)
+    return JobView(reader, name, job_id, clock=clock, allow_undeclared=allow_undeclared, maps=False)
 
 
 def _whose(reader: JobReader) -> tuple[str, str]:

@@ -95,9 +95,18 @@ class LocalStore:
             return True
 
     def get(self, name: str) -> bytes:
+        return self._read(name, 0, -1)
+
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        return self._read(name, start, stop - start)
+
+    def _read(self, name: str, start: int, length: int) -> bytes:
+        """So many bytes from `start` on; -1 for all."""
         path = self._root / checked(name)
         try:
-            return path.read_bytes()
+            with path.open("rb") as file:
+                file.seek(start)
+                return file.read(length)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise StoreDamagedError(
                 f"Store {self._root} has no file {name!r}, which was expected there. "
