@@ -29,6 +29,7 @@ def open(
     clock: Callable[[], int] = system_ms,
     allow_undeclared: bool = False,
     functions: Mapping[str, Any] | None = None,
+    read_only: bool = False,
 ) -> JobView:
     """A job by its store, or by its name in a folder of stores; UnknownJobError says what exists.
 
@@ -38,13 +39,15 @@ def open(
     `allow_undeclared`  states that the program did not make queryable may be asked for by (operator uid, state name)
     `functions`         an `AggregateFunction` for the name of an aggregating state, or of windows that have one of the
                         program's own: answers are its results. Without, they are accumulators
+    `read_only`         nothing is written to the store, no lease for an older epoch either: the job may collect it
+                        while it is asked for, which is an error and never a wrong answer
 
     >>> open("memory://doctest-no-such-job-to-query")
     Traceback (most recent call last):
     millstream.query.errors.UnknownJobError: memory://doctest-no-such-job-to-query holds no job. Give the store of a \
 job, or a folder of stores and the job's name.
     """
-    reader = _reader(_store_of(store_url, job))
+    reader = _reader(_store_of(store_url, job), read_only)
     name, job_id = _whose(reader)
     if job is not None and job not in (name, job_id):
         raise UnknownJobError(f"{store_url} holds the job '{name}', not '{job}'. Give its store, or that name.")
@@ -78,9 +81,9 @@ def _whose(reader: JobReader) -> tuple[str, str]:
         return saved.manifest.job, saved.manifest.job_id
 
 
-def _reader(url: str) -> JobReader:
+def _reader(url: str, read_only: bool) -> JobReader:
     try:
-        return job_reader.open(url)
+        return job_reader.open(url, read_only=read_only)
     except StoreDamagedError:
         raise
     except StoreError as error:

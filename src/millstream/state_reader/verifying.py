@@ -58,10 +58,10 @@ _MISSING = "it is missing"
 def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
     """What is whole of a store, of one epoch (`STORE@EPOCH`, `STORE@SAVEPOINT`) or of a savepoint's folder.
 
-    `note` is told the name of every file that is about to be looked at.
+    `note` is told the name of every file that is about to be looked at. Nothing is ever written.
     """
     asked = parse_snapshot_name(name)
-    store = open_job_store(asked.store)
+    store = open_job_store(asked.store, read_only=True)
     is_savepoint = store.exists(savepoint_name())
     if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
         raise StoreError(f"{asked.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")

@@ -134,8 +134,12 @@ class LocalStore:
         with self._explained(name), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._root / checked(name))
 
+    def place(self, name: str) -> Path:
+        """Where `name` stands, or would; nothing is made for it."""
+        return self._root / checked(name)
+
     def local_path(self, name: str) -> Path | None:
-        path = self._root / checked(name)
+        path = self.place(name)
         with self._explained(name):
             self._make_folder(path.parent)
         return path
@@ -146,6 +150,12 @@ class LocalStore:
         with self._explained(name):
             if self.is_private:
                 os.chmod(path, 0o600)
+        self.sync(name)
+
+    def sync(self, name: str) -> None:
+        """Make durable what somebody wrote; nothing is changed."""
+        path = self._root / checked(name)
+        with self._explained(name):
             if self._fsync:
                 _sync(path)
             for folder in path.parents:
