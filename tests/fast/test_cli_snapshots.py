@@ -29,7 +29,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import FileSink, RollingPolicy
 from millstream.errors import FencedError, JobFailedError, NotAvailableError, StoreError
-from millstream.jobs.commands import Command
+from millstream.jobs.command import Command
 from millstream.jobs.job import Job
 from millstream.jobs.launch import Launch, SystemClock
 from millstream.jobs.requests import Mailbox, RequestServer

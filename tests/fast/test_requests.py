@@ -21,7 +21,7 @@ from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.errors import JobFailedError, ProgramError
-from millstream.jobs.commands import Command, Parameter
+from millstream.jobs.command import Command, Parameter
 from millstream.jobs.job import Job
 from millstream.jobs.launch import Launch, SystemClock
 from millstream.jobs.request_files import answer_of, request_of

@@ -1,4 +1,4 @@
-"""Compressed input is read on where the last epoch stopped, and whatever is asked for, the bytes are those of the file."""
+"""Compressed input is read on where the last epoch stopped, and every read gives the bytes of the file."""
 
 from __future__ import annotations
 

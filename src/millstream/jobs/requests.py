@@ -25,7 +25,7 @@ from contextlib import suppress
 from typing import Any
 
 from millstream.errors import JobFailedError, MillstreamError
-from millstream.jobs.commands import Command
+from millstream.jobs.command import Command
 from millstream.jobs.request_files import (
     Answer,
     Request,

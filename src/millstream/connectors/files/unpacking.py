@@ -59,10 +59,7 @@ class UnpackedFile:
     def readline(self, size: int = -1) -> bytes:
         """The rest of the line, with its end, or of the file; at most `size` bytes unless that is negative."""
         end = self._head.find(b"\n", self._at) + 1
-        if end:
-            line = self._head[self._at : end]
-        else:
-            line = self._line_of_window()
+        line = self._head[self._at : end] if end else self._line_of_window()
         line = line if size < 0 else line[:size]
         self._at += len(line)
         return line
