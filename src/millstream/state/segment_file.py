@@ -12,9 +12,10 @@ was read or fetched is this process's own memory, and bounded by `segment_memory
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -73,22 +74,18 @@ class ReadFile:
     many open, later ones are opened for each part, and one that is collected is then told to be missing.
     """
 
-    _descriptors = 0
+    _holding: ClassVar[weakref.WeakSet[ReadFile]] = weakref.WeakSet()
 
     def __init__(self, path: Path, subject: str) -> None:
         self._path, self._subject = path, subject
         self._descriptor: int | None = os.open(path, os.O_RDONLY)
         self.size = os.fstat(self._descriptor).st_size
-        if ReadFile._descriptors >= _DESCRIPTORS_MAX:
+        if len(ReadFile._holding) >= _DESCRIPTORS_MAX:
             os.close(self._descriptor)
             self._descriptor = None
         else:
-            ReadFile._descriptors += 1
-
-    def __del__(self) -> None:
-        if getattr(self, "_descriptor", None) is not None:
-            os.close(self._descriptor)  # type: ignore[arg-type]
-            ReadFile._descriptors -= 1
+            ReadFile._holding.add(self)
+            weakref.finalize(self, os.close, self._descriptor).atexit = False
 
     def read(self, start: int, stop: int) -> pa.Buffer:
         try:

@@ -81,12 +81,16 @@ class UnpackedFile:
             fresh = self._gzip.read(_STEP_BYTES)
             self.unpacked_bytes += len(fresh)
             self.is_at_end = not fresh
-            # The byte before the position stays: it tells whether a line starts there.
-            passed = min(max(0, self._at - 1 - self._window_start), len(self._window))
-            self._window, self._window_start = self._window[passed:] + fresh, self._window_start + passed
+            self.trim()
+            self._window += fresh
             if self._window_start <= len(self._head) < _HEAD_BYTES:
                 self._head += self._window[len(self._head) - self._window_start :][: _HEAD_BYTES - len(self._head)]
         return min(self._at - self._window_start, len(self._window))
+
+    def trim(self) -> None:
+        """Forget what was read, but for the byte before the position: it tells whether a line starts there."""
+        passed = min(max(0, self._at - 1 - self._window_start), len(self._window))
+        self._window, self._window_start = self._window[passed:], self._window_start + passed
 
     def close(self) -> None:
         """Let the file go."""
@@ -129,6 +133,7 @@ class UnpackedFiles:
 
     def _keep(self, path: str, identity: tuple[int, ...], file: UnpackedFile) -> None:
         surplus = [file] if file.is_at_end else []
+        file.trim()  # it may have read a very long line
         with self._lock:
             if not file.is_at_end:
                 if path in self._idle:
