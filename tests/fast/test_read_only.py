@@ -45,7 +45,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(folder: Path) -> dict[str, tuple[int, ...]]:
+def stamps(folder: Path) -> dict[str, tuple[int, ...]]:
     """Everything below a folder, and when each was changed."""
     places = (folder, *folder.rglob("*"))
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_ctime_ns, path.stat().st_size) for path in places}
@@ -53,9 +53,9 @@ def told(folder: Path) -> dict[str, tuple[int, ...]]:
 
 @pytest.fixture
 def unchanged(saved: Path) -> Iterator[Path]:
-    before = told(saved)
+    before = stamps(saved)
     yield saved
-    assert told(saved) == before
+    assert stamps(saved) == before
 
 
 def test_state_is_read_without_a_lease(unchanged: Path) -> None:

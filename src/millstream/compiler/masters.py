@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
+from millstream.common.options import STORE_SHARED
 from millstream.errors import ConfigurationError
 
 __all__ = ["check_store_reachable", "is_one_machine"]
 
 _ONE_MACHINE = re.compile(r"local(\[.*\])?|local-cluster\[.*\]")
-_SHARED = "millstream.store.shared"
 
 
 def is_one_machine(master: str) -> bool:
@@ -42,5 +42,6 @@ machine, set millstream.store.shared to true
     if url.startswith("file:") and not shared and not is_one_machine(master):
         raise ConfigurationError(
             f"store {url} is a folder of this machine, but tasks of master {master} run on others. Give a --store in "
-            f"an object store; or, if the folder is mounted under this name on every machine, set {_SHARED} to true"
+            "an object store; or, if the folder is mounted under this name on every machine, set "
+            f"{STORE_SHARED.key} to true"
         )

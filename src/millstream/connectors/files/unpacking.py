@@ -119,11 +119,11 @@ class UnpackedFiles:
         end, or reading fails."""
         identity = _identity(path)
         with self._lock:
-            before, kept = self._idle.pop(path, ((), None))
-        if kept is not None and before != identity:
-            kept.close()
-            kept = None
-        file = kept or UnpackedFile(open(path, "rb"))  # noqa: SIM115 (it outlives this call)
+            known_identity, idle_file = self._idle.pop(path, ((), None))
+        if idle_file is not None and known_identity != identity:
+            idle_file.close()
+            idle_file = None
+        file = idle_file or UnpackedFile(open(path, "rb"))  # noqa: SIM115 (it outlives this call)
         try:
             yield file
         except BaseException:
