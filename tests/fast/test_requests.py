@@ -20,7 +20,7 @@ from millstream.checkpoint.sealed import seal
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
-from millstream.errors import JobFailedError, ProgramError
+from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.jobs.command import Command, Parameter
 from millstream.jobs.job import Job
 from millstream.jobs.launch import Launch, SystemClock
@@ -174,6 +174,19 @@ def test_a_stray_file_among_the_requests_is_left_alone() -> None:
         store.put("control/=2E=2E.json", b"{}")
         assert Mailbox(store).ask("stop", {}, 0, timeout_s=10) == "stopped"
     assert store.list("control") == ["control/=2E=2E.json", "control/notes.txt"]
+
+
+def test_a_request_that_may_not_be_read_does_not_hide_the_others() -> None:
+    class Closed(MemoryStore):
+        def get(self, name: str) -> bytes:
+            if name == request_name("0"):
+                raise StoreError("permission denied")
+            return super().get(name)
+
+    store = Closed(f"requests-{next(_STORES)}")
+    with serving(store, lambda: "stopped"):
+        store.put(request_name("0"), b"")
+        assert Mailbox(store).ask("stop", {}, 0, timeout_s=10) == "stopped"
 
 
 def test_a_failure_of_the_hearing_itself_does_not_end_it() -> None:

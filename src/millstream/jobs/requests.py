@@ -174,13 +174,15 @@ class RequestServer:
         asked, answered = self._mailbox.ids()
         for id in asked:
             if id not in answered and id not in self._obeying:
-                self._take_up(id)
+                with suppress(MillstreamError, OSError):  # one that may not be read, or was just taken back
+                    self._take_up(id)
         now_s = time.monotonic()
         left = (answered | self._earlier.intersection(asked)) - self._obeying.keys()
         self._answered_s = {id: self._answered_s.get(id, now_s) for id in left}
         for id, since_s in self._answered_s.items():
             if now_s - since_s >= self._unfetched_s:
-                self._mailbox.forget(id)
+                with suppress(MillstreamError, OSError):  # another's file, in a folder where only owners remove
+                    self._mailbox.forget(id)
 
     def _take_up(self, id: str) -> None:
         try:
