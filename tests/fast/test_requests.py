@@ -43,7 +43,8 @@ def new_store() -> MemoryStore:
 @contextmanager
 def serving(store: Store, call: Callable[..., str], unfetched_s: float = 60.0) -> Iterator[None]:
     """A server whose one command is `stop`."""
-    server = RequestServer(store, {"stop": Command(call, {"n": Parameter(int)})}, unfetched_s).start()
+    commands = {"stop": Command(call, {"n": Parameter(int)})}
+    server = RequestServer(store, commands, unfetched_s=unfetched_s, every_s=0.01).start()
     try:
         yield
     finally:
@@ -239,19 +240,13 @@ def test_a_job_survives_every_bad_request_and_tells_who_asked(running: Job, tmp_
         with pytest.raises(JobFailedError, match=command) as refusal:
             mailbox.ask(command, arguments, 0, timeout_s=10)
         assert reason in str(refusal.value)
+    with pytest.raises(ProgramError, match=r"rescale: found 2\.5, expected 1 to 128"):
+        running.rescale(2.5)  # type: ignore[arg-type]
     at = running.board.now.epoch
     until(lambda: running.board.now.epoch > at + 1 or running.wait(0))
     assert mailbox.ask("rescale", {"parallelism": 3}, 0, timeout_s=10).endswith("parallelism 3 with its next epoch")
     assert not running.wait(0) and not pins_of(running.store)
     assert not (tmp_path / "outside").exists() and not (tmp_path.parent / "outside").exists()
-
-
-def test_the_programs_own_rescale_refuses_what_is_no_whole_number(running: Job) -> None:
-    with pytest.raises(ProgramError, match=r"rescale: found 2\.5, expected 1 to 128"):
-        running.rescale(2.5)  # type: ignore[arg-type]
-    at = running.board.now.epoch
-    until(lambda: running.board.now.epoch > at + 1 or running.wait(0))
-    assert not running.wait(0)
 
 
 def test_an_answer_waits_for_a_store_that_is_away_for_a_moment() -> None:

@@ -127,11 +127,20 @@ class RequestServer:
     """Answers the requests to one job, on a thread of its own, until it is closed.
 
     `commands` are called with the arguments and return what to say; what they raise is the answer no. Requests that
-    are in the store when the server is made are from before, and refused.
+    are in the store when the server is made are from before, and refused. `every_s`: how often it looks, if not as
+    often as is right for the store.
     """
 
-    def __init__(self, store: Store, commands: Mapping[str, Command], unfetched_s: float = _UNFETCHED_S) -> None:
+    def __init__(
+        self,
+        store: Store,
+        commands: Mapping[str, Command],
+        *,
+        unfetched_s: float = _UNFETCHED_S,
+        every_s: float | None = None,
+    ) -> None:
         self._mailbox, self._commands, self._unfetched_s = Mailbox(store), commands, unfetched_s
+        self._every_s = self._mailbox.looks_every_s() if every_s is None else every_s
         self._earlier: set[str] = set()
         with suppress(MillstreamError, OSError):  # nobody can ask through a store that cannot be read
             self._earlier.update(self._mailbox.ids()[0])
@@ -156,8 +165,7 @@ class RequestServer:
         self._thread.join(_LAST_WORDS_S)
 
     def _serve(self) -> None:
-        every_s = self._mailbox.looks_every_s()
-        while not self._closed.wait(every_s):
+        while not self._closed.wait(self._every_s):
             try:
                 self._look()
             except (MillstreamError, OSError):
