@@ -49,6 +49,8 @@ __all__ = [
     "RETENTION_PERIOD",
     "SPARK_MASTER",
     "STORE",
+    "STORE_PRIVATE",
+    "STORE_SHARED",
     "Option",
     "OptionType",
     "check_key",
@@ -57,6 +59,18 @@ __all__ = [
 
 STORE = Option(
     "millstream.store", OptionType.STRING, None, "Where the job keeps its epochs: a folder or an object store's URL."
+)
+STORE_PRIVATE = Option(
+    "millstream.store.private",
+    OptionType.BOOLEAN,
+    False,
+    "Whether the store's folder is for this user alone (0700, its files 0600); otherwise they are as the umask says.",
+)
+STORE_SHARED = Option(
+    "millstream.store.shared",
+    OptionType.BOOLEAN,
+    False,
+    "On a cluster: that the store's folder is mounted under the same name on every machine.",
 )
 EPOCH_MAX_RECORDS = Option(
     "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
@@ -160,6 +174,8 @@ SPARK_MASTER = Option(
 
 _OWN = (
     STORE,
+    STORE_PRIVATE,
+    STORE_SHARED,
     EPOCH_MAX_RECORDS,
     EPOCH_POLL_INTERVAL,
     EPOCH_MIN_INTERVAL,

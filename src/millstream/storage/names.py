@@ -26,6 +26,8 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from millstream.errors import StoreDamagedError
+
 __all__ = [
     "CONTROL",
     "FINISHED",
@@ -37,6 +39,7 @@ __all__ = [
     "SERVERS",
     "STAGED",
     "TEMPORARY",
+    "OutsideStoreError",
     "SegmentName",
     "StagedName",
     "answer_name",
@@ -306,20 +309,25 @@ def safe(text: str) -> str:
     return f"{part[: _SAFE_PART_CHARS_MAX - 26]}=={digest}"
 
 
+class OutsideStoreError(StoreDamagedError, ValueError):
+    """A name that leaves its store: no name of ours, so whoever wrote it into a file has damaged that."""
+
+
 def checked(name: str) -> str:
-    """`name` itself when it is relative and stays inside the store; ValueError otherwise.
+    """`name` itself when it is relative and stays inside the store; OutsideStoreError otherwise.
 
     >>> checked("manifests/1.json")
     'manifests/1.json'
     >>> checked("../job.json")
     Traceback (most recent call last):
-    ValueError: '../job.json' is not a name inside a store: parts are separated by '/', and are not '.', '..' or empty
+    millstream.storage.names.OutsideStoreError: '../job.json' is not a name inside a store: parts are separated by \
+'/', and are not '.', '..' or empty
     """
     parts = name.split("/")
     if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
-        raise ValueError(
+        raise OutsideStoreError(
             f"{name!r} is not a name inside a store: parts are separated by '/', and are not '.', '..' or empty"
         )
     if parts[-1].startswith(TEMPORARY):
-        raise ValueError(f"{name!r} is not a name inside a store: {TEMPORARY!r} marks files still being written")
+        raise OutsideStoreError(f"{name!r} is not a name inside a store: {TEMPORARY!r} marks files still being written")
     return name
