@@ -218,6 +218,19 @@ def test_a_source_may_remove_only_what_lies_before_every_epoch_that_is_kept() ->
     assert Releasing.kept[-1] == [10, 10]
 
 
+def test_every_position_of_a_source_that_removes_input_stays_in_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.checkpoint.finished_splits.LISTED_MAX", 3)
+    splits, stored = [Split(f"{n}") for n in range(4)], [Split(f"{n}") for n in range(4)]
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        plain, storing = Numbers(splits=splits), Releasing(splits=stored)
+        env.add_source(plain).uid("plain").union(env.add_source(storing).uid("storing")).sink_to(Collect()).uid("out")
+
+    newest = run(build).manifests[-1]
+    assert "plain" in newest.finished, "this is what the source that stores must be spared"
+    assert "storing" not in newest.finished and len(newest.sources["storing"]) == 4
+
+
 class Stub(SinkWriter):
     def __init__(self, staged: Any = ()) -> None:
         self.staged = staged
