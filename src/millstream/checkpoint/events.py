@@ -145,12 +145,13 @@ class Published:
 
 @dataclass(frozen=True)
 class PublishFailed:
-    """A sink failed; part of `epoch` may be published."""
+    """A sink failed; part of `epoch` may be published. `retryable`: another try may succeed; damage stays damage."""
 
     epoch: int
     reason: str
     at_ms: int
     draw: float = 0.5
+    retryable: bool = True
 
 
 @dataclass(frozen=True)

@@ -240,6 +240,8 @@ def _publish_failed(state: ProtocolState, event: e.PublishFailed) -> Decision:
     reason = f"epoch {event.epoch} could not be published: {event.reason}"
     if state.phase is Phase.FAILING and isinstance(state.verdict, e.Fail):
         return _execute_verdict(replace(state, publishing=None))
+    if not event.retryable:
+        return replace(state, phase=Phase.FAILED, publishing=None, verdict=None), (e.Fail(reason),)
     if state.phase is Phase.FAILING:
         return _fail(replace(state, publishing=None), reason, event.at_ms, event.draw)
     answer = state.policy.on_failure(state.failures, event.at_ms, event.draw)

@@ -49,6 +49,7 @@ __all__ = [
     "RETENTION_PERIOD",
     "SPARK_MASTER",
     "STORE",
+    "STORE_PATIENCE",
     "Option",
     "OptionType",
     "check_key",
@@ -57,6 +58,12 @@ __all__ = [
 
 STORE = Option(
     "millstream.store", OptionType.STRING, None, "Where the job keeps its epochs: a folder or an object store's URL."
+)
+STORE_PATIENCE = Option(
+    "millstream.store.patience",
+    OptionType.DURATION,
+    10_000,
+    "How long the job waits for a store that does not answer, call by call, before the restart strategy is asked.",
 )
 EPOCH_MAX_RECORDS = Option(
     "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
@@ -160,6 +167,7 @@ SPARK_MASTER = Option(
 
 _OWN = (
     STORE,
+    STORE_PATIENCE,
     EPOCH_MAX_RECORDS,
     EPOCH_POLL_INTERVAL,
     EPOCH_MIN_INTERVAL,

@@ -11,12 +11,11 @@ import logging
 import queue
 import random
 import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -43,8 +42,10 @@ from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_sp
 from millstream.jobs.outcome import EpochOutcome
 from millstream.jobs.progress import ProgressBoard
 from millstream.jobs.progress_report import epoch_progress, total_progress
+from millstream.jobs.publisher import Publisher, PublishEvent
 from millstream.jobs.rounds import has_loops, loops_are_busy
 from millstream.jobs.settings import Clock
+from millstream.jobs.side_effects import do_beside
 from millstream.jobs.sweeper import Sweeper
 from millstream.jobs.watermarks import strategies_of, watermark_is_due
 from millstream.runtime.residents import Job
@@ -79,7 +80,7 @@ class EpochDriver:
         self._sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention)
         self._outside: queue.Queue[e.Event] = queue.Queue()
         self._own: deque[e.Event] = deque()
-        self._publisher = ThreadPoolExecutor(1, thread_name_prefix="millstream-publish")
+        self._publisher = Publisher(sinks, job.facts.store, clock, self._has_published)
         self._newest: Manifest | None = None
         self._began: Manifest | None = None  # what this run went on from, until it has committed something itself
         self._attempted: Manifest | None = None
@@ -119,20 +120,20 @@ class EpochDriver:
         """Run until the job ends; returns the phase it ended in, or raises why it failed."""
         state = begin(self._settings.policy, self._settings.checkpoints.tolerance)
         try:
-            self._start()
+            self._begin()
             while not state.phase.is_last:
                 state, actions = decide(state, self._next_event(state.phase))
                 for action in actions:
                     self._perform(action)
         finally:
             self._ended.set()
-            self._publisher.shutdown(wait=True)
+            self._publisher.close()
             if state.phase is Phase.CANCELED and self._settings.deletes_on_cancel:
-                self._sweeper.clear()
+                do_beside("removing the epochs of the cancelled job", self._sweeper.clear)
             for planned in self._sources:
-                planned.source.close()
+                do_beside(f"closing {planned.source.describe()}", planned.source.close)
             for sink in self._sinks.values():
-                sink.close()
+                do_beside(f"closing {sink.describe()}", sink.close)
         return state.phase
 
     def _next_event(self, phase: Phase) -> e.Event:
@@ -166,6 +167,15 @@ class EpochDriver:
 
     # --- starting ---------------------------------------------------------------------------------------------
 
+    def _begin(self) -> bool:
+        """Start, or report why not; whether the job has started."""
+        try:
+            self._start()
+            return True
+        except Exception as error:
+            self._own.append(self._failed(error))
+            return False
+
     def _start(self) -> None:
         self._runner.prepare(self._job)
         self._newest = self._began = self._log.newest()
@@ -174,7 +184,7 @@ class EpochDriver:
         if self._newest is not None:
             self._tell_sources(self._newest)
             self._outcome = None
-            self._show_progress(self._newest)
+            do_beside("showing progress", partial(self._show_progress, self._newest))
         self._own.append(e.Started(summary))
 
     def _restart(self, action: e.Restart) -> None:
@@ -185,11 +195,8 @@ class EpochDriver:
         self._asked.wait(action.delay_ms / 1000)
         self._sizing = recooled(self._sizing)
         self._job = replace(self._job, facts=replace(self._job.facts, run=self._settings.new_run()))
-        try:
-            self._start()
+        if self._begin():
             self._board.change(status="RUNNING")
-        except Exception as error:
-            self._own.append(self._failed(error))
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 
@@ -245,7 +252,7 @@ class EpochDriver:
         """The event of a failure; the error itself is kept to be raised if the job ends with it."""
         judged = judge(error, self._log, self._job.facts.store)
         self._failure = judged.error
-        self._settings.show(list(judged.output))
+        do_beside("showing what a task printed", lambda: self._settings.show(list(judged.output)))
         self._watch.failed()
         if not self._canceling:
             self._note(f"epoch failed: {judged.reason}", error)
@@ -298,6 +305,7 @@ class EpochDriver:
         return with_statistics(manifest, told)
 
     def _has_committed(self) -> None:
+        """The manifest stands, whatever of this fails."""
         manifest = self._newest = self._attempted
         assert manifest is not None
         self._watch.committed(manifest.epoch)
@@ -305,9 +313,9 @@ class EpochDriver:
             for line in changed_types(self._began, manifest):
                 _LOG.warning("%s", line)
             self._began = None
-        self._learn(manifest)
+        do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
         self._tell_sources(manifest)
-        self._show_progress(manifest)
+        do_beside("showing progress", lambda: self._show_progress(manifest))
         self._sweeper.committed(manifest)
 
     def _learn(self, manifest: Manifest) -> None:
@@ -331,7 +339,8 @@ class EpochDriver:
     def _tell_sources(self, manifest: Manifest) -> None:
         for planned in self._sources:
             positions = manifest.sources.get(planned.uid, {})
-            planned.source.committed({split: at.offset for split, at in positions.items()})
+            offsets = {split: at.offset for split, at in positions.items()}
+            do_beside(f"telling {planned.source.describe()} of a commit", partial(planned.source.committed, offsets))
 
     def _inspect_commit(self, action: e.InspectCommit) -> None:
         assert self._attempted is not None
@@ -350,25 +359,18 @@ class EpochDriver:
     # --- publishing -------------------------------------------------------------------------------------------
 
     def _publish(self, action: e.Publish) -> None:
-        newest = self._newest
-        self._publisher.submit(self._publish_epoch, action, newest)
+        self._publisher.publish(action, self._newest)
 
-    def _publish_epoch(self, action: e.Publish, newest: Manifest | None) -> None:
+    def _has_published(self, event: PublishEvent, took_ms: float, error: BaseException | None) -> None:
         """On the publishing thread."""
-        try:
-            time.sleep(action.delay_ms / 1000)
-            manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
-            started = time.monotonic()
-            for uid, staged in manifest.staged.items():
-                self._sinks[uid].commit(action.epoch, [item.payload for item in staged], self._job.facts.store)
-            self._watch.published(action.epoch, (time.monotonic() - started) * 1000)
-            self._board.change(published=action.epoch)
-            self._outside.put(e.Published(action.epoch))
-        except Exception as error:
-            self._note(f"epoch {action.epoch} could not be published", error)
+        if error is None:
+            self._watch.published(event.epoch, took_ms)
+            self._board.change(published=event.epoch)
+        else:
+            self._note(f"epoch {event.epoch} could not be published", error)
             self._failure = error
             self._board.change(last_error=str(error))
-            self._outside.put(e.PublishFailed(action.epoch, str(error), self._clock.now_ms(), random.random()))
+        self._outside.put(event)
 
     # --- ending -----------------------------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ from millstream.jobs.rounds import rounds_max
 from millstream.jobs.settings import Clock, JobSettings
 from millstream.runtime.residents import Job as SentJob
 from millstream.runtime.spec import JobFacts
+from millstream.storage.layered import layered
+from millstream.storage.patient import patient
 from millstream.storage.store import Store, open_store
 
 __all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
@@ -93,15 +95,18 @@ class Launch:
     def _prepared(self, graph: Graph, plan: Plan, settings: JobSettings) -> tuple[Job, JobLog]:
         sources, sinks = ends_of(plan)
         batch = is_batch(settings, sources)
+        patience_s = options.read(options.STORE_PATIENCE, settings.configuration) / 1000
         own = self.store or open_store(settings.store or _new_folder(graph.job_name))
-        own.check_writable()
-        store, record = ready_store(own, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
+        waiting = patient(own, patience_s)
+        waiting.check_writable()
+        record = ready_store(waiting, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
+        store = layered(own, tuple(map(open_store, record.bases)))
         runner, session = self._runner(settings)
         facts = JobFacts(
             job_name=record.job,
             job_id=record.job_id,
             run=_new_run(),
-            store=store,
+            store=patient(store, patience_s),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
             batch=batch,
@@ -127,7 +132,7 @@ class Launch:
         )
 
         def make_driver() -> EpochDriver:
-            opened = tuple(replace(p, source=p.source.opened(store, session)) for p in sources)
+            opened = tuple(replace(p, source=p.source.opened(facts.store, session)) for p in sources)
             ready = {uid: sink.opened(session) for uid, sink in sinks.items()}
             opened_plan = with_sources(plan, opened)
             sent = SentJob(cloudpickle.dumps(opened_plan), facts)

@@ -31,8 +31,7 @@ from millstream.connectors.contracts import RestorePoint, Sink
 from millstream.errors import FencedError, StoreError
 from millstream.jobs.derived_uids import warn_of_derived_uids
 from millstream.jobs.forking import claim_fork
-from millstream.storage.layered import layered
-from millstream.storage.store import Store, open_store, shown_address
+from millstream.storage.store import Store, shown_address
 
 __all__ = ["Recovery", "ready_store", "recovery_of"]
 
@@ -63,8 +62,8 @@ def recovery_of(configuration: Mapping[str, str]) -> Recovery:
 
 def ready_store(
     own: Store, plan: Plan, sinks: Mapping[str, Sink], recovery: Recovery, now_ms: int
-) -> tuple[Store, JobRecord]:
-    """The store to run in, on top of those it shares files with, and whose it is."""
+) -> JobRecord:
+    """Make `own` the store to run in; returns whose it is, and which stores it shares files with."""
     snapshot = recovery.snapshot or _beginning(own)
     found = None if snapshot is None else find_snapshot(snapshot)
     if snapshot is None or found is None or _is_the_newest(own, snapshot, found):
@@ -75,7 +74,7 @@ def ready_store(
         manifest = _matched(found, plan, recovery.drops)
         begin = _go_back if found.store.url == own.url else _go_on_elsewhere
         record = begin(own, found, manifest, plan, sinks, now_ms)
-    return layered(own, tuple(map(open_store, record.bases))), record
+    return record
 
 
 def _beginning(own: Store) -> SnapshotName | None:

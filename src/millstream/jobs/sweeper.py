@@ -23,7 +23,6 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.retention import RetentionPolicy, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import MillstreamError
 from millstream.storage.names import FINISHED, SEGMENTS, STAGED, lease_name, leaving_name, manifest_name
 from millstream.storage.store import Store
 
@@ -62,7 +61,7 @@ class Sweeper:
             return
         try:
             self._sweep(newest)
-        except (MillstreamError, OSError) as error:
+        except Exception as error:
             _LOG.warning("the store could not be swept: %s", error)
 
     def clear(self) -> None:

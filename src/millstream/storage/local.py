@@ -12,11 +12,12 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from millstream.errors import StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import TEMPORARY, checked
 from millstream.storage.store import Names, Store, open_store
 
@@ -24,6 +25,16 @@ __all__ = ["LocalStore"]
 
 _PROBE = "probe-"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_AWAY = frozenset(
+    number
+    for name in (
+        *("EIO", "ESTALE", "ETIMEDOUT", "EAGAIN", "EBUSY", "EINTR", "ENFILE", "EMFILE", "ENOMEM", "ENOLINK"),
+        *("ENETDOWN", "ENETUNREACH", "ENETRESET", "EHOSTDOWN", "EHOSTUNREACH", "EREMOTEIO", "ENOTCONN", "ESHUTDOWN"),
+        *("ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "ENOSPC", "EDQUOT"),
+    )
+    if (number := getattr(errno, name, None)) is not None
+)
+"""What a disk, a mounted file server or a busy machine says that may be over in a moment. No other error is."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -76,15 +87,17 @@ class LocalStore:
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise StoreDamagedError(
-                f"Store {self._root} has no file {name!r}, which was expected there. "
-                f"Look whether {path} was moved or removed by hand, and put it back."
-            ) from error
+            raise self._absent(name) from error
         except OSError as error:
-            raise StoreError(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
+            raise _kind(error)(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
 
     def exists(self, name: str) -> bool:
-        return (self._root / checked(name)).is_file()
+        path = self._root / checked(name)
+        with self._explained(name):
+            try:
+                return stat.S_ISREG(path.stat().st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
 
     def list(self, prefix: str) -> Names:
         folder = prefix.rstrip("/")
@@ -101,6 +114,18 @@ class LocalStore:
         # Not synced: a deletion that a power cut undoes is repeated by the next retention pass.
         with self._explained(name), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._root / checked(name))
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.delete(name)
+
+    def modified_ms(self, name: str) -> int:
+        path = self._root / checked(name)
+        with self._explained(name):
+            try:
+                return path.stat().st_mtime_ns // 1_000_000
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise self._absent(name) from error
 
     def local_path(self, name: str) -> Path | None:
         path = self._root / checked(name)
@@ -135,6 +160,12 @@ class LocalStore:
                     with suppress(OSError):  # its writer is done with it, or it is tried again next time
                         if os.stat(path).st_mtime * 1000 < before_ms:
                             os.unlink(path)
+
+    def _absent(self, name: str) -> StoreDamagedError:
+        return StoreDamagedError(
+            f"Store {self._root} has no file {name!r}, which was expected there. "
+            f"Look whether {self._root / name} was moved or removed by hand, and put it back."
+        )
 
     @contextmanager
     def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
@@ -172,11 +203,11 @@ class LocalStore:
         try:
             yield
         except OSError as error:
-            raise StoreError(_reason(self._root, name, error)) from error
+            raise _kind(error)(_reason(self._root, name, error)) from error
 
     def _unlistable(self, error: OSError) -> None:
         if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise StoreError(_reason(self._root, str(error.filename), error)) from error
+            raise _kind(error)(_reason(self._root, str(error.filename), error)) from error
 
 
 def _reopen(url: str, fsync: bool) -> Store:
@@ -189,6 +220,10 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _kind(error: OSError) -> type[StoreError]:
+    return StoreAwayError if error.errno in _AWAY else StoreError
 
 
 def _no_links(root: Path, error: OSError) -> str:
