@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from millstream.errors import StoreAwayError
 from millstream.storage.memory import MemoryStore
-from millstream.storage.store import Names
+from millstream.storage.store import Names, Store
 
-__all__ = ["Absence", "AwayStore", "WatchedStore"]
+__all__ = ["Absence", "AwayStore", "WatchedStore", "make_older"]
 
 Answer = TypeVar("Answer")
+
+
+def make_older(store: Store, prefix: str, age_ms: int) -> None:
+    """Let the files below `prefix` have been written `age_ms` earlier, by the store's own clock."""
+    for name in store.list(prefix):
+        path = store.local_path(name)
+        if path is None:
+            assert isinstance(store, MemoryStore)
+            store._shelf.modified_ms[name] -= age_ms
+        else:
+            written_ns = path.stat().st_mtime_ns - age_ms * 1_000_000
+            os.utime(path, ns=(written_ns, written_ns))
 
 
 class WatchedStore(MemoryStore):

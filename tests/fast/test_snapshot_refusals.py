@@ -203,7 +203,7 @@ class Interrupted(WatchedStore):
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in its store", "in a new store"])
-@pytest.mark.parametrize("moment", range(5))
+@pytest.mark.parametrize("moment", range(4))
 def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhere: bool) -> None:
     """The second one comes, and does all its work, just before the first one's n-th write."""
     store, outs = ran(), [Collect(), Collect()]

@@ -17,6 +17,8 @@ from millstream.storage.names import parse_staged
 
 __all__ = ["EpochReport", "NamedFile", "Problem", "StoreReport", "epoch_report", "staged_needed"]
 
+_STRAYS_SHOWN = 10
+
 
 @dataclass(frozen=True)
 class NamedFile:
@@ -56,11 +58,13 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class StoreReport:
-    """A store or a savepoint, its epochs oldest first, and problems that are of no epoch."""
+    """A store or a savepoint, its epochs oldest first, and problems that are of no epoch. `strays`: files that no
+    Millstream puts there; they change nothing, and are nobody's to remove but their owner's."""
 
     where: str
     epochs: tuple[EpochReport, ...]
     problems: tuple[Problem, ...] = ()
+    strays: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -93,6 +97,10 @@ class StoreReport:
             size = f"{_counted(epoch.files, 'file')}, {epoch.bytes:,} bytes"
             lines.append(f"  epoch {epoch.epoch:>{width}}  {status}  {size}")
             lines += [f"{' ' * (10 + width)}{problem}" for problem in epoch.problems]
+        if self.strays:
+            verb = "is" if len(self.strays) == 1 else "are"
+            some = ", ".join(self.strays[:_STRAYS_SHOWN]) + (", …" if len(self.strays) > _STRAYS_SHOWN else "")
+            lines.append(f"  {_counted(len(self.strays), 'file')} {verb} none of Millstream's: {some}")
         if not self.is_whole:
             newest = self.newest_whole
             lines.append(f"The newest epoch that is whole is {newest}." if newest else "No epoch is whole.")
@@ -105,6 +113,7 @@ class StoreReport:
             "whole": self.is_whole,
             "newest_whole": self.newest_whole,
             "problems": [vars(problem) for problem in self.problems],
+            "strays": list(self.strays),
             "epochs": [
                 {
                     "epoch": epoch.epoch,

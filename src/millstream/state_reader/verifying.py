@@ -1,8 +1,9 @@
-"""Looks at every file that the manifests of a store name, and tells which epochs are whole.
+"""Looks at every file of a store, and tells which epochs are whole.
 
 Files are looked at once, however many epochs name them: segments by `state.segment_check`, a chunk at a time, lists of
-operator state and the files of a savepoint by their checksums. Local files are mapped or streamed; files of a remote
-store are fetched one after another. The store may be in use: an epoch that is collected meanwhile is left out.
+operator state and the files of a savepoint by their checksums; what no manifest names by `small_files`. Local files are
+mapped or streamed; files of a remote store are fetched one after another. The store may be in use: an epoch that is
+collected meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
-from millstream.checkpoint.pins import pins_of
+from millstream.checkpoint.pins import Pin, read_pins
 from millstream.checkpoint.savepoints import FORMAT as SAVEPOINT_FORMAT
 from millstream.checkpoint.savepoints import open_job_store
 from millstream.checkpoint.sealed import unseal
@@ -44,6 +45,7 @@ from millstream.state.version import SegmentRef
 from millstream.state.xxh64 import Int64s
 from millstream.state_reader.catalog import StoredState, states_of
 from millstream.state_reader.forms import Canonical, key_form
+from millstream.state_reader.small_files import is_stray, small_file_problems
 from millstream.state_reader.table_source import is_of_windows
 from millstream.storage.names import job_name, manifest_name, savepoint_name
 from millstream.storage.store import Store
@@ -81,12 +83,9 @@ class _Verifier:
             problems.append(Problem(savepoint_name(), "it is missing: a savepoint that was not copied whole"))
         else:
             problems += self._record_problems()
+        problems += small_file_problems(self._store)
         epochs = self._log.epochs()
-        try:
-            pins = {pin.name: pin.epoch for pin in pins_of(self._store)}
-        except StoreDamagedError as error:
-            problems.append(Problem("pins", error.message))
-            pins = {}
+        pins = {pin.name: pin.epoch for _, pin in read_pins(self._store) if isinstance(pin, Pin)}
         problems += [
             Problem("pins", f"savepoint '{name}' is of epoch {epoch}, which is not there")
             for name, epoch in pins.items()
@@ -96,7 +95,8 @@ class _Verifier:
             epochs = [self._asked_epoch(asked, pins, epochs)]
         published = self._published_through()
         reports = tuple(r for r in (self._epoch(epoch, published, is_savepoint) for epoch in epochs) if r is not None)
-        return StoreReport(str(asked), reports, tuple(problems))
+        strays = tuple(name for name in self._store.list("") if is_stray(name))
+        return StoreReport(str(asked), reports, tuple(problems), strays)
 
     def _asked_epoch(self, asked: SnapshotName, pins: dict[str, int], epochs: list[int]) -> int:
         epoch = asked.at if isinstance(asked.at, int) else pins.get(str(asked.at))
