@@ -7,7 +7,10 @@ import json
 import logging
 from collections.abc import Callable
 from functools import partialmethod
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from running_totals import expected, totals
 from watched_store import make_older
@@ -17,11 +20,21 @@ from millstream.checkpoint.manifest import ManifestLog, encode
 from millstream.checkpoint.pins import Pin, pin_epoch, pins_of, unpin
 from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.checkpoint.sealed import seal
+from millstream.common import Types
+from millstream.connectors.files.discovery import FileLog
+from millstream.connectors.files.parts import TextParts
+from millstream.connectors.files.sink import FileSink
+from millstream.connectors.stored_batches import StoredBatches, read_stored
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import JobFailedError, StoreDamagedError
+from millstream.jobs.job import Job
+from millstream.jobs.launch import Launch
 from millstream.jobs.sweeper import Sweeper
+from millstream.runtime.local import LocalRunner
 from millstream.state_reader.verifying import verify
 from millstream.storage.memory import MemoryStore
-from millstream.storage.names import leaving_name, manifest_name, pin_name
-from millstream.testing import Collect, run
+from millstream.storage.names import job_name, leaving_name, manifest_name, pin_name
+from millstream.testing import EPOCH, Collect, ManualClock, Script, run
 
 _STORES = itertools.count()
 
@@ -178,3 +191,115 @@ def test_verify_looks_at_small_files_of_every_kind(folder: str) -> None:
     assert verify(store.url).is_whole
     store.put("control/b.answer.json", b"{}")
     assert "control/b.answer.json" in verify(store.url).text()
+
+
+# --- output, and whose the store is ----------------------------------------------------------------------------------
+
+
+def lines_into(folder: Path, store: MemoryStore, *, crash: bool = False) -> Job:
+    """A job with a file sink; with a crash, one whose publishing fails, so that its last epoch waits."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    sink = FileSink(str(folder), TextParts())
+    if crash:
+        sink.commit = _fails  # type: ignore[method-assign]
+    env.add_source(Script(["a", "b", EPOCH, "c"], type_info=Types.STRING())).uid("in").sink_to(sink).uid("out")
+    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("lines"), env._job_settings())
+
+
+def _fails(*_: object) -> None:
+    raise OSError("the folder is away")
+
+
+def test_verify_finds_output_that_was_changed_before_it_was_published_and_the_job_does_not_publish_it(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore(f"damaged-{next(_STORES)}")
+    with pytest.raises(JobFailedError, match="the folder is away"):
+        lines_into(tmp_path, store, crash=True).start().result()
+    chunk = min(tmp_path.rglob(".millstream-staging/*/*"))  # the next epoch may have run beside
+    assert verify(store.url).is_whole
+    right, wrong = chunk.read_bytes(), b"a\nX\n"
+    assert len(right) == len(wrong)
+    chunk.write_bytes(wrong)
+    report = verify(store.url)
+    assert not report.is_whole and f"{chunk.name}: its checksum does not match" in report.text()
+    with pytest.raises(StoreDamagedError, match="nothing of it was published"):
+        lines_into(tmp_path, store).start().result()
+    assert not list(tmp_path.glob("part-*"))
+    chunk.unlink()
+    assert f"{chunk.name}: it is missing (staged output)" in verify(store.url).text()
+    chunk.write_bytes(right)
+    lines_into(tmp_path, store).start().result()
+    assert sorted(path.read_text() for path in tmp_path.glob("part-*")) == ["a\nb\n", "c\n"]
+    assert verify(store.url).is_whole
+
+
+def test_verify_finds_output_that_was_changed_in_the_store() -> None:
+    store, out = MemoryStore(f"damaged-{next(_STORES)}"), Collect()
+    env = StreamExecutionEnvironment.get_execution_environment()
+    out.commit = _fails  # type: ignore[method-assign]
+    env.add_source(Script(["x" * 100_000], type_info=Types.STRING())).sink_to(out)
+    with pytest.raises(JobFailedError):
+        Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("j"), env._job_settings()).start().result()
+    [file] = store.list("staged")
+    assert verify(store.url).is_whole
+    store.put(file, flipped(store.get(file)))
+    assert f"{file}: its checksum does not match" in verify(store.url).text()
+
+
+def again(store: MemoryStore) -> None:
+    run(totals(Collect()), store=store.url.removeprefix("memory://"))
+
+
+def test_a_job_record_that_is_missing_changed_or_another_jobs_is_noticed() -> None:
+    store, other = begun(), begun()
+    data = store.get(job_name())
+    store.delete(job_name())
+    with pytest.raises(StoreDamagedError, match=r"has epochs, and no job\.json that says whose they are"):
+        again(store)
+    assert not verify(store.url).is_whole and not store.exists(job_name())
+    store.put(job_name(), other.get(job_name()))
+    with pytest.raises(StoreDamagedError, match="Was a file copied from another store"):
+        again(store)
+    assert "Was a file copied" in verify(store.url).text()
+    for at in range(0, len(data), 7):
+        store.put(job_name(), data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        if b"checksum" in store.get(job_name()):
+            assert not verify(store.url).is_whole, store.get(job_name())
+    store.put(job_name(), data)
+    again(store)
+    assert verify(store.url).is_whole
+
+
+def test_a_list_of_input_files_that_was_changed_is_noticed_and_a_stray_beside_it_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1")
+    store = MemoryStore(f"damaged-{next(_STORES)}")
+    FileLog([str(tmp_path)], store).discover()
+    [name] = store.list("input")
+    store.put(f"{name.rpartition('/')[0]}/notes.txt", b"mine")
+    assert [Path(file.path).name for file in FileLog([str(tmp_path)], store).files] == ["a.txt"]
+    store.put(name, store.get(name).replace(b"a.txt", b"b.txt"))
+    with pytest.raises(StoreDamagedError, match="a list of input files, is not readable"):
+        FileLog([str(tmp_path)], store)
+
+
+def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify() -> None:
+    store = begun()
+    type_info = Types.ROW_NAMED(["n"], [Types.LONG()])
+    batches = StoredBatches(store, "in", type_info)
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.table({"n": list(range(1000))}), buffer, write_page_checksum=True, compression="NONE")
+    file = f"{batches.folder(0)}/part.parquet"
+    store.put(file, buffer.getvalue().to_pybytes())
+    batches.add(0)
+    assert verify(store.url).is_whole
+    [split] = batches.splits()
+    assert sum(batch.num_rows for batch in read_stored(split, 0, 1000, type_info)) == 1000
+    data = store.get(file)
+    store.put(file, data[:600] + bytes([data[600] ^ 1]) + data[601:])
+    assert f"{file}: its length and checksum are not what was written (stored input)" in verify(store.url).text()
+    with pytest.raises(StoreDamagedError, match="missing or damaged"):
+        list(read_stored(split, 0, 1000, type_info))
+    store.delete(file)
+    assert f"{file}: it is missing (stored input)" in verify(store.url).text()

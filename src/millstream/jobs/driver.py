@@ -314,7 +314,7 @@ class EpochDriver:
                 _LOG.warning("%s", line)
             self._began = None
         do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
-        self._tell_sources(manifest)
+        do_beside("telling the sources of a commit", lambda: self._tell_sources(manifest))
         do_beside("showing progress", lambda: self._show_progress(manifest))
         self._sweeper.committed(manifest)
 
@@ -339,8 +339,7 @@ class EpochDriver:
     def _tell_sources(self, manifest: Manifest) -> None:
         for planned in self._sources:
             positions = manifest.sources.get(planned.uid, {})
-            offsets = {split: at.offset for split, at in positions.items()}
-            do_beside(f"telling {planned.source.describe()} of a commit", partial(planned.source.committed, offsets))
+            planned.source.committed({split: at.offset for split, at in positions.items()})
 
     def _inspect_commit(self, action: e.InspectCommit) -> None:
         assert self._attempted is not None

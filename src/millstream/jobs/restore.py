@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millstream.checkpoint.job_record import JobRecord, claim
+from millstream.checkpoint.job_record import JobRecord, check_owner, claim
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.restoring import Match, match_program, restored_manifest, without_states
@@ -144,6 +144,7 @@ def _go_on(own: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) 
     newest = log.newest()
     if newest is None:
         return
+    check_owner(own, record, newest.job_id, newest.epoch)
     name = f"epoch {newest.epoch} of store {own.url}"
     match = match_program(newest, _names(plan))
     if match.is_change:
@@ -179,6 +180,7 @@ def _go_back(
     log = ManifestLog(own)
     newest = log.newest()
     assert newest is not None
+    check_owner(own, record, newest.job_id, newest.epoch)
     _check_unpublished(log, newest, plan)
     states: Mapping[str, Any] = manifest.states
     if newest.published_through < newest.epoch and any("pending" in state for state in states.values()):

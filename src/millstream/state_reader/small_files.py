@@ -18,6 +18,7 @@ from millstream.checkpoint.pins import read_pins
 from millstream.checkpoint.sealed import unseal
 from millstream.checkpoint.verification import Problem
 from millstream.errors import StoreDamagedError
+from millstream.storage.content import content_of
 from millstream.storage.names import (
     CONTROL,
     INPUT,
@@ -41,7 +42,7 @@ from millstream.storage.names import (
 )
 from millstream.storage.store import Store
 
-__all__ = ["is_stray", "small_file_problems"]
+__all__ = ["is_stray", "small_file_problems", "stored_input_problems"]
 
 _FORMAT = 1  # of requests, answers, registrations, what is set aside and swept
 
@@ -78,6 +79,33 @@ def small_file_problems(store: Store) -> Iterator[Problem]:
                 except StoreDamagedError as error:
                     if store.exists(name):
                         yield Problem(name, error.message)
+
+
+def stored_input_problems(store: Store) -> Iterator[Problem]:
+    """What is wrong with input that was stored before it was read: with its lists, and the files they name."""
+    for name in store.list(INPUT):
+        if not name.endswith(".json"):
+            continue
+        try:
+            document = json.loads(store.get(name))
+            files = document["files"] if "/markers/" in name else ()
+            told = [(file["file"], file.get("bytes"), file.get("crc32")) for file in files]
+        except (StoreDamagedError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if store.exists(name):
+                yield Problem(name, f"it cannot be read: {error}", "a list of stored input")
+            continue
+        for file, length, checksum in told:
+            wrong = _input_problem(store, file, length, checksum)
+            if wrong and store.exists(name):
+                yield Problem(file, wrong, "stored input")
+
+
+def _input_problem(store: Store, file: str, length: int | None, checksum: int | None) -> str:
+    if not store.exists(file):
+        return "it is missing"
+    if length is None or content_of(store, file, length) == (length, checksum):
+        return ""
+    return "its length and checksum are not what was written"
 
 
 Look = Callable[[bytes, str], object]

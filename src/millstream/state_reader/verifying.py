@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.checkpoint.job_record import check_owner
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.pins import Pin, read_pins
@@ -32,7 +33,7 @@ from millstream.checkpoint.verification import (
     Problem,
     StoreReport,
     epoch_report,
-    staged_needed,
+    staged_files,
 )
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.runtime.operator_lists import Entry
@@ -45,10 +46,11 @@ from millstream.state.version import SegmentRef
 from millstream.state.xxh64 import Int64s
 from millstream.state_reader.catalog import StoredState, states_of
 from millstream.state_reader.forms import Canonical, key_form
-from millstream.state_reader.small_files import is_stray, small_file_problems
+from millstream.state_reader.small_files import is_stray, small_file_problems, stored_input_problems
+from millstream.state_reader.staged_check import staged_problems
 from millstream.state_reader.table_source import is_of_windows
 from millstream.storage.names import job_name, manifest_name, savepoint_name
-from millstream.storage.store import Store
+from millstream.storage.store import Store, open_store
 
 __all__ = ["verify"]
 
@@ -62,7 +64,10 @@ def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
     `note` is told the name of every file that is about to be looked at.
     """
     asked = parse_snapshot_name(name)
-    store = open_job_store(asked.store)
+    try:
+        store = open_job_store(asked.store)
+    except StoreDamagedError:  # which stores it shares files with cannot be told; that is part of the report
+        store = open_store(asked.store)
     is_savepoint = store.exists(savepoint_name())
     if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
         raise StoreError(f"{asked.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")
@@ -80,10 +85,11 @@ class _Verifier:
         if is_savepoint:
             problems += self._savepoint_problems()
         elif not self._store.exists(job_name()):
-            problems.append(Problem(savepoint_name(), "it is missing: a savepoint that was not copied whole"))
+            lost = f"it is missing: a savepoint that was not copied whole, or a job that has lost its {job_name()}"
+            problems.append(Problem(savepoint_name(), lost))
         else:
             problems += self._record_problems()
-        problems += small_file_problems(self._store)
+        problems += [*small_file_problems(self._store), *stored_input_problems(self._store)]
         epochs = self._log.epochs()
         pins = {pin.name: pin.epoch for _, pin in read_pins(self._store) if isinstance(pin, Pin)}
         problems += [
@@ -93,7 +99,8 @@ class _Verifier:
         ]
         if asked.at is not None:
             epochs = [self._asked_epoch(asked, pins, epochs)]
-        published = self._published_through()
+        newest = self._newest_readable()
+        published = 0 if newest is None else newest.published_through
         reports = tuple(r for r in (self._epoch(epoch, published, is_savepoint) for epoch in epochs) if r is not None)
         strays = tuple(name for name in self._store.list("") if is_stray(name))
         return StoreReport(str(asked), reports, tuple(problems), strays)
@@ -105,17 +112,19 @@ class _Verifier:
             raise StoreError(f"{asked.store} has no epoch or savepoint {asked.at!r}; it has {have}.")
         return epoch
 
-    def _published_through(self) -> int:
+    def _newest_readable(self) -> Manifest | None:
         for epoch in reversed(self._log.epochs()):
             try:
-                return self._log.read(epoch).published_through
+                return self._log.read(epoch)
             except StoreDamagedError:
                 continue
-        return 0
+        return None
 
     def _record_problems(self) -> Iterator[Problem]:
         try:
-            read_job_record(self._store)
+            record, newest = read_job_record(self._store), self._newest_readable()
+            if record is not None and newest is not None:
+                check_owner(self._store, record, newest.job_id, newest.epoch)
         except StoreDamagedError as error:
             yield Problem(job_name(), error.message)
 
@@ -147,8 +156,11 @@ class _Verifier:
                     place = entry.get("file", within)
                     found = self._once(place, (place, entry["bytes"], entry["sha256"]), partial(self._entry, entry))
                     yield NamedFile(place, entry["bytes"], state.what), found
-        for staged in staged_needed(manifest, published_through):
-            yield NamedFile(staged, 0, "staged output"), self._once(staged, staged, partial(self._presence, staged))
+        newest = manifest.epoch == max(self._log.epochs(), default=0)
+        for staged in staged_files(manifest, published_through):
+            name = staged.file if staged.target is None else f"{staged.target}/{staged.file}"
+            found = self._once(name, (staged, newest), partial(staged_problems, self._store, staged, newest))
+            yield NamedFile(name, staged.bytes or 0, "staged output"), found
 
     def _once(self, file: str, facts: Hashable, look: Callable[[], list[str]]) -> list[str]:
         """What is wrong with a file, of which `facts` are expected; each is looked at once."""
@@ -159,9 +171,6 @@ class _Verifier:
             except (StoreError, OSError) as error:
                 self._found[facts] = [f"it cannot be read: {error}"]
         return self._found[facts]
-
-    def _presence(self, file: str) -> list[str]:
-        return [] if self._store.exists(file) else [_MISSING]
 
     def _segment(self, ref: SegmentRef, state: StoredState) -> list[str]:
         if not self._store.exists(ref.file):

@@ -66,7 +66,12 @@ class FileSink(Sink):
         return _FileWriter(self, context)
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-        return plan_parts(staged, pending, now_ms, final, self.rolling, self.prefix, self.suffix)
+        plan = plan_parts(staged, pending, now_ms, final, self.rolling, self.prefix, self.suffix)
+        # With the address, whoever looks at the job's store alone can tell whether its output is whole.
+        held_back = None if plan.pending is None else [{**part, "target": self.base_url} for part in plan.pending]
+        return CommitPlan(
+            tuple({**entry, "target": self.base_url} if "part" in entry else entry for entry in plan.publish), held_back
+        )
 
     def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
         if publish:
