@@ -2,7 +2,7 @@
 
 Every action but the last ones is answered by an event:
 
-    Publish           → Published, PublishFailed           runs beside everything else
+    Publish           → Published, PublishFailed, PublishFenced    runs beside everything else
     PlanInput         → InputPlanned, EpochFailed
     WaitForInput      → Woken, EpochFailed
     RunEpoch          → EpochDone, EpochFailed
@@ -40,6 +40,7 @@ __all__ = [
     "PlanInput",
     "Publish",
     "PublishFailed",
+    "PublishFenced",
     "Published",
     "Restart",
     "RunEpoch",
@@ -70,9 +71,11 @@ class ManifestSummary:
 
 @dataclass(frozen=True)
 class Started:
-    """The driver has read the newest manifest (None in an empty store) and knows nothing else."""
+    """The driver has read the newest manifest (None in an empty store) and knows nothing else, but for the newest epoch
+    that has a receipt of publishing (0: none has)."""
 
     newest: ManifestSummary | None
+    receipted: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,14 @@ class PublishFailed:
 
 
 @dataclass(frozen=True)
+class PublishFenced:
+    """`epoch` was not published, or not all of it: another driver has committed the epoch `newer` since."""
+
+    epoch: int
+    newer: int
+
+
+@dataclass(frozen=True)
 class StopRequested:
     """Finish the running epoch, publish it, record the stop, and end; the job can be resumed. `drain`: read nothing
     more, end event time so that what is pending comes out, and finish for good."""
@@ -184,6 +195,7 @@ Event: TypeAlias = (
     | CommitAbsent
     | Published
     | PublishFailed
+    | PublishFenced
     | StopRequested
     | CancelRequested
     | Woken

@@ -8,8 +8,10 @@ What it promises, whatever fails, as long as creating a manifest is atomic and p
 
 1. An epoch is published only after its manifest stands (*commit, then publish*).
 2. Epoch N+1 is committed only after N is published, and says so (`published_through = N`). So at most the newest epoch
-   is unpublished, and a new driver that repeats everything after `published_through`, in order, leaves no hole.
-3. A driver that finds another's manifest in its place stops at once and publishes nothing more.
+   is unpublished, and a new driver that repeats everything after `published_through`, in order, leaves no hole. An
+   epoch that has a receipt of publishing is not repeated: who reads the output may have taken it away.
+3. A driver that finds another's manifest in its place stops at once and publishes nothing more. It looks before it
+   publishes, too: an epoch must not come again behind the next one's output.
 4. After a failure nothing in memory is believed: the newest manifest is read again.
 
 The phases and the legal moves between them are drawn and listed in `phases.py`. Publishing runs beside the phases
@@ -119,7 +121,7 @@ def _started(state: ProtocolState, event: e.Started) -> Decision:
         state.policy,
         committed=newest.epoch,
         status=newest.status,
-        published=newest.published_through,
+        published=max(newest.published_through, min(event.receipted, newest.epoch)),
         stopping=state.stopping,
         draining=state.draining,
         failures=state.failures,
@@ -253,6 +255,12 @@ def _publish_failed(state: ProtocolState, event: e.PublishFailed) -> Decision:
     return _publish(after, event.epoch, answer.delay_ms)
 
 
+def _publish_fenced(state: ProtocolState, event: e.PublishFenced) -> Decision:
+    if event.epoch != state.publishing:
+        raise IllegalMoveError(state, event, f"was not asked for (in flight: {state.publishing})")
+    return replace(state, phase=Phase.FENCED, publishing=None, verdict=None), (e.StopFenced(event.newer),)
+
+
 # --- ending -------------------------------------------------------------------------------------------------
 
 
@@ -332,6 +340,7 @@ _HANDLERS: Mapping[type[Any], Callable[[ProtocolState, Any], Decision]] = {
     e.CommitAbsent: _commit_absent,
     e.Published: _published,
     e.PublishFailed: _publish_failed,
+    e.PublishFenced: _publish_fenced,
     e.StopRequested: _stop_requested,
     e.CancelRequested: _cancel_requested,
 }

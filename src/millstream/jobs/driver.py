@@ -25,6 +25,7 @@ from millstream.checkpoint.finished_splits import FinishedSplits
 from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
+from millstream.checkpoint.receipts import known_published
 from millstream.compiler.stages import Plan
 from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
@@ -179,13 +180,16 @@ class EpochDriver:
     def _start(self) -> None:
         self._runner.prepare(self._job)
         self._newest = self._began = self._log.newest()
+        facts = self._job.facts
+        receipted = known_published(facts.store, self._newest, facts.job_id)
         self._sweeper.sweep(self._newest)
         summary = None if self._newest is None else e.ManifestSummary.of(self._newest)
         if self._newest is not None:
             self._tell_sources(self._newest)
             self._outcome = None
             do_beside("showing progress", partial(self._show_progress, self._newest))
-        self._own.append(e.Started(summary))
+            self._board.change(published=receipted)
+        self._own.append(e.Started(summary, receipted))
 
     def _restart(self, action: e.Restart) -> None:
         what = "tolerated, running again" if action.tolerated else "restarting"
@@ -362,10 +366,10 @@ class EpochDriver:
 
     def _has_published(self, event: PublishEvent, took_ms: float, error: BaseException | None) -> None:
         """On the publishing thread."""
-        if error is None:
+        if isinstance(event, e.Published):
             self._watch.published(event.epoch, took_ms)
             self._board.change(published=event.epoch)
-        else:
+        elif error is not None:
             self._note(f"epoch {event.epoch} could not be published", error)
             self._failure = error
             self._board.change(last_error=str(error))

@@ -2,6 +2,11 @@
 
 An epoch's output becomes visible sink by sink, in the order of the manifest. What came of it is reported as an event of
 the protocol; nothing is ever skipped, and an epoch that failed half-way is published again from its beginning.
+
+Before each sink it is looked whether this driver still owns the job: a newer manifest than it knows is another
+driver's, which has published this epoch already, and may have published the next. What is left is the moment between
+that look and what the sink does: a driver that stalls just there publishes an old epoch late. A sink that records the
+identity it is given, and refuses an older one of the same job, closes that too.
 """
 
 from __future__ import annotations
@@ -14,14 +19,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.receipts import write_receipt
 from millstream.connectors.contracts import Sink
 from millstream.jobs.failures import is_retryable
 from millstream.jobs.settings import Clock
+from millstream.jobs.side_effects import do_beside
 from millstream.storage.store import Store
 
 __all__ = ["PublishEvent", "Publisher"]
 
-PublishEvent = e.Published | e.PublishFailed
+PublishEvent = e.Published | e.PublishFailed | e.PublishFenced
 
 
 class Publisher:
@@ -58,7 +65,13 @@ class Publisher:
         started = time.monotonic()
         try:
             manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
+            known = action.epoch if newest is None else newest.epoch
             for uid, staged in manifest.staged.items():
+                # Between sinks, too: a driver that slept may have been replaced meanwhile.
+                newer = self._log.epochs()[-1:]
+                if newer > [known]:
+                    self._report(e.PublishFenced(action.epoch, newer[0]), 0.0, None)
+                    return
                 self._sinks[uid].commit(action.epoch, [item.payload for item in staged], self._store)
         except Exception as error:
             failed = e.PublishFailed(
@@ -66,4 +79,5 @@ class Publisher:
             )
             self._report(failed, 0.0, error)
         else:
+            do_beside(f"writing the receipt of epoch {action.epoch}", lambda: write_receipt(self._store, manifest))
             self._report(e.Published(action.epoch), (time.monotonic() - started) * 1000, None)

@@ -21,7 +21,9 @@ from typing import Any
 
 from millstream.checkpoint.job_record import JobRecord, check_owner, claim
 from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.restoring import Match, match_program, restored_manifest, without_states
 from millstream.checkpoint.savepoints import Snapshot, find_snapshot
 from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
@@ -143,6 +145,7 @@ def _go_on(own: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) 
     log = ManifestLog(own)
     newest = log.newest()
     if newest is None:
+        known_published(own, None, record.job_id)  # a receipt of an epoch that is not there is damage
         return
     check_owner(own, record, newest.job_id, newest.epoch)
     name = f"epoch {newest.epoch} of store {own.url}"
@@ -152,15 +155,16 @@ def _go_on(own: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) 
     _check_max_parallelism(newest, plan, name)
     if match.dropped and not drops:
         raise StoreError(_dropped_text(name, match))
-    _check_unpublished(log, newest, plan)
+    published = known_published(own, newest, record.job_id)
+    _check_unpublished(log, newest, published, plan)
     if match.dropped:
-        _commit(log, without_states(newest, match.dropped), record, newest, now_ms, own.url)
+        _commit(log, without_states(newest, match.dropped), record, newest, published, now_ms, own.url)
 
 
-def _check_unpublished(log: ManifestLog, newest: Manifest, plan: Plan) -> None:
+def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan: Plan) -> None:
     """Output that may not be published yet needs the sink that published it."""
     present = {node.uid for node in plan.nodes()}
-    for epoch in range(newest.published_through + 1, newest.epoch + 1):
+    for epoch in range(published + 1, newest.epoch + 1):
         lost = sorted(set(log.read(epoch).staged) - present)
         if lost:
             raise StoreError(
@@ -181,16 +185,19 @@ def _go_back(
     newest = log.newest()
     assert newest is not None
     check_owner(own, record, newest.job_id, newest.epoch)
-    _check_unpublished(log, newest, plan)
+    published = known_published(own, newest, record.job_id)
+    _check_unpublished(log, newest, published, plan)
     states: Mapping[str, Any] = manifest.states
-    if newest.published_through < newest.epoch and any("pending" in state for state in states.values()):
+    if published < newest.epoch and any("pending" in state for state in states.values()):
         raise StoreError(
             f"store {own.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold output "
             f"that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is published, then "
             "go back."
         )
-    manifest = _for_sinks(found, manifest, sinks, own)
-    _commit(log, manifest, record, newest, now_ms, own.url)
+    # Its files must not go before a manifest names them again: a driver that still runs may be sweeping.
+    with LeasedEpoch(own, found.manifest.epoch, lambda: now_ms):
+        manifest = _for_sinks(found, manifest, sinks, own)
+        _commit(log, manifest, record, newest, published, now_ms, own.url)
     return record
 
 
@@ -206,7 +213,7 @@ def _go_on_elsewhere(
         )
     record = claim_fork(own, found, plan.job_name, now_ms)
     manifest = _for_sinks(found, manifest, sinks, own)
-    _commit(log, manifest, record, None, now_ms, own.url)
+    _commit(log, manifest, record, None, 0, now_ms, own.url)
     return record
 
 
@@ -236,12 +243,18 @@ def _went_on(found: Snapshot) -> bool:
 
 
 def _commit(
-    log: ManifestLog, snapshot: Manifest, record: JobRecord, newest: Manifest | None, now_ms: int, url: str
+    log: ManifestLog,
+    snapshot: Manifest,
+    record: JobRecord,
+    newest: Manifest | None,
+    published: int,
+    now_ms: int,
+    url: str,
 ) -> None:
     """Commit what `snapshot` says as the epoch after `newest`, or, in an empty store, after itself."""
     before = newest or snapshot
     # What is not known to be published is published before the job goes on, as at every start.
-    known = None if newest is None or newest.published_through == newest.epoch else newest.published_through
+    known = None if newest is None or published == newest.epoch else published
     manifest = restored_manifest(
         snapshot,
         job=record.job,

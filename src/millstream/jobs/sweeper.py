@@ -28,7 +28,17 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog, decode, encode
 from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal
 from millstream.errors import StoreDamagedError
-from millstream.storage.names import FINISHED, SEGMENTS, SPECS, STAGED, epoch_of_spec, leaving_name, manifest_name
+from millstream.storage.names import (
+    FINISHED,
+    RECEIPTS,
+    SEGMENTS,
+    SPECS,
+    STAGED,
+    epoch_of_receipt,
+    epoch_of_spec,
+    leaving_name,
+    manifest_name,
+)
 from millstream.storage.store import Store
 
 __all__ = ["Sweeper"]
@@ -77,6 +87,7 @@ class Sweeper:
     def clear(self) -> None:
         """Remove everything but what pins and leases hold: the job is over, and nobody is to go on with it."""
         self._put_back()
+        self._store.delete_many(self._store.list(RECEIPTS))
         epochs = self._log.epochs()
         kept = self._settled(set(epochs) - self._held(epochs))
         named = frozenset().union(*(named_files(manifest) for manifest in kept.values()))
@@ -87,6 +98,9 @@ class Sweeper:
         specs = [(name, epoch_of_spec(name)) for name in self._store.list(SPECS)]
         self._store.delete_many([name for name, epoch in specs if epoch is not None and epoch < newest.epoch])
         published = newest.published_through
+        # The newest receipt stays: it tells which manifest must be there.
+        receipts = [name for name in self._store.list(RECEIPTS) if epoch_of_receipt(name) is not None]
+        self._store.delete_many([name for name in receipts[:-1] if (epoch_of_receipt(name) or 0) <= published])
         self._put_back()
         left = self._settled(self._going(published))
         self._named = {epoch: self._named.get(epoch) or named_files(manifest) for epoch, manifest in left.items()}

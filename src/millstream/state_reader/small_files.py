@@ -25,9 +25,11 @@ from millstream.storage.names import (
     LEASES,
     LOGS,
     PINS,
+    RECEIPTS,
     SERVERS,
     SPECS,
     epoch_of_manifest,
+    epoch_of_receipt,
     epoch_of_spec,
     is_lease,
     is_request,
@@ -57,7 +59,7 @@ def is_stray(name: str) -> bool:
         return False
     if name.startswith(f"{LOGS}/") or name_of_pin(name) or is_lease(name) or is_server(name):
         return False
-    if is_request(name) or _is_answer(name) or epoch_of_spec(name) is not None:
+    if is_request(name) or _is_answer(name) or epoch_of_spec(name) is not None or epoch_of_receipt(name) is not None:
         return False
     return epoch_of_manifest(name) is None and parse_segment(name) is None and parse_staged(name) is None
 
@@ -70,7 +72,7 @@ def small_file_problems(store: Store) -> Iterator[Problem]:
     for name, lease in read_leases(store):
         if isinstance(lease, StoreDamagedError):
             yield Problem(name, lease.message, f"of {LEASES}")
-    for folder in ("", CONTROL, SERVERS, SPECS):
+    for folder in ("", CONTROL, RECEIPTS, SERVERS, SPECS):
         for name in store.list(folder) if folder else (leaving_name(), swept_name()):
             look = _look_at(name)
             if look is not None and store.exists(name):
@@ -126,7 +128,12 @@ def _is_answer(name: str) -> bool:
 
 
 _KINDS: Mapping[str, str] = {swept_name(): "swept"}
-_FOLDERS: Mapping[str, Callable[[str], bool]] = {"request": is_request, "answer": _is_answer, "server": is_server}
+_FOLDERS: Mapping[str, Callable[[str], bool]] = {
+    "request": is_request,
+    "answer": _is_answer,
+    "server": is_server,
+    "receipt": lambda name: epoch_of_receipt(name) is not None,
+}
 
 
 def _leaving(data: bytes, name: str) -> None:

@@ -23,6 +23,7 @@ from millstream.checkpoint.job_record import check_owner
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.pins import Pin, read_pins
+from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.savepoints import FORMAT as SAVEPOINT_FORMAT
 from millstream.checkpoint.savepoints import open_job_store
 from millstream.checkpoint.sealed import unseal
@@ -100,7 +101,7 @@ class _Verifier:
         if asked.at is not None:
             epochs = [self._asked_epoch(asked, pins, epochs)]
         newest = self._newest_readable()
-        published = 0 if newest is None else newest.published_through
+        published = 0 if newest is None else self._published_through(newest)
         reports = tuple(r for r in (self._epoch(epoch, published, is_savepoint) for epoch in epochs) if r is not None)
         strays = tuple(name for name in self._store.list("") if is_stray(name))
         return StoreReport(str(asked), reports, tuple(problems), strays)
@@ -120,11 +121,19 @@ class _Verifier:
                 continue
         return None
 
+    def _published_through(self, newest: Manifest) -> int:
+        try:
+            return known_published(self._store, newest, newest.job_id)
+        except StoreDamagedError:
+            return newest.published_through
+
     def _record_problems(self) -> Iterator[Problem]:
         try:
             record, newest = read_job_record(self._store), self._newest_readable()
             if record is not None and newest is not None:
                 check_owner(self._store, record, newest.job_id, newest.epoch)
+            if record is not None:
+                known_published(self._store, newest, record.job_id)
         except StoreDamagedError as error:
             yield Problem(job_name(), error.message)
 

@@ -9,6 +9,7 @@
     leases/{epoch}-{id}.json                                   an epoch that somebody reads
     control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
     servers/{id}.json                                          a query server of the job, while it renews this
+    receipts/{epoch}.json                                      an epoch is published
     savepoint.json                                             what a savepoint folder holds, with checksums
     leaving.json                                               manifests that are being removed, until that is done
     swept.json                                                 the newest epoch that a sweeper saw beside leases
@@ -36,6 +37,7 @@ __all__ = [
     "LOGS",
     "MANIFESTS",
     "PINS",
+    "RECEIPTS",
     "SEGMENTS",
     "SERVERS",
     "SPECS",
@@ -48,6 +50,7 @@ __all__ = [
     "epoch_of_finished",
     "epoch_of_lease",
     "epoch_of_manifest",
+    "epoch_of_receipt",
     "epoch_of_spec",
     "finished_name",
     "is_lease",
@@ -63,6 +66,7 @@ __all__ = [
     "parse_segment",
     "parse_staged",
     "pin_name",
+    "receipt_name",
     "request_name",
     "safe",
     "savepoint_name",
@@ -84,6 +88,7 @@ CONTROL = "control"
 FINISHED = "finished"
 SERVERS = "servers"
 SPECS = "specs"
+RECEIPTS = "receipts"
 INPUT = "input"
 TEMPORARY = ".tmp-"
 """A path part that starts so is being written; it was never given to anybody and may be removed."""
@@ -94,6 +99,7 @@ _STAGED = re.compile(r"staged/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)-(\d{5,})
 
 _FINISHED = re.compile(r"finished/[^/]+/(\d{12,})-[A-Za-z0-9]+\.json")
 _LEASE = re.compile(r"leases/(\d{1,18})-[A-Za-z0-9]+\.json")
+_RECEIPT = re.compile(r"receipts/(\d{12,18})\.json")
 _SPEC = re.compile(r"specs/(\d{12,18})-[A-Za-z0-9]+\.json")
 _SEGMENT = re.compile(r"segments/([^/]+)/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)\.arrow")
 
@@ -292,6 +298,21 @@ def leaving_name() -> str:
 def swept_name() -> str:
     """What a sweeper writes to learn the store's time."""
     return "swept.json"
+
+
+def receipt_name(epoch: int) -> str:
+    """What says that an epoch is published.
+
+    >>> receipt_name(7), epoch_of_receipt("receipts/000000000007.json"), epoch_of_receipt("receipts/notes.txt")
+    ('receipts/000000000007.json', 7, None)
+    """
+    return f"{RECEIPTS}/{epoch:012d}.json"
+
+
+def epoch_of_receipt(name: str) -> int | None:
+    """The epoch whose receipt the file is, or None for any other file."""
+    match = _RECEIPT.fullmatch(name)
+    return int(match.group(1)) if match else None
 
 
 def spec_name(epoch: int, digest: str) -> str:
