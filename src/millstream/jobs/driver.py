@@ -31,6 +31,7 @@ from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale
+from millstream.jobs.background_sweeper import BackgroundSweeper
 from millstream.jobs.changed_types import changed_types
 from millstream.jobs.driver_settings import DriverSettings, Replan, Runner
 from millstream.jobs.epoch_run import EpochRun
@@ -78,7 +79,7 @@ class EpochDriver:
         self._clock, self._board, self._settings = clock, board, settings
         self._log = ManifestLog(job.facts.store)
         self._finished = FinishedSplits(job.facts.store)
-        self._sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention)
+        self._sweeper = BackgroundSweeper(Sweeper(job.facts.store, clock.now_ms, settings.retention))
         self._outside: queue.Queue[e.Event] = queue.Queue()
         self._own: deque[e.Event] = deque()
         self._publisher = Publisher(sinks, job.facts.store, clock, self._has_published)
@@ -129,6 +130,7 @@ class EpochDriver:
         finally:
             self._ended.set()
             self._publisher.close()
+            self._sweeper.close()
             if state.phase is Phase.CANCELED and self._settings.deletes_on_cancel:
                 do_beside("removing the epochs of the cancelled job", self._sweeper.clear)
             for planned in self._sources:

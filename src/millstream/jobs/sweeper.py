@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from millstream.checkpoint.holds import held_epochs
@@ -52,7 +53,7 @@ FORMAT = 1
 
 
 class Sweeper:
-    """Sweeps one job's store. `every_epochs`: how often, while the job runs."""
+    """Sweeps one job's store, a bounded pass at a time. `every_epochs`: how often, while the job runs."""
 
     def __init__(
         self,
@@ -64,25 +65,29 @@ class Sweeper:
         self._store, self._log = store, ManifestLog(store)
         self._now_ms, self._policy, self._every_epochs = now_ms, policy or RetentionPolicy(), every_epochs
         self._known: dict[int, Manifest] = {}  # manifests do not change: each is read once
+        self._noted: deque[Manifest] = deque()
         self._named: dict[int, frozenset[str]] = {}
         self._unreadable: set[int] = set()
         self._told: set[str] = set()
         self._written_ms: dict[int, int] = {}
 
-    def committed(self, newest: Manifest) -> None:
-        """An epoch was committed; sweep if it is time."""
-        self._known[newest.epoch] = newest
-        if newest.epoch % self._every_epochs == 0:
-            self.sweep(newest)
+    def note(self, manifest: Manifest) -> None:
+        """Spare a pass the reading of a manifest; from any thread."""
+        self._noted.append(manifest)
 
-    def sweep(self, newest: Manifest | None) -> None:
-        """Remove what is no longer needed, as of `newest`; of very much, a part, and the rest next time."""
+    def is_due(self, epoch: int) -> bool:
+        """Whether it is time to sweep, when `epoch` is committed."""
+        return epoch % self._every_epochs == 0
+
+    def sweep(self, newest: Manifest | None) -> bool:
+        """Remove what is no longer needed, as of `newest`; whether it was so much that another pass has more to do."""
         if newest is None:
-            return
+            return False
         try:
-            self._sweep(newest)
+            return self._sweep(newest)
         except Exception as error:
             _LOG.warning("the store could not be swept, and is swept later: %s", error)
+            return False
 
     def clear(self) -> None:
         """Remove everything but what pins and leases hold: the job is over, and nobody is to go on with it."""
@@ -94,7 +99,7 @@ class Sweeper:
         files = (*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED))
         self._store.delete_many([name for name in files if name not in named])
 
-    def _sweep(self, newest: Manifest) -> None:
+    def _sweep(self, newest: Manifest) -> bool:
         specs = [(name, epoch_of_spec(name)) for name in self._store.list(SPECS)]
         self._store.delete_many([name for name, epoch in specs if epoch is not None and epoch < newest.epoch])
         published = newest.published_through
@@ -102,7 +107,8 @@ class Sweeper:
         receipts = [name for name in self._store.list(RECEIPTS) if epoch_of_receipt(name) is not None]
         self._store.delete_many([name for name in receipts[:-1] if (epoch_of_receipt(name) or 0) <= published])
         self._put_back()
-        left = self._settled(self._going(published))
+        leaving, is_all = self._going(published)
+        left = self._settled(leaving)
         self._named = {epoch: self._named.get(epoch) or named_files(manifest) for epoch, manifest in left.items()}
         named = frozenset().union(*self._named.values())
         files = [*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)]
@@ -111,9 +117,11 @@ class Sweeper:
         going = [name for name in going if epoch_of_file(name) > unknown]
         self._store.delete_many(going[:_FILES_MAX])
         self._store.remove_unfinished(self._now_ms() - _UNFINISHED_MS)
+        return not is_all or len(going) > _FILES_MAX
 
-    def _going(self, published_through: int) -> set[int]:
-        """The epochs whose manifests are to go, the oldest first, as far as they fit into one file aside."""
+    def _going(self, published_through: int) -> tuple[set[int], bool]:
+        """The epochs whose manifests are to go, the oldest first, as far as they fit into one file aside; whether that
+        is all of them."""
         manifests = self._manifests()
         epochs = sorted({*manifests, *self._unreadable})
         held = self._held(epochs)
@@ -128,20 +136,22 @@ class Sweeper:
             if epoch not in kept and (room > 0 or not going):
                 going.add(epoch)
                 room -= len(encode(manifests[epoch])) if epoch in manifests else 0
-        return going
+        return going, going >= set(epochs) - kept
 
     def _manifests(self) -> Mapping[int, Manifest]:
         """All that are there and can be read, by epoch."""
+        while self._noted:
+            manifest = self._noted.popleft()
+            self._known[manifest.epoch] = manifest
         known, self._known, self._unreadable = self._known, {}, set()
         for epoch in self._log.epochs():
-            manifest = known.get(epoch)
             try:
-                manifest = manifest or self._log.read_if_there(epoch)
+                there = known.get(epoch) or self._log.read_if_there(epoch)
             except StoreDamagedError as error:
                 self._unreadable.add(epoch)
                 self._tell(manifest_name(epoch), error.message)
-            if manifest is not None:
-                self._known[epoch] = manifest
+            else:
+                self._known |= {} if there is None else {epoch: there}
         return self._known
 
     def _settled(self, going: set[int]) -> Mapping[int, Manifest]:
