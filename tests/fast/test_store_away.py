@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import logging
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from millstream.common import Configuration, JobStatus
 from millstream.common.restart_strategy import RestartStrategies
 from millstream.connectors.blackhole import DiscardingSink
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.errors import JobFailedError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.jobs.job import Job
 from millstream.jobs.launch import Launch
 from millstream.runtime.local import LocalRunner
@@ -105,6 +106,37 @@ def test_a_job_whose_store_stays_away_fails_with_the_stores_own_words() -> None:
     job = prepared(AwayStore(new_name(), Absence(first + 5, 10**6)), Collect(), patience_ms=0, restarts=2)
     with pytest.raises(StoreAwayError, match="no answer"):
         job.start().result()
+
+
+class Broken(Script):
+    """A source that cannot be asked, and stops the job when it is asked first."""
+
+    asked: list[float]
+
+    def splits(self, context: Any) -> Any:
+        self.asked.append(time.monotonic())
+        self.stop()
+        raise OSError("the broker is away")
+
+    def opened(self, store: Store, session: Any) -> Any:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "stop": None}
+
+
+def test_a_stop_while_the_world_is_away_does_not_use_up_all_restarts_at_once() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(4, 60))
+    source = Broken([1])
+    source.asked, source.stop = [], lambda: None
+    env.add_source(source).sink_to(Collect())
+    job = Launch(ManualClock(), LocalRunner(), MemoryStore(new_name())).prepare(env._graph("job"), env._job_settings())
+    source.stop = lambda: job.stop(drain=True) if len(source.asked) == 1 else None
+    with pytest.raises(JobFailedError, match="the broker is away"):
+        job.start().result()
+    # Of four pauses of 60 ms, the first may be cut short.
+    assert len(source.asked) == 5 and source.asked[-1] - source.asked[0] >= 0.18
 
 
 # --- after a commit -------------------------------------------------------------------------------------------

@@ -198,7 +198,8 @@ class EpochDriver:
         _LOG.warning("%s in %d ms: %s", what, action.delay_ms, action.reason)
         if not action.tolerated:
             self._board.change(status="RESTARTING", restarts=self._board.now.restarts + 1)
-        self._asked.wait(action.delay_ms / 1000)
+        if self._asked.wait(action.delay_ms / 1000) and not self._canceling:
+            self._asked.clear()  # a stop cuts one pause short, not all that follow: the world needs its time
         self._sizing = recooled(self._sizing)
         self._job = replace(self._job, facts=replace(self._job.facts, run=self._settings.new_run()))
         if self._begin():

@@ -146,12 +146,11 @@ class Sweeper:
         known, self._known, self._unreadable = self._known, {}, set()
         for epoch in self._log.epochs():
             try:
-                there = known.get(epoch) or self._log.read_if_there(epoch)
+                self._known[epoch] = known.get(epoch) or self._log.read(epoch)
             except StoreDamagedError as error:
-                self._unreadable.add(epoch)
-                self._tell(manifest_name(epoch), error.message)
-            else:
-                self._known |= {} if there is None else {epoch: there}
+                if self._store.exists(manifest_name(epoch)):
+                    self._unreadable.add(epoch)
+                    self._tell(manifest_name(epoch), error.message)
         return self._known
 
     def _settled(self, going: set[int]) -> Mapping[int, Manifest]:
