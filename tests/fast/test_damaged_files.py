@@ -26,7 +26,7 @@ from millstream.connectors.files.parts import TextParts
 from millstream.connectors.files.sink import FileSink
 from millstream.connectors.stored_batches import StoredBatches, read_stored
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.errors import JobFailedError, StoreDamagedError
+from millstream.errors import JobFailedError, StoreDamagedError, StoreError
 from millstream.jobs.job import Job
 from millstream.jobs.launch import Launch
 from millstream.jobs.sweeper import Sweeper
@@ -134,6 +134,32 @@ def test_a_lease_of_a_newer_millstream_holds_the_epoch_in_its_name_while_it_is_w
     make_older(store, "leases", DURATION_MS + 1)
     Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(newest)
     assert ManifestLog(store).epochs() == [6] and not store.list("leases")
+
+
+@pytest.mark.parametrize("folder", ["pins", "leases", "receipts", leaving_name(), "manifests"])
+def test_a_file_that_only_somebody_else_may_read_neither_kills_a_job_nor_stops_its_collection(folder: str) -> None:
+    store, out = begun(4), Collect()
+
+    class Forbidden(MemoryStore):
+        def get(self, name: str) -> bytes:
+            if name in (f"{folder}/other.json", leaving_name(), "manifests/000000000001.json", *receipts):
+                raise StoreError(f"{name} cannot be read: permission denied")
+            return super().get(name)
+
+    receipts = store.list("receipts") if folder == "receipts" else []
+    make_older(store, "manifests", 1_000)
+    if folder in ("pins", "leases"):
+        store.put(f"{folder}/other.json", seal("pin", 1, {}))
+        make_older(store, folder, 500)
+    elif folder == leaving_name():
+        store.put(folder, b"{}")
+    forbidden = Forbidden(store.url.removeprefix("memory://"))
+    env = StreamExecutionEnvironment.get_execution_environment()
+    totals(out)(env)
+    Launch(ManualClock(), LocalRunner(), forbidden).prepare(env._graph("Millstream Job"), env._job_settings()).start().result()
+    assert sorted(out.values) == expected(40, 40)
+    Sweeper(forbidden, lambda: 0, RetentionPolicy(2)).sweep(ManifestLog(store).newest())
+    assert set(ManifestLog(store).epochs()) - {1, 2, 3, 4, 5} == {7, 8}
 
 
 def test_what_is_whole_of_a_damaged_leaving_file_is_put_back() -> None:

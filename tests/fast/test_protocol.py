@@ -236,6 +236,7 @@ def all_events(state: ProtocolState) -> Iterator[Event]:
         yield e.EpochFailed("x", retryable, at_ms=0)
     yield from (DONE, COMMITTED, STOP, e.StopRequested(drain=True), e.CommitLost(), e.CancelRequested(), e.Woken())
     yield from (e.CommitUnknown("x", at_ms=0), e.CommitAbsent(at_ms=0), e.CommitFound(True), e.CommitFound(False))
+    yield e.CommitAbsent(at_ms=0, retryable=False)
     if state.publishing is not None:
         yield e.Published(state.publishing)
         yield e.PublishFailed(state.publishing, "x", at_ms=0)

@@ -28,6 +28,7 @@ from millstream.runtime.local import LocalRunner
 from millstream.storage import patient as patience
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
+from millstream.storage.names import manifest_name
 from millstream.storage.objects import ObjectStore
 from millstream.storage.patient import Patience, PatientStore
 from millstream.storage.store import Store
@@ -106,6 +107,20 @@ def test_a_job_whose_store_stays_away_fails_with_the_stores_own_words() -> None:
     job = prepared(AwayStore(new_name(), Absence(first + 5, 10**6)), Collect(), patience_ms=0, restarts=2)
     with pytest.raises(StoreAwayError, match="no answer"):
         job.start().result()
+
+
+def test_a_store_that_refuses_a_manifest_for_good_ends_the_job_whatever_the_restart_strategy() -> None:
+    class Refusing(MemoryStore):
+        def create(self, name: str, data: bytes) -> bool:
+            if name == manifest_name(2):
+                raise StoreError("not writable: permission denied")
+            return super().create(name, data)
+
+    out = Collect()
+    job = prepared(Refusing(new_name()), out, patience_ms=0, restarts=1000)
+    with pytest.raises(StoreError, match="permission denied"):
+        job.start().result()
+    assert job.board.now.restarts == 0 and len(out.values) == 10
 
 
 class Broken(Script):

@@ -133,10 +133,11 @@ class CommitFound:
 
 @dataclass(frozen=True)
 class CommitAbsent:
-    """No manifest stands under that epoch."""
+    """No manifest stands under that epoch. `retryable`: the store may take it another time; it did not refuse it."""
 
     at_ms: int
     draw: float = 0.5
+    retryable: bool = True
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from millstream.checkpoint.leases import DURATION_MS, Lease, read_leases
 from millstream.checkpoint.pins import Pin, read_pins
 from millstream.checkpoint.sealed import seal
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.names import epoch_of_lease, manifest_name, swept_name
 from millstream.storage.store import Store
 
@@ -60,7 +60,7 @@ def _leased_epochs(store: Store, epochs: Collection[int], tell: Tell, written_ms
         elif epoch is not None:
             held.add(epoch)
         else:
-            assert isinstance(lease, StoreDamagedError)
+            assert isinstance(lease, StoreError)
             tell(name, f"{lease.message} It counts as a reader's for {DURATION_MS // 1000} s.")
             held |= _there_when_written(store, name, epochs, written_ms)
     store.delete_many(ended)

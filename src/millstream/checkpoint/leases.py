@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import LEASES, is_lease, lease_id, lease_name
 from millstream.storage.store import Store
 
@@ -46,7 +46,7 @@ def leases_of(store: Store) -> list[Lease]:
     return [lease for _, lease in read_leases(store) if isinstance(lease, Lease)]
 
 
-def read_leases(store: Store) -> Iterator[tuple[str, Lease | StoreDamagedError]]:
+def read_leases(store: Store) -> Iterator[tuple[str, Lease | StoreError]]:
     """Every lease's file, with the lease, or why it cannot be read; one that its holder removes meanwhile is left out.
 
     The epoch that an unreadable one is of may still be told by its name.
@@ -58,6 +58,11 @@ def read_leases(store: Store) -> Iterator[tuple[str, Lease | StoreDamagedError]]
             data = store.get(name)
         except StoreDamagedError:
             continue  # it was there a moment ago: its holder is done
+        except StoreAwayError:
+            raise
+        except StoreError as error:
+            yield name, error
+            continue
         where = f"{name} of store {store.url}"
         try:
             fields = unseal(data, "lease", FORMAT, where)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import PINS, name_of_pin, pin_name
 from millstream.storage.store import Store
 
@@ -72,8 +72,8 @@ def pins_of(store: Store) -> list[Pin]:
     return pins
 
 
-def read_pins(store: Store) -> Iterator[tuple[str, Pin | StoreDamagedError]]:
-    """Every pin's file, with the pin, or why it cannot be read."""
+def read_pins(store: Store) -> Iterator[tuple[str, Pin | StoreError]]:
+    """Every pin's file, with the pin, or why it cannot be read: it is damaged, or nobody else may read it."""
     for name in store.list(PINS):
         if name_of_pin(name) is None:
             continue
@@ -81,6 +81,11 @@ def read_pins(store: Store) -> Iterator[tuple[str, Pin | StoreDamagedError]]:
             data = store.get(name)
         except StoreDamagedError:
             continue  # it was there a moment ago: somebody has let the epoch go
+        except StoreAwayError:
+            raise
+        except StoreError as error:
+            yield name, error
+            continue
         try:
             yield name, _decoded(data, f"{name} of store {store.url}")
         except StoreDamagedError as error:
@@ -94,7 +99,7 @@ def _decoded(data: bytes, where: str) -> Pin:
         name, epoch, reason, created_ms = (fields[name] for name in ("name", "epoch", "reason", "created_ms"))
     except KeyError as error:
         raise StoreDamagedError(f"{where} is no whole pin: it has no {error}. Restore the file from a copy.") from error
-    if not isinstance(name, str) or type(epoch) is not int:
+    if not isinstance(name, str) or type(epoch) is not int or epoch < 1:
         raise StoreDamagedError(f"{where} is no whole pin: it names no epoch. Restore the file from a copy.")
     return Pin(name, epoch, reason, created_ms, fields.get("by", ""))
 

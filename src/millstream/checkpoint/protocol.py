@@ -213,6 +213,8 @@ def _commit_found(state: ProtocolState, event: e.CommitFound) -> Decision:
 
 def _commit_absent(state: ProtocolState, event: e.CommitAbsent) -> Decision:
     reason = f"the store did not take the manifest of epoch {_awaited(state).epoch}"
+    if not event.retryable:
+        return _conclude(replace(state, commit=None), e.Fail(reason))
     return _fail(state, reason, event.at_ms, event.draw)
 
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import RECEIPTS, epoch_of_receipt, manifest_name, receipt_name
 from millstream.storage.store import Store
 
@@ -48,7 +48,9 @@ def newest_receipt(store: Store) -> Receipt | None:
     for epoch in filter(None, epochs):
         try:
             return _decoded(store.get(receipt_name(epoch)), f"{receipt_name(epoch)} of store {store.url}")
-        except StoreDamagedError as error:
+        except StoreAwayError:
+            raise
+        except StoreError as error:
             _LOG.warning("%s", error.message)
     return None
 

@@ -38,7 +38,7 @@ from millstream.jobs.epoch_run import EpochRun
 from millstream.jobs.epoch_size import EpochCost, SizeBounds, first_sizing, next_sizing, recooled
 from millstream.jobs.epoch_statistics import epoch_statistics, input_lags, statistics_of, with_statistics
 from millstream.jobs.epoch_watch import EpochWatch
-from millstream.jobs.failures import judge
+from millstream.jobs.failures import is_retryable, judge
 from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input, without_reads
 from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
 from millstream.jobs.outcome import EpochOutcome
@@ -356,7 +356,8 @@ class EpochDriver:
             self._own.append(e.CommitUnknown(str(error), self._clock.now_ms(), random.random()))
             return
         if found is Found.ABSENT:
-            self._own.append(e.CommitAbsent(self._clock.now_ms(), random.random()))
+            refused = self._failure is not None and not is_retryable(self._failure)
+            self._own.append(e.CommitAbsent(self._clock.now_ms(), random.random(), retryable=not refused))
             return
         if found is Found.MINE:
             self._has_committed()

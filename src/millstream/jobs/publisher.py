@@ -68,7 +68,7 @@ class Publisher:
             known = action.epoch if newest is None else newest.epoch
             for uid, staged in manifest.staged.items():
                 # Between sinks, too: a driver that slept may have been replaced meanwhile.
-                newer = self._log.epochs()[-1:]
+                newer = self._log.epochs()[-1:] if staged else []
                 if newer > [known]:
                     self._report(e.PublishFenced(action.epoch, newer[0]), 0.0, None)
                     return

@@ -28,7 +28,7 @@ from millstream.checkpoint.holds import held_epochs
 from millstream.checkpoint.manifest import Manifest, ManifestLog, decode, encode
 from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import (
     FINISHED,
     RECEIPTS,
@@ -147,7 +147,9 @@ class Sweeper:
         for epoch in self._log.epochs():
             try:
                 self._known[epoch] = known.get(epoch) or self._log.read(epoch)
-            except StoreDamagedError as error:
+            except StoreAwayError:
+                raise
+            except StoreError as error:
                 if self._store.exists(manifest_name(epoch)):
                     self._unreadable.add(epoch)
                     self._tell(manifest_name(epoch), error.message)
@@ -187,7 +189,9 @@ class Sweeper:
                     whole.append(decode(text.encode(), f"epoch {epoch} in {leaving_name()}"))
                 except StoreDamagedError as error:
                     self._tell(leaving_name(), error.message)
-        except (StoreDamagedError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except StoreAwayError:
+            raise
+        except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self._tell(leaving_name(), f"{leaving_name()} of store {self._store.url} is damaged ({error})")
         return whole
 

@@ -17,7 +17,7 @@ from millstream.checkpoint.manifest import decode
 from millstream.checkpoint.pins import read_pins
 from millstream.checkpoint.sealed import unseal
 from millstream.checkpoint.verification import Problem
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.content import content_of
 from millstream.storage.names import (
     CONTROL,
@@ -67,10 +67,10 @@ def is_stray(name: str) -> bool:
 def small_file_problems(store: Store) -> Iterator[Problem]:
     """What is wrong with the small files of a store."""
     for name, pin in read_pins(store):
-        if isinstance(pin, StoreDamagedError):
+        if isinstance(pin, StoreError):
             yield Problem(name, pin.message, f"of {PINS}")
     for name, lease in read_leases(store):
-        if isinstance(lease, StoreDamagedError):
+        if isinstance(lease, StoreError):
             yield Problem(name, lease.message, f"of {LEASES}")
     for folder in ("", CONTROL, RECEIPTS, SERVERS, SPECS):
         for name in store.list(folder) if folder else (leaving_name(), swept_name()):
@@ -78,7 +78,7 @@ def small_file_problems(store: Store) -> Iterator[Problem]:
             if look is not None and store.exists(name):
                 try:
                     look(store.get(name), name)
-                except StoreDamagedError as error:
+                except StoreError as error:
                     if store.exists(name):
                         yield Problem(name, error.message)
 
@@ -92,7 +92,7 @@ def stored_input_problems(store: Store) -> Iterator[Problem]:
             document = json.loads(store.get(name))
             files = document["files"] if "/markers/" in name else ()
             told = [(file["file"], file.get("bytes"), file.get("crc32")) for file in files]
-        except (StoreDamagedError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if store.exists(name):
                 yield Problem(name, f"it cannot be read: {error}", "a list of stored input")
             continue
