@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from millstream.checkpoint.job_record import JobRecord
+from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog, SplitPosition
-from millstream.checkpoint.receipts import newest_receipt
+from millstream.checkpoint.receipts import Receipt, newest_receipt
 from millstream.checkpoint.retention import RetentionPolicy
 from millstream.common import JobStatus, Types
 from millstream.connectors.files.parts import TextParts
@@ -25,7 +27,7 @@ from millstream.jobs.sweeper import Sweeper
 from millstream.runtime.local import LocalRunner
 from millstream.state_reader.verifying import verify
 from millstream.storage.memory import MemoryStore
-from millstream.storage.names import manifest_name, receipt_name
+from millstream.storage.names import job_name, manifest_name, receipt_name
 from millstream.testing import EPOCH, Collect, ManualClock, Script
 
 _STORES = itertools.count()
@@ -199,3 +201,16 @@ def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_t
     with pytest.raises(FencedError, match="another driver committed epoch 2 first"):
         prepared(store, Replaced(), table).start().result()
     assert table.shown == []
+
+
+# --- formats --------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_and_a_job_record_that_were_written_before_this_version_are_read() -> None:
+    folder, store = Path(__file__).parents[1] / "compatibility", new_store()
+    store.put(receipt_name(7), (folder / "receipt-1.json").read_bytes())
+    store.put(job_name(), (folder / "job-2.json").read_bytes())
+    job_id = "0bd54aef6e32ba62dc436ae6e8874cd7"
+    assert newest_receipt(store) == Receipt(job_id, 7, "a1b2c3d4")
+    began = JobRecord("clicks", job_id, 1_700_000_000_000, ("file:///jobs/a",), "file:///jobs/a@3", past_ids=("11",))
+    assert read_job_record(store) == began
