@@ -156,7 +156,8 @@ def test_a_file_that_only_somebody_else_may_read_neither_kills_a_job_nor_stops_i
     forbidden = Forbidden(store.url.removeprefix("memory://"))
     env = StreamExecutionEnvironment.get_execution_environment()
     totals(out)(env)
-    Launch(ManualClock(), LocalRunner(), forbidden).prepare(env._graph("Millstream Job"), env._job_settings()).start().result()
+    launch = Launch(ManualClock(), LocalRunner(), forbidden)
+    launch.prepare(env._graph("Millstream Job"), env._job_settings()).start().result()
     assert sorted(out.values) == expected(40, 40)
     Sweeper(forbidden, lambda: 0, RetentionPolicy(2)).sweep(ManifestLog(store).newest())
     assert set(ManifestLog(store).epochs()) - {1, 2, 3, 4, 5} == {7, 8}
