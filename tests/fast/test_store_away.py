@@ -25,6 +25,8 @@ from millstream.errors import JobFailedError, StoreAwayError, StoreDamagedError,
 from millstream.jobs.job import Job
 from millstream.jobs.launch import Launch
 from millstream.runtime.local import LocalRunner
+from millstream.state.open_segments import OpenSegments
+from millstream.state.version import SegmentRef
 from millstream.storage import patient as patience
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
@@ -208,6 +210,21 @@ def test_a_file_system_that_does_not_answer_is_away(name: str, tmp_path: Path, m
     for call in (lambda: store.get("a"), lambda: store.exists("a"), lambda: store.put("a", b"2")):
         with pytest.raises(StoreAwayError):
             call()
+
+
+def test_a_segment_on_a_file_system_that_does_not_answer_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = SegmentRef("segments/op/s/000000000001-00000-a.arrow", 1, 0, 128, 0, 128, 1, 10, 0)
+    segments = OpenSegments(LocalStore(tmp_path))
+    for number, kind in ((errno.ESTALE, StoreAwayError), (errno.EACCES, StoreDamagedError)):
+
+        def fails(_: str, number: int = number) -> None:
+            raise OSError(number, "of this kind")
+
+        monkeypatch.setattr("pyarrow.memory_map", fails)
+        with pytest.raises(kind):
+            segments.stored_layout(ref, "s")
 
 
 def test_what_is_missing_or_forbidden_is_not_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,10 +24,12 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Json, Offset, Read, Split
 from millstream.connectors.files.parquet_rows import row_ranges
 from millstream.connectors.foreign_columns import inward
-from millstream.errors import ProgramError, StoreDamagedError
+from millstream.errors import ProgramError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.records.columns import stream_schema
+from millstream.storage.away import is_away
 from millstream.storage.content import content_of
 from millstream.storage.names import safe
+from millstream.storage.patient import patient
 from millstream.storage.store import Store, open_store
 
 __all__ = ["StoredBatches", "read_stored"]
@@ -168,7 +170,7 @@ def read_stored(split: Split, start: Offset, stop: Offset, type_info: TypeInform
     schema = stream_schema(type_info)
     assert schema is not None
     name = split.info["file"]
-    store = open_store(split.info["store"])
+    store = patient(open_store(split.info["store"]))
     with _opened(store, name) as file:
         for group, begin, end in row_ranges(file.metadata, start, stop):
             try:
@@ -190,7 +192,9 @@ def _opened(store: Store, name: str) -> pq.ParquetFile:
         raise _damaged(store, name, error) from error
 
 
-def _damaged(store: Store, name: str, error: Exception) -> StoreDamagedError:
+def _damaged(store: Store, name: str, error: Exception) -> StoreError:
+    if is_away(error):
+        return StoreAwayError(f"Store {store.url}: stored input {name!r} cannot be read just now ({error}).")
     return StoreDamagedError(
         f"Store {store.url}: stored input {name!r} is missing or damaged ({error}). Restore it from a copy."
     )

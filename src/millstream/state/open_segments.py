@@ -20,11 +20,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreAwayError, StoreDamagedError
 from millstream.state.layout import TableLayout
 from millstream.state.segment import Segment
 from millstream.state.stored_layout import stored_layout
 from millstream.state.version import SegmentRef
+from millstream.storage.away import is_away
 from millstream.storage.store import Store
 
 __all__ = ["OpenSegments"]
@@ -88,7 +89,7 @@ class OpenSegments:
         except FileNotFoundError as error:
             raise _missing(ref, state) from error
         except (OSError, pa.ArrowException) as error:
-            raise StoreDamagedError(
+            raise (StoreAwayError if is_away(error) else StoreDamagedError)(
                 f"State {state!r}, epoch {ref.epoch}: segment {ref.file} cannot be opened: {error}. "
                 "Restore the file from a copy, or start the job from an older epoch."
             ) from error

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.storage.away import is_away
 from millstream.storage.names import TEMPORARY, checked
 from millstream.storage.store import Names, Store, open_store
 
@@ -25,16 +26,6 @@ __all__ = ["LocalStore"]
 
 _PROBE = "probe-"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_AWAY = frozenset(
-    number
-    for name in (
-        *("EIO", "ESTALE", "ETIMEDOUT", "EAGAIN", "EBUSY", "EINTR", "ENFILE", "EMFILE", "ENOMEM", "ENOLINK"),
-        *("ENETDOWN", "ENETUNREACH", "ENETRESET", "EHOSTDOWN", "EHOSTUNREACH", "EREMOTEIO", "ENOTCONN", "ESHUTDOWN"),
-        *("ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "ENOSPC", "EDQUOT"),
-    )
-    if (number := getattr(errno, name, None)) is not None
-)
-"""What a disk, a mounted file server or a busy machine says that may be over in a moment. No other error is."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -223,7 +214,7 @@ def _sync(path: Path) -> None:
 
 
 def _kind(error: OSError) -> type[StoreError]:
-    return StoreAwayError if error.errno in _AWAY else StoreError
+    return StoreAwayError if is_away(error) else StoreError
 
 
 def _no_links(root: Path, error: OSError) -> str:
