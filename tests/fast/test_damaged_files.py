@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from running_totals import expected, totals
 from watched_store import make_older
 
 from millstream.checkpoint.leases import DURATION_MS, LeasedEpoch
-from millstream.checkpoint.manifest import ManifestLog, encode
+from millstream.checkpoint.manifest import ManifestLog, SplitFile, encode
 from millstream.checkpoint.pins import Pin, pin_epoch, pins_of, unpin
 from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.checkpoint.sealed import seal
@@ -33,7 +35,7 @@ from millstream.jobs.sweeper import Sweeper
 from millstream.runtime.local import LocalRunner
 from millstream.state_reader.verifying import verify
 from millstream.storage.memory import MemoryStore
-from millstream.storage.names import job_name, leaving_name, manifest_name, pin_name
+from millstream.storage.names import finished_name, job_name, leaving_name, manifest_name, pin_name
 from millstream.testing import EPOCH, Collect, ManualClock, Script, run
 
 _STORES = itertools.count()
@@ -330,3 +332,18 @@ def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify(
         list(read_stored(split, 0, 1000, type_info))
     store.delete(file)
     assert f"{file}: it is missing (stored input)" in verify(store.url).text()
+
+
+def test_verify_finds_a_list_of_finished_splits_that_was_changed_or_is_missing() -> None:
+    store, data = begun(), seal("finished-splits", 1, {"splits": ["a"]})
+    log, name = ManifestLog(store), finished_name("numbers", 1, "a1")
+    newest = log.newest()
+    assert newest is not None
+    store.put(name, data)
+    listed = SplitFile(name, 1, hashlib.sha256(data).hexdigest())
+    store.put(manifest_name(newest.epoch), encode(replace(newest, finished={"numbers": (listed,)})))
+    assert verify(store.url).is_whole and not verify(store.url).strays
+    store.put(name, flipped(data))
+    assert "is not what its manifest says it is" in verify(store.url).text()
+    store.delete(name)
+    assert f"{name}: it is missing (splits of 'numbers' that were read to their end)" in verify(store.url).text()

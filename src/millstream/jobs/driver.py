@@ -43,7 +43,7 @@ from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input, wit
 from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
 from millstream.jobs.outcome import EpochOutcome
 from millstream.jobs.progress import ProgressBoard
-from millstream.jobs.progress_report import epoch_progress, total_progress
+from millstream.jobs.progress_report import progress_of
 from millstream.jobs.publisher import Publisher, PublishEvent
 from millstream.jobs.rounds import has_loops, loops_are_busy
 from millstream.jobs.settings import Clock
@@ -396,9 +396,5 @@ class EpochDriver:
     def _show_progress(self, manifest: Manifest) -> None:
         """Of a manifest just committed, or just found when the driver started."""
         sources = [planned.uid for planned in self._sources]
-        if self._outcome is None or manifest.status in ("FINISHED", "SUSPENDED"):
-            totals = total_progress(manifest, self._plan, sources, self._sinks)
-            self._board.change(published=manifest.published_through, **totals)
-            return
         took_s = self._watch.running_s()
-        self._board.change(**epoch_progress(manifest, self._outcome, self._plan, sources, self._sinks, took_s))
+        self._board.change(**progress_of(manifest, self._outcome, self._plan, sources, self._sinks, took_s))

@@ -28,6 +28,7 @@ from millstream.storage.names import (
     RECEIPTS,
     SERVERS,
     SPECS,
+    epoch_of_finished,
     epoch_of_manifest,
     epoch_of_receipt,
     epoch_of_spec,
@@ -59,9 +60,10 @@ def is_stray(name: str) -> bool:
         return False
     if name.startswith(f"{LOGS}/") or name_of_pin(name) or is_lease(name) or is_server(name):
         return False
-    if is_request(name) or _is_answer(name) or epoch_of_spec(name) is not None or epoch_of_receipt(name) is not None:
+    if is_request(name) or _is_answer(name):
         return False
-    return epoch_of_manifest(name) is None and parse_segment(name) is None and parse_staged(name) is None
+    numbered = (epoch_of_manifest, epoch_of_finished, epoch_of_receipt, epoch_of_spec, parse_segment, parse_staged)
+    return all(parse(name) is None for parse in numbered)
 
 
 def small_file_problems(store: Store) -> Iterator[Problem]:

@@ -19,9 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.checkpoint.finished_splits import names_in
 from millstream.checkpoint.job_record import check_owner
 from millstream.checkpoint.job_record import read as read_job_record
-from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.manifest import Manifest, ManifestLog, SplitFile
 from millstream.checkpoint.pins import Pin, read_pins
 from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.savepoints import FORMAT as SAVEPOINT_FORMAT
@@ -165,6 +166,10 @@ class _Verifier:
                     place = entry.get("file", within)
                     found = self._once(place, (place, entry["bytes"], entry["sha256"]), partial(self._entry, entry))
                     yield NamedFile(place, entry["bytes"], state.what), found
+        for uid, lists in manifest.finished.items():
+            for listed in lists:
+                found = self._once(listed.file, listed, partial(self._split_list, listed))
+                yield NamedFile(listed.file, 0, f"splits of '{uid}' that were read to their end"), found
         newest = manifest.epoch == max(self._log.epochs(), default=0)
         for staged in staged_files(manifest, published_through):
             name = staged.file if staged.target is None else f"{staged.target}/{staged.file}"
@@ -180,6 +185,15 @@ class _Verifier:
             except (StoreError, OSError) as error:
                 self._found[facts] = [f"it cannot be read: {error}"]
         return self._found[facts]
+
+    def _split_list(self, listed: SplitFile) -> list[str]:
+        if not self._store.exists(listed.file):
+            return [_MISSING]
+        try:
+            names_in(listed, self._store.get(listed.file))
+        except StoreDamagedError as error:
+            return [error.message]
+        return []
 
     def _segment(self, ref: SegmentRef, state: StoredState) -> list[str]:
         if not self._store.exists(ref.file):
