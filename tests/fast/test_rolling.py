@@ -25,12 +25,12 @@ from millstream.records.columns import as_declared
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
 from millstream.runtime.context import TaskContext
 from millstream.runtime.keyed_operators import KeyedOperator
-from millstream.runtime.keying import settled_keys
 from millstream.runtime.operators import OperatorSetting
 from millstream.runtime.residents import _KINDS
 from millstream.runtime.rolling_columns import accumulated, order_numbers
 from millstream.runtime.rolling_records import FieldReduce, fresh
 from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.state.settled_keys import settled_keys
 from millstream.storage.memory import MemoryStore
 
 KINDS = ("sum", "min", "max", "min_by", "max_by")

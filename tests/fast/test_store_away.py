@@ -204,7 +204,7 @@ def test_a_file_system_that_does_not_answer_is_away(name: str, tmp_path: Path, m
     def fails(*_: object, **__: object) -> None:
         raise OSError(getattr(errno, name), name)
 
-    monkeypatch.setattr(Path, "read_bytes", fails)
+    monkeypatch.setattr(Path, "open", fails)
     monkeypatch.setattr(Path, "stat", fails)
     monkeypatch.setattr("os.rename", fails)
     for call in (lambda: store.get("a"), lambda: store.exists("a"), lambda: store.put("a", b"2")):
@@ -216,7 +216,9 @@ def test_a_segment_on_a_file_system_that_does_not_answer_is_not_called_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = SegmentRef("segments/op/s/000000000001-00000-a.arrow", 1, 0, 128, 0, 128, 1, 10, 0)
-    segments = OpenSegments(LocalStore(tmp_path))
+    store = LocalStore(tmp_path)
+    store.put(ref.file, b"0123456789")
+    segments = OpenSegments(store)
     for number, kind in ((errno.ESTALE, StoreAwayError), (errno.EACCES, StoreDamagedError)):
 
         def fails(_: str, number: int = number) -> None:

@@ -1,4 +1,5 @@
-"""`job.json`: which job a store belongs to. Written once, by the first driver that comes.
+"""`job.json`: which job a store belongs to. Written once, by the first driver that comes; only a job that removes its
+epochs gives it another id.
 
 A store holds one job. Two jobs in one store would take each other's manifests for their own, so the second is refused
 before it reads or writes anything else. A job that was started from a snapshot of another one shares files with it:
@@ -14,17 +15,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.names import MANIFESTS, epoch_of_manifest, job_name
 from millstream.storage.store import Store
 
-__all__ = ["FORMAT", "JobRecord", "check_owner", "claim", "read"]
+__all__ = ["FORMAT", "JobRecord", "check_owner", "claim", "read", "renew"]
 
 FORMAT = 2
 _KIND = "millstream-job-"
+_PAST_IDS_MAX = 100
 _OF_FORMAT_2 = ("bases", "begins", "program", "past_ids")
 
 
@@ -127,6 +129,18 @@ def read(store: Store) -> JobRecord | None:
     # Its writer may have died between giving the name and syncing it.
     store.settle(job_name())
     return _decode(store.get(job_name()), f"{job_name()} of store {store.url}")
+
+
+def renew(store: Store, job_id: str) -> None:
+    """Give whoever goes on in `store` another id: its epochs are about to be removed, and their numbers come again.
+
+    What was published is known by the job's id and the epoch's number (`CommitId`), and such a name is used once.
+    """
+    record = read(store)
+    if record is not None:
+        # Epochs that are held stay, and were committed under the id that the job had.
+        past_ids = (*record.past_ids, record.job_id)[-_PAST_IDS_MAX:]
+        store.put(job_name(), _encode(replace(record, job_id=job_id, past_ids=past_ids)))
 
 
 def _encode(record: JobRecord) -> bytes:

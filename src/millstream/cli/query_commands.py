@@ -54,7 +54,11 @@ def query_server(
         Path | None, typer.Option(metavar="DIR", help="Keep files of a remote store there, not in memory.")
     ] = None,
     no_register: Annotated[
-        bool, typer.Option("--no-register", help="Write nothing into the store; clients must know the address.")
+        bool, typer.Option("--no-register", help="Do not register in the store; clients must know the address.")
+    ] = False,
+    read_only: Annotated[
+        bool,
+        typer.Option("--read-only", help="Write nothing into the store: no registration, no lease on older epochs."),
     ] = False,
     root: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
@@ -78,4 +82,5 @@ def query_server(
         requests_per_s=requests_per_s,
         page=page,
     )
-    raise typer.Exit(serve_queries(ServerCommand(job, request, root, cache_folder, registers=not no_register)))
+    command = ServerCommand(job, request, root, cache_folder, registers=not no_register, read_only=read_only)
+    raise typer.Exit(serve_queries(command))

@@ -50,6 +50,8 @@ __all__ = [
     "SPARK_MASTER",
     "STORE",
     "STORE_PATIENCE",
+    "STORE_PRIVATE",
+    "STORE_SHARED",
     "Option",
     "OptionType",
     "check_key",
@@ -64,6 +66,18 @@ STORE_PATIENCE = Option(
     OptionType.DURATION,
     10_000,
     "How long the job waits for a store that does not answer, call by call, before the restart strategy is asked.",
+)
+STORE_PRIVATE = Option(
+    "millstream.store.private",
+    OptionType.BOOLEAN,
+    False,
+    "Whether the store's folder is for this user alone (0700, its files 0600); otherwise they are as the umask says.",
+)
+STORE_SHARED = Option(
+    "millstream.store.shared",
+    OptionType.BOOLEAN,
+    False,
+    "On a cluster: that the store's folder is mounted under the same name on every machine.",
 )
 EPOCH_MAX_RECORDS = Option(
     "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
@@ -168,6 +182,8 @@ SPARK_MASTER = Option(
 _OWN = (
     STORE,
     STORE_PATIENCE,
+    STORE_PRIVATE,
+    STORE_SHARED,
     EPOCH_MAX_RECORDS,
     EPOCH_POLL_INTERVAL,
     EPOCH_MIN_INTERVAL,

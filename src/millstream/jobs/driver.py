@@ -13,7 +13,7 @@ import random
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
 from millstream.checkpoint.receipts import known_published
 from millstream.compiler.stages import Plan
-from millstream.connectors.contracts import Sink, SourceContext
+from millstream.connectors.contracts import Sink, Source, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale
@@ -79,7 +79,8 @@ class EpochDriver:
         self._clock, self._board, self._settings = clock, board, settings
         self._log = ManifestLog(job.facts.store)
         self._finished = FinishedSplits(job.facts.store)
-        self._sweeper = BackgroundSweeper(Sweeper(job.facts.store, clock.now_ms, settings.retention))
+        sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention, release=self._release_input)
+        self._sweeper = BackgroundSweeper(sweeper)
         self._outside: queue.Queue[e.Event] = queue.Queue()
         self._own: deque[e.Event] = deque()
         self._publisher = Publisher(sinks, job.facts.store, clock, self._has_published)
@@ -216,9 +217,9 @@ class EpochDriver:
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
             newest, strategies = self._newest, self._strategies
             positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
-            finished, passed = self._finished.names(newest), {} if self._input is None else self._input.passed
+            finished, cursors = self._finished.names(newest), {} if self._input is None else self._input.cursors
             budget = self._sizing.budget
-            planned = plan_input(self._sources, positions, budget, context, strategies, states, finished, passed)
+            planned = plan_input(self._sources, positions, budget, context, strategies, states, finished, cursors)
             if action.drains:
                 planned = without_reads(planned)
             # The epoch's processing time is fixed here: retries see the same.
@@ -347,6 +348,13 @@ class EpochDriver:
         for planned in self._sources:
             positions = manifest.sources.get(planned.uid, {})
             planned.source.committed({split: at.offset for split, at in positions.items()})
+
+    def _release_input(self, kept: Collection[Manifest]) -> None:
+        for planned in self._sources:
+            if type(planned.source).released is Source.released:
+                continue  # it stores nothing; positions may be many
+            positions = [manifest.sources.get(planned.uid, {}) for manifest in kept]
+            planned.source.released([{split: at.offset for split, at in splits.items()} for splits in positions])
 
     def _inspect_commit(self, action: e.InspectCommit) -> None:
         assert self._attempted is not None

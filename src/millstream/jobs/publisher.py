@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import write_receipt
-from millstream.connectors.contracts import Sink
+from millstream.connectors.contracts import CommitId, Sink
 from millstream.jobs.failures import is_retryable
 from millstream.jobs.settings import Clock
 from millstream.jobs.side_effects import do_beside
@@ -72,7 +72,8 @@ class Publisher:
                 if newer > [known]:
                     self._report(e.PublishFenced(action.epoch, newer[0]), 0.0, None)
                     return
-                self._sinks[uid].commit(action.epoch, [item.payload for item in staged], self._store)
+                commit = CommitId(manifest.job_id, uid, manifest.epoch)
+                self._sinks[uid].commit(commit, [item.payload for item in staged], self._store)
         except Exception as error:
             failed = e.PublishFailed(
                 action.epoch, str(error), self._clock.now_ms(), random.random(), retryable=is_retryable(error)

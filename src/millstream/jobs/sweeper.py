@@ -21,16 +21,19 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from millstream.checkpoint.holds import held_epochs
+from millstream.checkpoint.job_record import renew
 from millstream.checkpoint.manifest import Manifest, ManifestLog, decode, encode
 from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal
 from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import (
     FINISHED,
+    INPUT,
     RECEIPTS,
     SEGMENTS,
     SPECS,
@@ -53,7 +56,8 @@ FORMAT = 1
 
 
 class Sweeper:
-    """Sweeps one job's store, a bounded pass at a time. `every_epochs`: how often, while the job runs."""
+    """Sweeps one job's store, a bounded pass at a time. `every_epochs`: how often, while the job runs. `release` is
+    told which epochs are left, so that sources remove input that they have stored and none of these needs."""
 
     def __init__(
         self,
@@ -61,9 +65,11 @@ class Sweeper:
         now_ms: Callable[[], int],
         policy: RetentionPolicy | None = None,
         every_epochs: int = _EVERY_EPOCHS,
+        release: Callable[[Collection[Manifest]], None] = lambda kept: None,
     ) -> None:
         self._store, self._log = store, ManifestLog(store)
         self._now_ms, self._policy, self._every_epochs = now_ms, policy or RetentionPolicy(), every_epochs
+        self._release = release
         self._known: dict[int, Manifest] = {}  # manifests do not change: each is read once
         self._noted: deque[Manifest] = deque()
         self._named: dict[int, frozenset[str]] = {}
@@ -91,6 +97,8 @@ class Sweeper:
 
     def clear(self) -> None:
         """Remove everything but what pins and leases hold: the job is over, and nobody is to go on with it."""
+        # First, so that no start in between counts the same epochs of the same job once more.
+        renew(self._store, secrets.token_hex(16))
         self._put_back()
         self._store.delete_many(self._store.list(RECEIPTS))
         epochs = self._log.epochs()
@@ -98,6 +106,9 @@ class Sweeper:
         named = frozenset().union(*(named_files(manifest) for manifest in kept.values()))
         files = (*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED))
         self._store.delete_many([name for name in files if name not in named])
+        if not kept and not self._unreadable:
+            # Stored input belongs to positions. Without any, a new start must not find that some was read and removed.
+            self._store.delete_many(self._store.list(INPUT))
 
     def _sweep(self, newest: Manifest) -> bool:
         specs = [(name, epoch_of_spec(name)) for name in self._store.list(SPECS)]
@@ -117,6 +128,8 @@ class Sweeper:
         going = [name for name in going if epoch_of_file(name) > unknown]
         self._store.delete_many(going[:_FILES_MAX])
         self._store.remove_unfinished(self._now_ms() - _UNFINISHED_MS)
+        if not self._unreadable:  # what input such an epoch needs cannot be told
+            self._release(left.values())
         return not is_all or len(going) > _FILES_MAX
 
     def _going(self, published_through: int) -> tuple[set[int], bool]:

@@ -48,8 +48,8 @@ _KEEP = "Keep more of the past with millstream.retention.epochs, or save an epoc
 class _Tables:
     """The open tables of a store. Each state has segments of its own, so that what one lets go another keeps."""
 
-    def __init__(self, store: Store, cache_folder: Path | None) -> None:
-        self._store, self._cache_folder = store, cache_folder
+    def __init__(self, store: Store, cache_folder: Path | None, maps: bool) -> None:
+        self._store, self._cache_folder, self._maps = store, cache_folder, maps
         self.touched_bytes_max = 0
         self._open: dict[tuple[str, str], OpenSegments] = {}
         self._layouts: dict[tuple[str, str], tuple[Any, TableLayout]] = {}
@@ -73,7 +73,7 @@ class _Tables:
 
     def past(self) -> OpenSegments:
         """Segments to be opened for epochs of the past, and let go together."""
-        return OpenSegments(self._store, self._cache_folder)
+        return OpenSegments(self._store, self._cache_folder, maps=self._maps)
 
     def _layout(self, place: tuple[str, str], segments: OpenSegments, state: StoredState) -> TableLayout:
         newest, oldest = (pick(state.refs, key=lambda ref: ref.epoch) for pick in (max, min))
@@ -101,6 +101,7 @@ class JobView:
         sleep: Callable[[float], None] = system_time.sleep,
         allow_undeclared: bool = False,
         functions: Mapping[str, Any] | None = None,
+        maps: bool = True,
     ) -> None:
         self.job, self.job_id = job, job_id
         self._reader, self._store, self._where = reader, reader.store, reader.name.store
@@ -108,7 +109,7 @@ class JobView:
         self._follows, self._clock, self._sleep = follow, clock, sleep
         self._allow_undeclared = allow_undeclared
         self._functions = dict(functions or {})
-        self._tables = _Tables(reader.store, cache_folder)
+        self._tables = _Tables(reader.store, cache_folder, maps)
         self._newest: EpochView | None = None
         self._looked_s = float("-inf")
         self._looking = threading.Lock()

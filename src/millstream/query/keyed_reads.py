@@ -22,6 +22,7 @@ from millstream.query.catalog import Located, value_type_of
 from millstream.query.errors import StateKindError
 from millstream.query.key_encoding import KeyEncoding
 from millstream.records.columns import arrow_type
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.state_codec import StateCodec
 from millstream.state.keys import KeyColumn
 from millstream.state.saved_types import type_from, type_of_arrow
@@ -211,13 +212,13 @@ def _codec(located: Located, view: TableView | None) -> StateCodec | None:
     return StateCodec(kind, located.what)
 
 
-def _map_key_codec(located: Located, view: TableView | None) -> StateCodec | None:
+def _map_key_codec(located: Located, view: TableView | None) -> MapKeyCodec | None:
     if view is None or view.layout.sub_type is None:
         return None
     history = located.stored.history if located.stored is not None else ()
     if history and history[-1].map_key is not None:
-        return StateCodec(type_from(history[-1].map_key, located.what), f"the map keys of {located.what}")
-    return StateCodec(type_of_arrow(pa.field("sub", view.layout.sub_type)), f"the map keys of {located.what}")
+        return MapKeyCodec(type_from(history[-1].map_key, located.what), f"the map keys of {located.what}")
+    return MapKeyCodec(type_of_arrow(pa.field("sub", view.layout.sub_type)), f"the map keys of {located.what}")
 
 
 def _stored_key(key_type: TypeInformation | None) -> pa.DataType | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.states import Aggregating, PairHandle, Reducing, StateHandle, ValueHandle
@@ -32,7 +33,7 @@ def declared_state(
     declared = descriptor.type_info
     made: StateHandle
     if issubclass(kind, MapHandle):
-        key = StateCodec(declared.key_type, f"the map keys of {what}")
+        key = MapKeyCodec(declared.key_type, f"the map keys of {what}")
         value = StateCodec(declared.value_type, what, serializer)
         made = kind(make_table(value, key, **options), scope, renews, key, value)
         return made

@@ -23,6 +23,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.declared_states import evolution_of
 from millstream.runtime.failure import UserCall
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.operator_lists import Entry, KeptState, Mode, column_of, entry_of
 from millstream.runtime.operator_values import OperatorList, OperatorMap, OperatorValue
 from millstream.runtime.state_codec import StateCodec
@@ -210,7 +211,7 @@ class OperatorState:
                 "ctx.get_broadcast_state(descriptor) in process_element and process_broadcast_element, or give this "
                 "one another name"
             )
-        key = StateCodec(declared.key_type, f"the map keys of {what}")
+        key = MapKeyCodec(declared.key_type, f"the map keys of {what}")
         evolution = evolution_of(descriptor)
         serializer = None if evolution is None else evolution.serializer
         return self._opened(descriptor, OperatorMap(key, StateCodec(declared.value_type, what, serializer), evolution))

@@ -15,6 +15,7 @@ import decimal
 import enum
 import functools
 import importlib
+import math
 import struct
 import sys
 import uuid
@@ -28,6 +29,8 @@ __all__ = ["decode"]
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
+_UNEQUAL: dict[bytes, Any] = {}
+"""Keys that hold NaN and are not equal to themselves, by their bytes."""
 
 
 def decode(data: bytes) -> Any:
@@ -56,6 +59,12 @@ def _number(data: bytes) -> int:
 
 def _int64(data: bytes) -> int:
     return int(struct.unpack(">q", data)[0])
+
+
+def _float(data: bytes) -> float:
+    number: float = struct.unpack(">d", data)[0]
+    # All NaNs are one object, so that dictionaries take them for one key.
+    return number if number == number else math.nan
 
 
 def _moment(data: bytes) -> dt.datetime:
@@ -90,7 +99,9 @@ def _named(data: bytes) -> Any:
         return found(*values)
     if issubclass(found, enum.Enum):
         return found[values[0]]
-    return _dataclass_of(found, values)
+    made = _dataclass_of(found, values)
+    # Newer Pythons compare field by field, and a NaN is not equal to itself: then one object must do for all.
+    return made if made == made else _UNEQUAL.setdefault(data, made)
 
 
 def _dataclass_of(found: type, values: list[Any]) -> Any:
@@ -155,7 +166,7 @@ _READ: dict[bytes, Callable[[bytes], Any]] = {
     b"n": lambda data: None,
     b"i": _int64,
     b"I": _number,
-    b"f": lambda data: struct.unpack(">d", data)[0],
+    b"f": _float,
     b"m": lambda data: decimal.Decimal(data.decode()),
     b"s": lambda data: data.decode(),
     b"b": lambda data: data,

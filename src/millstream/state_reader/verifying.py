@@ -44,6 +44,7 @@ from millstream.state.hashing import xxhash64_column
 from millstream.state.keys import key_column_of_arrow
 from millstream.state.layout import TableLayout
 from millstream.state.segment_check import segment_problems
+from millstream.state.segment_file import ReadFile, SegmentFile, WholeFile
 from millstream.state.version import SegmentRef
 from millstream.state.xxh64 import Int64s
 from millstream.state_reader.catalog import StoredState, states_of
@@ -52,6 +53,7 @@ from millstream.state_reader.small_files import is_stray, small_file_problems, s
 from millstream.state_reader.staged_check import staged_problems
 from millstream.state_reader.table_source import is_of_windows
 from millstream.storage.names import job_name, manifest_name, savepoint_name
+from millstream.storage.read_only import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["verify"]
@@ -63,13 +65,13 @@ _MISSING = "it is missing"
 def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
     """What is whole of a store, of one epoch (`STORE@EPOCH`, `STORE@SAVEPOINT`) or of a savepoint's folder.
 
-    `note` is told the name of every file that is about to be looked at.
+    `note` is told the name of every file that is about to be looked at. Nothing is ever written.
     """
     asked = parse_snapshot_name(name)
     try:
-        store = open_job_store(asked.store)
+        store = open_job_store(asked.store, read_only=True)
     except StoreDamagedError:  # which stores it shares files with cannot be told; that is part of the report
-        store = open_store(asked.store)
+        store = ReadOnlyStore(open_store(asked.store))
     is_savepoint = store.exists(savepoint_name())
     if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
         raise StoreError(f"{asked.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")
@@ -202,16 +204,12 @@ class _Verifier:
         def hashes(keys: pa.Array, layout: TableLayout) -> Int64s | None:
             return _key_hashes(keys, layout, is_of_windows(state, layout))
 
-        return segment_problems(self._data(ref.file), ref, state.name, hashes)
+        return segment_problems(self._file(ref.file), ref, state.name, hashes)
 
-    def _data(self, file: str) -> pa.Buffer:
+    def _file(self, file: str) -> SegmentFile:
         path = self._store.local_path(file)
-        if path is None:
-            return pa.py_buffer(self._store.get(file))
-        if not path.stat().st_size:
-            return pa.py_buffer(b"")
-        with pa.memory_map(str(path)) as source:
-            return source.read_buffer()
+        # Read, not mapped: whoever looks at a store because it may be damaged must not die of it.
+        return WholeFile(pa.py_buffer(self._store.get(file))) if path is None else ReadFile(path, file)
 
     def _entry(self, entry: Entry) -> list[str]:
         if "file" in entry:

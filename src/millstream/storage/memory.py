@@ -79,6 +79,9 @@ class MemoryStore:
     def _absent(self, name: str) -> StoreDamagedError:
         return StoreDamagedError(f"Store {self.url} has no file {name!r}, which was expected there.")
 
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        return self.get(name)[start:stop]
+
     def exists(self, name: str) -> bool:
         with self._shelf.lock:
             return checked(name) in self._shelf.files

@@ -70,7 +70,14 @@ class ObjectStore:
             try:
                 return bytes(self._connected().get(name).bytes())
             except FileNotFoundError as error:
-                raise self._absent(name) from error
+                raise self._missing(name) from error
+
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        with self._explained(checked(name)):
+            try:
+                return bytes(self._connected().get_range(name, start=start, end=stop)) if stop > start else b""
+            except FileNotFoundError as error:
+                raise self._missing(name) from error
 
     def exists(self, name: str) -> bool:
         with self._explained(checked(name)):
@@ -110,13 +117,7 @@ class ObjectStore:
             try:
                 return int(self._connected().head(name)["last_modified"].timestamp() * 1000)
             except FileNotFoundError as error:
-                raise self._absent(name) from error
-
-    def _absent(self, name: str) -> StoreDamagedError:
-        return StoreDamagedError(
-            f"Store {self._url} has no file {name!r}, which was expected there. "
-            f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
-        )
+                raise self._missing(name) from error
 
     def local_path(self, name: str) -> Path | None:
         checked(name)
@@ -153,6 +154,12 @@ class ObjectStore:
             # S3's two spellings mean one service; obstore knows the plain one.
             self._backend = from_url(self._url.replace("s3a://", "s3://", 1))
         return self._backend
+
+    def _missing(self, name: str) -> StoreDamagedError:
+        return StoreDamagedError(
+            f"Store {self._url} has no file {name!r}, which was expected there. "
+            f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
+        )
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:

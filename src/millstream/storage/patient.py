@@ -91,6 +91,9 @@ class PatientStore:
     def get(self, name: str) -> bytes:
         return self._persistently(lambda: self._store.get(name))
 
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        return self._persistently(lambda: self._store.get_range(name, start, stop))
+
     def exists(self, name: str) -> bool:
         return self._persistently(lambda: self._store.exists(name))
 

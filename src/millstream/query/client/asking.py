@@ -12,6 +12,7 @@ Questions only read, so asking twice does no harm.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -143,13 +144,16 @@ class Asking:
 
     def _ask_one(self, place: ServerPlace, question: Question, until_s: float) -> dict[str, Any]:
         headers = {"if-min-epoch": str(question.epoch_min)} if question.epoch_min else {}
+        if question.body is not None:
+            headers["content-type"] = "application/json"
         left_s = max(0.05, until_s - self._now_s())
         try:
             response = self._http.request(
                 "GET" if question.body is None else "POST",
                 place.url + question.path,
                 params=dict(question.params),
-                json=question.body,
+                # Written here: a key may be NaN, which httpx's own writer refuses.
+                content=None if question.body is None else json.dumps(question.body).encode(),
                 headers=headers,
                 timeout=httpx.Timeout(left_s, connect=min(left_s, _CONNECT_S)),
             )

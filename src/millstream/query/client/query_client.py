@@ -29,7 +29,7 @@ from millstream.query.client.directory import Directory
 from millstream.query.client.errors import NoServerError, QueryRefusedError
 from millstream.query.client.finding import Finding
 from millstream.query.client.reading import Reading, Settling
-from millstream.query.wire.json_values import json_of
+from millstream.query.wire.json_values import json_of_key
 from millstream.query.wire.served import ServedState
 
 __all__ = ["QueryClient"]
@@ -270,7 +270,7 @@ def _params(epoch: int | None, time: str | int | None, **more: Any) -> dict[str,
 
 
 def _text(key: Any) -> str:
-    return json.dumps(json_of(key), allow_nan=False)
+    return json.dumps(json_of_key(key))
 
 
 def _quoted(text: str) -> str:

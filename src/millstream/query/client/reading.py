@@ -18,7 +18,7 @@ from millstream.query.client.asking import PAUSE_S, Asking, NobodyAnswered, Ques
 from millstream.query.client.directory import Directory
 from millstream.query.client.errors import NoServerError, QueryRefusedError
 from millstream.query.client.shares import shares_of
-from millstream.query.wire.json_values import json_of
+from millstream.query.wire.json_values import json_of_key
 
 __all__ = ["Reading", "Row", "Settling", "bodies_of"]
 
@@ -137,7 +137,7 @@ def bodies_of(states: Sequence[str], rows: Sequence[Row]) -> Iterator[dict[str, 
     reads: list[dict[str, Any]] = []
     left = _KEYS_PER_REQUEST
     for number, of_question in groupby(rows, key=lambda row: row[0]):
-        keys = [json_of(key) for _, key in of_question]
+        keys = [json_of_key(key) for _, key in of_question]
         while keys:
             reads.append({"state": states[number], "keys": keys[:left]})
             keys, left = keys[left:], left - len(reads[-1]["keys"])
