@@ -13,7 +13,7 @@ import pytest
 from millstream.checkpoint.job_record import JobRecord
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog, SplitPosition
-from millstream.checkpoint.receipts import Receipt, newest_receipt
+from millstream.checkpoint.receipts import Receipt, known_published, newest_receipt
 from millstream.checkpoint.retention import RetentionPolicy
 from millstream.common import JobStatus, Types
 from millstream.connectors.files.parts import TextParts
@@ -122,6 +122,13 @@ def test_a_missing_newest_manifest_is_noticed(all_of_them: bool) -> None:
         store.put(name, data)
     prepared(store, out).start().result()
     assert out.values == ["a", "b", "c"]
+
+
+def test_a_job_that_goes_on_while_it_is_looked_at_is_not_called_damaged() -> None:
+    store = new_store()
+    prepared(store, Collect()).start().result()
+    first = ManifestLog(store).read(1)
+    assert known_published(store, first, first.job_id) == 1
 
 
 # --- a driver that was replaced -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict, dataclass
 
-from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.sealed import seal, unseal
 from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import RECEIPTS, epoch_of_receipt, manifest_name, receipt_name
@@ -77,11 +77,12 @@ def known_published(store: Store, newest: Manifest | None, job_id: str) -> int:
     last = 0 if newest is None else newest.epoch
     if receipt is None or receipt.job_id != job_id:
         return 0 if newest is None else newest.published_through
-    if receipt.epoch > last:
+    # Looked for after the receipt was read: a job that runs may have gone on since `newest` was read.
+    if receipt.epoch > last and ManifestLog(store).epochs()[-1:] < [receipt.epoch]:
         there = f"the newest one there is of epoch {last}" if last else "there is none at all"
         raise StoreDamagedError(
             f"store {store.url}: {manifest_name(receipt.epoch)} is missing. Epoch {receipt.epoch} was committed and "
             f"published, and {there}. Nothing was changed; restore it from a copy, or begin in another store with "
             "--from and an epoch that is whole."
         )
-    return receipt.epoch if newest is None else max(newest.published_through, receipt.epoch)
+    return 0 if newest is None else max(newest.published_through, min(receipt.epoch, last))
