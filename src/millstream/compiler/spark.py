@@ -29,6 +29,7 @@ from millstream.runtime.envelope import ENVELOPE_DDL
 from millstream.runtime.residents import Job, Residents
 from millstream.runtime.spec import EpochSpec
 from millstream.runtime.task import Assignment, run_task
+from millstream.storage.names import spec_name
 
 __all__ = ["SparkRunner", "build_frame"]
 
@@ -152,7 +153,7 @@ class SparkRunner:
             return text
         assert self._job is not None
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        name = f"specs/{spec.epoch:012d}-{digest}.json"
+        name = spec_name(spec.epoch, digest)
         self._job.facts.store.put(name, text.encode())
         return _FILE_MARK + name
 

@@ -16,11 +16,12 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from millstream.errors import ConfigurationError, StoreDamagedError, StoreError
+from millstream.errors import ConfigurationError, StoreAwayError, StoreDamagedError, StoreError
+from millstream.storage.away import is_away
 from millstream.storage.names import TEMPORARY, checked
 from millstream.storage.store import Names, Store, open_store
 
@@ -108,15 +109,17 @@ class LocalStore:
                 file.seek(start)
                 return file.read(length)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise StoreDamagedError(
-                f"Store {self._root} has no file {name!r}, which was expected there. "
-                f"Look whether {path} was moved or removed by hand, and put it back."
-            ) from error
+            raise self._absent(name) from error
         except OSError as error:
-            raise StoreError(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
+            raise _kind(error)(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
 
     def exists(self, name: str) -> bool:
-        return (self._root / checked(name)).is_file()
+        path = self._root / checked(name)
+        with self._explained(name):
+            try:
+                return stat.S_ISREG(path.stat().st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
 
     def list(self, prefix: str) -> Names:
         folder = prefix.rstrip("/")
@@ -133,6 +136,18 @@ class LocalStore:
         # Not synced: a deletion that a power cut undoes is repeated by the next retention pass.
         with self._explained(name), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._root / checked(name))
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.delete(name)
+
+    def modified_ms(self, name: str) -> int:
+        path = self._root / checked(name)
+        with self._explained(name):
+            try:
+                return path.stat().st_mtime_ns // 1_000_000
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise self._absent(name) from error
 
     def place(self, name: str) -> Path:
         """Where `name` stands, or would; nothing is made for it."""
@@ -180,6 +195,12 @@ class LocalStore:
                         if os.stat(path).st_mtime * 1000 < before_ms:
                             os.unlink(path)
 
+    def _absent(self, name: str) -> StoreDamagedError:
+        return StoreDamagedError(
+            f"Store {self._root} has no file {name!r}, which was expected there. "
+            f"Look whether {self._root / name} was moved or removed by hand, and put it back."
+        )
+
     @contextmanager
     def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
         """A synced file beside `path` that holds `data`; gone on leaving, whatever happened."""
@@ -218,11 +239,11 @@ class LocalStore:
         try:
             yield
         except OSError as error:
-            raise StoreError(_reason(self._root, name, error)) from error
+            raise _kind(error)(_reason(self._root, name, error)) from error
 
     def _unlistable(self, error: OSError) -> None:
         if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise StoreError(_reason(self._root, str(error.filename), error)) from error
+            raise _kind(error)(_reason(self._root, str(error.filename), error)) from error
 
 
 def is_private(store: Store) -> bool:
@@ -251,6 +272,10 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _kind(error: OSError) -> type[StoreError]:
+    return StoreAwayError if is_away(error) else StoreError
 
 
 def _no_links(root: Path, error: OSError) -> str:
