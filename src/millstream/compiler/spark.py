@@ -4,7 +4,7 @@
 
 The rows are envelopes (`runtime.envelope`); the last stage returns acknowledgements only. What differs from epoch
 to epoch reaches the tasks as a local property, so that neither Python nor Spark plans anything twice; a spec
-too large for that goes through a file in the job's store.
+too large for that goes through a file in the job's store, which a worker process reads once for all its tasks.
 
 Each epoch needs an execution of its own (Spark would reuse the shuffle files of one that has run). Spark plans it
 in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
@@ -29,6 +29,7 @@ from millstream.runtime.envelope import ENVELOPE_DDL
 from millstream.runtime.residents import Job, Residents
 from millstream.runtime.spec import EpochSpec
 from millstream.runtime.task import Assignment, run_task
+from millstream.storage.store import Store
 
 __all__ = ["SparkRunner", "build_frame"]
 
@@ -39,6 +40,21 @@ _LIVING_OBJECTS_MAX = 400_000
 
 # Operators that stay open between epochs, for the life of a Python worker process.
 _RESIDENTS = Residents()
+
+
+class _SpecFile:
+    """The spec that this worker process read last, if it came in a file. Its name stands for its content."""
+
+    def __init__(self) -> None:
+        self._place, self._text = ("", ""), ""
+
+    def text(self, store: Store, name: str) -> str:
+        if self._place != (store.url, name):
+            self._place, self._text = (store.url, name), store.get(name).decode()
+        return self._text
+
+
+_SPEC_FILE = _SpecFile()
 
 
 def build_frame(session: SparkSession, plan: Plan, job: Job) -> DataFrame:
@@ -64,7 +80,7 @@ def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iter
     text = context.getLocalProperty(_PROPERTY)
     assert text is not None
     if text.startswith(_FILE_MARK):
-        text = job.facts.store.get(text.removeprefix(_FILE_MARK)).decode()
+        text = _SPEC_FILE.text(job.facts.store, text.removeprefix(_FILE_MARK))
     spec = EpochSpec.decode(text, context.partitionId())
     assignment = Assignment(
         stage=stage,

@@ -1,6 +1,7 @@
 """Envelopes: the only rows that cross Spark's shuffle.
 
-An envelope is addressed to a task (`target`) and holds a block of records, a barrier, or the news of a failure.
+An envelope is addressed to a task (`target`) and holds a block of records, a barrier, an acknowledgement on its way to
+the driver, or the news of a failure.
 It names its channel, the subtask it is meant for (further on, when relayed), who sent it and its place in the
 order of that sender, so that the receiver can check that it has everything, in order.
 """
@@ -13,9 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BARRIER", "DATA", "ENVELOPE_DDL", "ENVELOPE_SCHEMA", "FAILURE", "Envelope", "open_envelopes", "seal"]
+__all__ = [
+    "ACKNOWLEDGEMENT",
+    "BARRIER",
+    "DATA",
+    "ENVELOPE_DDL",
+    "ENVELOPE_SCHEMA",
+    "FAILURE",
+    "Envelope",
+    "open_envelopes",
+    "seal",
+]
 
-DATA, BARRIER, FAILURE = 0, 1, 2
+DATA, BARRIER, FAILURE, ACKNOWLEDGEMENT = 0, 1, 2, 3
 
 _NAMES = ("target", "kind", "channel", "subtask", "sender", "sequence")
 ENVELOPE_SCHEMA = pa.schema([*((name, pa.int32()) for name in _NAMES), ("payload", pa.binary())])
@@ -24,7 +35,7 @@ ENVELOPE_DDL = ", ".join([*(f"{name} int" for name in _NAMES), "payload binary"]
 
 @dataclass(frozen=True)
 class Envelope:
-    """One row. `channel` is -1 for barriers and failures, which belong to no channel."""
+    """One row. `channel` is -1 for all but blocks of records, which alone belong to a channel."""
 
     target: int
     kind: int
