@@ -102,9 +102,7 @@ def measure_width(report: Report, session: SparkSession, sizes: Sizes) -> None:
             contestants[f"bare {width}"] = partial(_execution_s, frame, sizes.epochs_per_round)
         took = take_turns(contestants, sizes.rounds)
     per_task = {name: [s / (STAGES * int(name.split()[1])) for s in figures] for name, figures in took.items()}
-    growth = {
-        side: median_ratio(per_task[f"{side} {WIDE}"], per_task[f"{side} {NARROW}"]) for side in ("ours", "bare")
-    }
+    growth = {side: median_ratio(per_task[f"{side} {WIDE}"], per_task[f"{side} {NARROW}"]) for side in ("ours", "bare")}
     report.add(at_most(f"time per task at parallelism {WIDE}, to {NARROW}", growth["ours"], 1.5))
     report.note(f"the bare Spark job's time per task at parallelism {WIDE}, to {NARROW}: {growth['bare']:.2f} ×")
     for width in WIDTHS:

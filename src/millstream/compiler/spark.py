@@ -31,7 +31,7 @@ from millstream.runtime.spec import EpochSpec
 from millstream.runtime.task import Assignment, run_task
 from millstream.storage.store import Store
 
-__all__ = ["SparkRunner", "build_frame"]
+__all__ = ["LastingObjects", "SparkRunner", "SpecFile", "build_frame"]
 
 _PROPERTY = "millstream.epoch"
 _INLINE_CHARACTERS_MAX = 65_536
@@ -42,19 +42,20 @@ _LIVING_OBJECTS_MAX = 400_000
 _RESIDENTS = Residents()
 
 
-class _SpecFile:
+class SpecFile:
     """The spec that this worker process read last, if it came in a file. Its name stands for its content."""
 
     def __init__(self) -> None:
         self._place, self._text = ("", ""), ""
 
     def text(self, store: Store, name: str) -> str:
+        """The text of the file."""
         if self._place != (store.url, name):
             self._place, self._text = (store.url, name), store.get(name).decode()
         return self._text
 
 
-_SPEC_FILE = _SpecFile()
+_SPEC_FILE = SpecFile()
 
 
 def build_frame(session: SparkSession, plan: Plan, job: Job) -> DataFrame:
@@ -92,7 +93,7 @@ def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iter
     with _fewer_collections():
         yield from run_task(job, spec, assignment, rows, _RESIDENTS)
     if _RESIDENTS.openings != openings:
-        _set_lasting_objects_aside()
+        _LASTING_OBJECTS.set_aside(_RESIDENTS)
 
 
 @contextmanager
@@ -110,15 +111,28 @@ def _fewer_collections() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-def _set_lasting_objects_aside() -> None:
-    """Hide what lives on in this worker (modules, open operators) from the garbage collector.
+class LastingObjects:
+    """Hides what lives on in this worker (modules, open operators) from the garbage collector.
 
     Spark's worker makes a full collection after every task, over every object there is: 20 to 40 ms of each task, just
-    when the next one is due. Operators that were set aside and have been closed since are found again here first.
+    when the next one is due. Operators that were set aside and have been closed since, and garbage that was hidden with
+    the rest, are found again by a collection of our own. That costs as much, so it is made when as many subtasks have
+    been opened since the last one as were open then, not for each of many.
     """
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
+
+    def __init__(self) -> None:
+        self._openings = self._open = 0  # when they were collected last
+
+    def set_aside(self, residents: Residents) -> None:
+        """Something was opened: hide it."""
+        if residents.openings - self._openings >= self._open:
+            self._openings, self._open = residents.openings, len(residents)
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()
+
+
+_LASTING_OBJECTS = LastingObjects()
 
 
 def _execution_of(frame: DataFrame) -> DataFrame:
