@@ -30,14 +30,19 @@ from parts import run_parts  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 from running_job import RunningJob  # noqa: E402
 
+from millstream.checkpoint.manifest import ManifestLog  # noqa: E402
 from millstream.common import WatermarkStrategy  # noqa: E402
 from millstream.compiler.session import our_session  # noqa: E402
 from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
+from millstream.jobs.epoch_statistics import statistics_of  # noqa: E402
+from millstream.storage.store import open_store  # noqa: E402
 
 BOUNDS = {1_000: 2.5, 100_000: 4.0}
 """How much longer ours may take than the bare job, by the rate."""
 TAIL_MAX = 2.5
 UNCOUNTED_S = 1.0
+EPOCHS_SHOWN = 20
+STALLED_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,8 @@ class Timer:
 
     def taken_ms(self) -> Latencies:
         taken, self._taken = self._taken, []
+        if not taken:
+            raise RuntimeError("nothing came out of a turn: it was too short, or the machine too busy")
         return 1000 * np.concatenate(taken)
 
 
@@ -95,7 +102,10 @@ def measure_latency(report: Report, session: SparkSession, sizes: Sizes) -> None
         events = environment.from_source(source, WatermarkStrategy.no_watermarks(), "events")
         counted_by_key(events).sink_to(sink)
 
-    with RunningJob(session, add, TASKS):
+    with RunningJob(session, add, TASKS) as job:
+        source.begin(min(BOUNDS))
+        sink.wait(STALLED_S)
+        source.end()
         for rate, bound in BOUNDS.items():
             turns: dict[str, Callable[[float], Latencies]] = {
                 "ours": partial(_our_turn, source, sink, rate),
@@ -108,6 +118,7 @@ def measure_latency(report: Report, session: SparkSession, sizes: Sizes) -> None
                 for side in sorted(turns, reverse=number % 2 == 1):
                     taken[side].append(turns[side](sizes.turn_s))
             _judge(report, rate, bound, taken)
+            report.note(_epochs_shown(job.store))
 
 
 def _judge(report: Report, rate: int, bound: float, taken: dict[str, list[Latencies]]) -> None:
@@ -118,6 +129,22 @@ def _judge(report: Report, rate: int, bound: float, taken: dict[str, list[Latenc
     report.add(at_most(f"{shown}: p50, to the bare Spark job's", ratio, bound))
     report.add(at_most(f"{shown}: p99 to p50", ours[1] / ours[0], TAIL_MAX))
     report.note(f"p50 {ours[0]:.0f} ms, p99 {ours[1]:.0f} ms; bare p50 {bare[0]:.0f} ms, p99 {bare[1]:.0f} ms")
+
+
+def _epochs_shown(store: str) -> str:
+    """Where the time of the newest epochs went, as their manifests tell it."""
+    log = ManifestLog(open_store(Path(store).as_uri()))
+    told = [statistics_of(log.read(epoch)) or {} for epoch in log.epochs()[-EPOCHS_SHOWN:]]
+    figures = {
+        "events": [one["in"] for one in told if "in" in one],
+        "ms from trigger to manifest": [one["duration_ms"] for one in told if "duration_ms" in one],
+        "ms of it the Spark job": [one["run_ms"] for one in told if "run_ms" in one],
+        "ms to commit": [one["before"]["commit_ms"] for one in told if "commit_ms" in one.get("before", {})],
+        "ms to publish": [one["before"]["publish_ms"] for one in told if "publish_ms" in one.get("before", {})],
+    }
+    return "an epoch: " + ", ".join(
+        f"{statistics.median(values):,.1f} {what}" for what, values in figures.items() if values
+    )
 
 
 def main() -> int:

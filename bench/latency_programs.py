@@ -120,7 +120,7 @@ class PublishedSink(Sink):
     """Looks at the clock when it is told to publish."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._published: list[tuple[int, int, float]] = []
 
     def __getstate__(self) -> dict[str, Any]:
@@ -132,14 +132,21 @@ class PublishedSink(Sink):
     def commit(self, epoch: int, publish: Sequence[Any], store: Any) -> None:
         if publish:
             ends = (min(first for first, _ in publish), max(last for _, last in publish), time.monotonic())
-            with self._lock:
+            with self._changed:
                 self._published.append(ends)
+                self._changed.notify_all()
 
     def taken(self) -> list[tuple[int, int, float]]:
         """What was published since the last call: the first and the last number, and when."""
-        with self._lock:
+        with self._changed:
             taken, self._published = self._published, []
         return taken
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until something is published."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._published, timeout_s):
+                raise RuntimeError(f"the job has published nothing within {timeout_s} s")
 
 
 class _Count(KeyedProcessFunction):

@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from millstream.runtime.blocks import filled_up
+
 __all__ = [
     "MAX_WATERMARK",
     "MIN_WATERMARK",
@@ -37,9 +39,9 @@ __all__ = [
 MIN_WATERMARK = -(2**63)
 MAX_WATERMARK = 2**63 - 1
 
-# Epoch, sender, bytes of the nonce. The nonce follows, then the ends.
-_HEAD = struct.Struct("<qiH")
-_END = struct.Struct("<iiiqq")
+# Epoch, sender, bytes of the nonce. The nonce follows, filled up, then the ends.
+_HEAD = struct.Struct("<qii")
+_END = struct.Struct("<iii4xqq")
 
 
 class ChannelEnd(NamedTuple):
@@ -72,7 +74,8 @@ class Acknowledgement:
 
     def encode(self) -> pa.Buffer:
         """As JSON, the form it travels in."""
-        return pa.py_buffer(json.dumps(vars(self), separators=(",", ":")).encode())
+        text = json.dumps(vars(self), separators=(",", ":"))
+        return pa.py_buffer((text + " " * (-len(text) % 8)).encode("ascii"))
 
     @classmethod
     def decode(cls, payload: bytes) -> Acknowledgement:
@@ -101,7 +104,7 @@ class Barrier:
     def head(self) -> bytes:
         """What is the same for all receivers, in the form it travels in; `ends_bytes` goes behind it."""
         nonce = self.nonce.encode()
-        return _HEAD.pack(self.epoch, self.sender, len(nonce)) + nonce
+        return _HEAD.pack(self.epoch, self.sender, len(nonce)) + filled_up(nonce)
 
     @classmethod
     def decode(cls, payload: pa.Buffer) -> Barrier:
@@ -109,7 +112,7 @@ class Barrier:
         data = payload.to_pybytes()
         epoch, sender, length = _HEAD.unpack_from(data)
         begin = _HEAD.size + length
-        ends = tuple(map(ChannelEnd._make, _END.iter_unpack(data[begin:])))
+        ends = tuple(map(ChannelEnd._make, _END.iter_unpack(data[begin + -begin % 8 :])))
         return cls(epoch, sender, data[_HEAD.size : begin].decode(), ends)
 
 

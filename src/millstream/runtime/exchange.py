@@ -17,7 +17,7 @@ import pyarrow as pa
 from millstream.compiler.stages import Channel, Plan
 from millstream.records.batch import Batch
 from millstream.runtime.barrier import Barrier, ChannelEnd, attempts_sum, ends_bytes
-from millstream.runtime.blocks import BlockPacker
+from millstream.runtime.blocks import ALIGNED, BlockPacker
 from millstream.runtime.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, FAILURE, Envelope
 from millstream.runtime.routing import Router
 
@@ -49,7 +49,7 @@ class Outbox:
             key = (channel.id, subtask)
             packer = self._packers.get(key)
             if packer is None:
-                packer = BlockPacker(self._block_bytes_max, _BLOCK_RECORDS_MAX, _BLOCK_UNTYPED_MAX)
+                packer = BlockPacker(self._block_bytes_max, _BLOCK_RECORDS_MAX, _BLOCK_UNTYPED_MAX, ALIGNED)
                 self._packers[key] = packer
             for payload, _ in packer.add(piece):
                 self._put(key[0], self._sender, key[1], payload)
@@ -144,8 +144,8 @@ class Inbox:
         return 0 if self._barriers_ns is None else self._barriers_ns[1] - self._barriers_ns[0]
 
     def acknowledgement(self, payload: pa.Buffer) -> None:
-        """Keep what a task has to say to the driver, unread."""
-        self.acknowledgements.append(payload)
+        """Keep what a task has to say to the driver, unread. A copy: the blocks it came with need not stay for it."""
+        self.acknowledgements.append(pa.py_buffer(payload.to_pybytes()))
 
     @property
     def heard(self) -> str:
