@@ -75,3 +75,12 @@ def test_a_block_gives_back_its_records_stored_or_sent(counts: list[int], typed:
     assert not lead or block.size % 8 == 0
     found = [value for batch in decode_block(block, type_info) for value in batch.values()]
     assert found == [value for batch in batches for value in batch.values()]
+
+
+def test_the_crumbs_of_a_batch_that_was_dealt_out_twice_travel_as_one_batch() -> None:
+    whole = columns(5_000)
+    crumbs = [whole.slice(start, 50) for start in range(0, 5_000, 50)]
+    [joined] = decode_block(encode_block(crumbs, ALIGNED), Types.LONG())
+    assert joined.values() == whole.values()
+    large = [columns(5_000), columns(5_000)]
+    assert [len(batch) for batch in decode_block(encode_block(large, ALIGNED), Types.LONG())] == [5_000, 5_000]

@@ -28,12 +28,14 @@ TIMESTAMP_COLUMN = "__timestamp"
 _ARROW = b"A"
 _PICKLE = b"P"
 _OPTIONS = pa.ipc.IpcWriteOptions(allow_64bit=True)
+# Batches of fewer records, on average, share one when they share a block.
+_SMALL_RECORDS = 4_096
 
 
 def encode_block(batches: Sequence[Batch], lead: bytes = STORED) -> pa.Buffer:
     """Pack batches that are alike (same type, same columns, all with or all without timestamps) into one block."""
     if batches[0].typed:
-        columns = [_with_timestamps(batch) for batch in batches]
+        columns = _joined([_with_timestamps(batch) for batch in batches])
         # Measured first, then written in place: a stream that grows copies what it has again and again.
         measured = pa.MockOutputStream()
         _write_columns(measured, lead, columns)
@@ -44,6 +46,14 @@ def encode_block(batches: Sequence[Batch], lead: bytes = STORED) -> pa.Buffer:
     stamps = None if batches[0].timestamps is None else np.concatenate([batch.timestamps for batch in batches])
     body = lead + _PICKLE + pickle.dumps((values, stamps), protocol=5)
     return pa.py_buffer(filled_up(body) if lead else body)
+
+
+def _joined(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """One batch of many small ones. Dealt out to many tasks, and again to many, a batch is crumbs, and each costs
+    everybody on its way as much as a large one."""
+    if len(columns) == 1 or sum(batch.num_rows for batch in columns) >= _SMALL_RECORDS * len(columns):
+        return columns
+    return [pa.concat_batches(columns)]
 
 
 def filled_up(data: bytes) -> bytes:
