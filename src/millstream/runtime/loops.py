@@ -95,7 +95,7 @@ class LoopHeadOperator(Operator):
         accounts = spec.states.get(self._tail, {})
         # What the tail's subtask of the same number kept, or what all of them kept, to be dealt out anew.
         self._kept = own_accounts(accounts, context.subtask, context.parallelism)
-        self._is_own = len(accounts) == context.parallelism
+        self._is_own = self._kept is not accounts
         self._earliest: int | None = None
         self._holds = False
 

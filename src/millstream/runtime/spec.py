@@ -74,19 +74,12 @@ class EpochSpec:
 
     def encode(self) -> str:
         """As text: a line of JSON for all tasks, then the parts of the subtasks, one after another."""
-        parts = _parts(self)
-        encoded = [json.dumps(part, separators=(",", ":")) if part else "" for part in parts]
-        head = {
-            "epoch": self.epoch,
-            "try_": self.try_,
-            "now_ms": self.now_ms,
-            "final": self.final,
-            "floors": self.floors,
-            "watermarks": self.watermarks,
-            "ends": list(accumulate(map(len, encoded))),
-            **{kind: {uid: _subtasks(kept) for uid, kept in getattr(self, kind).items()} for kind in _ACCOUNTS},
-        }
-        return "".join([json.dumps(head, separators=(",", ":")), "\n", *encoded])
+        parts = [json.dumps(part, separators=(",", ":")) if part else "" for part in _parts(self)]
+        head = {name: value for name, value in vars(self).items() if name != "reads"}
+        for kind in _ACCOUNTS:
+            head[kind] = {uid: _subtasks(kept) for uid, kept in head[kind].items()}
+        head["ends"] = list(accumulate(map(len, parts)))
+        return "".join([json.dumps(head, separators=(",", ":")), "\n", *parts])
 
     @classmethod
     def decode(cls, text: str, subtask: int) -> EpochSpec:
