@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import PROGRAMS
 
 from millstream.common import Types
 from millstream.common.typeinfo import TypeInformation
@@ -15,6 +17,8 @@ from millstream.records.batch import Batch
 from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.blocks import ALIGNED, STORED, decode_block, encode_block
 from millstream.runtime.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
+from millstream.runtime.local import LocalRunner
+from millstream.testing import Collect, run
 
 
 def columns(count: int) -> Batch:
@@ -62,6 +66,23 @@ def test_rows_are_opened_however_spark_sends_them(kind: pa.DataType) -> None:
 def test_envelopes_without_a_payload_are_opened_too() -> None:
     empty = Envelope(1, DATA, pa.py_buffer(b""))
     assert [e.payload.size for batch in (seal([empty]), seal([empty, empty])) for e in open_envelopes(batch)] == [0] * 3
+
+
+def test_everything_that_crosses_an_exchange_is_as_long_as_a_multiple_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Envelope] = []
+
+    class Recorder(LocalRunner):
+        def _task(self, *args: Any) -> Iterator[Envelope]:
+            for envelope in super()._task(*args):
+                sent.append(envelope)
+                yield envelope
+
+    monkeypatch.setattr("millstream.testing.in_memory.LocalRunner", Recorder)
+    run(lambda env: PROGRAMS["untyped and typed"].add(env, Collect()), parallelism=3)
+    assert {envelope.kind for envelope in sent} == {DATA, BARRIER, ACKNOWLEDGEMENT}
+    assert {envelope.payload.size % 8 for envelope in sent} == {0}
+    leads = {envelope.payload[0:8].to_pybytes() for envelope in sent if envelope.kind == DATA}
+    assert leads == {ALIGNED + b"A", ALIGNED + b"P"}
 
 
 @settings(max_examples=50, deadline=None)
