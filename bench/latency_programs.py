@@ -22,7 +22,17 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.common.typeinfo import Types
-from millstream.connectors.contracts import Offset, Read, Sink, SinkWriter, Source, SourceContext, Split, WriterContext
+from millstream.connectors.contracts import (
+    CommitId,
+    Offset,
+    Read,
+    Sink,
+    SinkWriter,
+    Source,
+    SourceContext,
+    Split,
+    WriterContext,
+)
 from millstream.datastream import DataStream, KeyedProcessFunction, RuntimeContext
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.records.batch import Batch
@@ -129,7 +139,7 @@ class PublishedSink(Sink):
     def writer(self, context: WriterContext) -> SinkWriter:
         return _RangeWriter()
 
-    def commit(self, epoch: int, publish: Sequence[Any], store: Any) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Any], store: Any) -> None:
         if publish:
             ends = (min(first for first, _ in publish), max(last for _, last in publish), time.monotonic())
             with self._changed:

@@ -156,8 +156,8 @@ class LocalStore:
         self.sync(name)
 
     def sync(self, name: str) -> None:
-        """Make durable what somebody wrote; nothing is changed. That is the file and its folder, and once in this process
-        every folder from that up to the store's root: who made them may have died before their names were durable."""
+        """Make durable what somebody wrote; nothing is changed. That is the file and its folder, and once in this
+        process every folder above, up to the store's root: who made one may have died before its name was durable."""
         path = self._root / checked(name)
         with self._explained(name):
             if self._fsync:
