@@ -27,12 +27,8 @@ from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
 from millstream.checkpoint.receipts import known_published
 from millstream.compiler.stages import Plan
-<<<<<<< HEAD
 from millstream.connectors.checked import removes_input
-from millstream.connectors.contracts import CommitId, Sink, SourceContext
-=======
-from millstream.connectors.contracts import Sink, Source, SourceContext
->>>>>>> w-driver
+from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale

@@ -29,6 +29,9 @@ __all__ = ["LocalStore", "is_private", "make_private"]
 
 _PROBE = "probe-"
 _OTHERS = 0o077
+# Folders whose names are durable, and those of all above them, with the number the file system knows them by: a folder
+# that was removed and made again is another one.
+_DURABLE_FOLDERS: set[tuple[str, int]] = set()
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -160,7 +163,7 @@ class LocalStore:
         return path
 
     def settle(self, name: str) -> None:
-        """Sync the file and every folder from it up to the store's root."""
+        """A file that was written in place is whole: it is for whom the store is for, and durable."""
         path = self._root / checked(name)
         with self._explained(name):
             if self.is_private:
@@ -168,15 +171,19 @@ class LocalStore:
         self.sync(name)
 
     def sync(self, name: str) -> None:
-        """Make durable what somebody wrote; nothing is changed."""
+        """Make durable what somebody wrote; nothing is changed. That is the file and its folder, and once in this
+        process every folder above, up to the store's root: who made one may have died before its name was durable."""
         path = self._root / checked(name)
         with self._explained(name):
             if self._fsync:
                 _sync(path)
-            for folder in path.parents:
-                self._sync_folder(folder)
-                if folder == self._root:
-                    break
+            self._sync_folder(path.parent)
+            identity = (str(path.parent), os.stat(path.parent).st_ino)
+            if identity not in _DURABLE_FOLDERS:
+                for folder in path.parent.parents:
+                    if folder.is_relative_to(self._root):
+                        self._sync_folder(folder)
+                _DURABLE_FOLDERS.add(identity)
 
     def check_writable(self) -> None:
         probe = f"{_PROBE}{secrets.token_hex(8)}"
