@@ -318,14 +318,18 @@ def test_strange_bodies_are_answered_or_refused_with_a_sentence(child: Child, na
 STRANGE_REQUESTS: dict[str, tuple[bytes, int]] = {
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200) + b"\r\n\r\n", 400),
     "an endless head": (head("/v1/jobs", *[f"x-{i}: {'a' * 1_000}" for i in range(100)], method="GET")[:-4], 400),
+    "an endless header": (b"GET /v1/jobs HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * (1 << 20), 400),
+    "an endless path": (b"GET /" + b"a" * (1 << 20), 400),
     "two hosts": (head("/v1/jobs", "host: other", method="GET"), 400),
     "two lengths": (head("/v1/jobs", "content-length: 1", "content-length: 2") + b"ab", 400),
     "a length below zero": (head("/v1/jobs", "content-length: -1"), 400),
     "a chunk of no size": (head("/v1/jobs", "transfer-encoding: chunked") + b"zz\r\n", 400),
-    "an unknown method": (head("/v1/jobs", "connection: close", method="BREW"), 405),
+    "an unknown method": (head("/v1/jobs", "connection: close", method="BREW"), 400),
     "a method for nobody": (head("/v1/jobs", "connection: close", method="DELETE"), 405),
-    "a place of its own": (head("http://elsewhere/v1/jobs", "connection: close", method="GET"), 404),
-    "everything": (head("*", "connection: close", method="OPTIONS"), 404),
+    "a place of its own": (head("http://elsewhere/v1/jobs", "connection: close", method="GET"), 400),
+    "everything": (head("*", "connection: close", method="OPTIONS"), 400),
+    "nobody to answer for": (b"GET /v1/jobs HTTP/1.1\r\n\r\n", 400),
+    "another protocol": (head("/v1/jobs", "connection: upgrade, close", "upgrade: websocket", method="GET"), 200),
     "strange bytes in a header": (
         head("/v1/jobs", "connection: close", method="GET")[:-2]
         + b'if-none-match: "\xff\xfe"\r\nauthorization: \xff\r\n\r\n',
@@ -338,6 +342,23 @@ STRANGE_REQUESTS: dict[str, tuple[bytes, int]] = {
 def test_what_is_hardly_http_is_refused_with_a_sentence(child: Child, name: str) -> None:
     request, status = STRANGE_REQUESTS[name]
     told(sent(child, request), status)
+
+
+def test_requests_that_wait_behind_another_are_answered_in_their_order_and_are_not_many(child: Child) -> None:
+    one = head(f"{child.path}{TOTAL}/b", method="GET")
+    last = head(f"{child.path}{TOTAL}/a", "connection: close", method="GET")
+    for path, status in (("/healthz", b"200"), ("/nothing", b"404")):
+        answer = sent(child, one + head(path, method="HEAD") + head(path, method="GET") + last)
+        assert answer.count(b"HTTP/1.1 ") == 4
+        assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]][0::3] == [b"200", b"200"]
+        assert status in answer and answer.endswith(b'"value":4}')
+    with child.unharmed():
+        assert b" 400 " in sent(child, one * 5_000)
+
+
+def test_a_connection_that_asks_for_another_protocol_is_answered_once_and_ends(child: Child) -> None:
+    answer = sent(child, head(f"{child.path}{TOTAL}/a", "connection: upgrade", "upgrade: h2c", method="GET"))
+    assert status_of(answer) == 200 and answer.endswith(b'"value":4}')
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/x-www-form-urlencoded", ""])
