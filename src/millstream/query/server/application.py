@@ -32,7 +32,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from millstream.query.errors import UnknownJobError
 from millstream.query.server import answers
@@ -50,6 +49,7 @@ from millstream.query.server.parameters import (
     KeyFormat,
     KeyText,
     Known,
+    LastingAsker,
     Limit,
     MinEpoch,
     Prefix,
@@ -57,7 +57,7 @@ from millstream.query.server.parameters import (
     only_known,
 )
 from millstream.query.server.reads import Moment, Reads
-from millstream.query.server.settings import ServerSettings, is_loopback
+from millstream.query.server.settings import ServerSettings
 from millstream.query.server.watching import EpochBell, watch
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
 from millstream.query.wire.registration import Registration
@@ -235,7 +235,7 @@ class Endpoints:
 
     async def watch(
         self,
-        asker: Asker,
+        asker: LastingAsker,
         job: JobName,
         state: StateName,
         key: KeyText,
@@ -246,7 +246,7 @@ class Endpoints:
         self._check(job)
 
         async def read() -> dict[str, Any]:
-            return await self._run(lambda: self.reads.watched(asker, state, key, key_format))
+            return await self._run(lambda: self.reads.watched(asker(), state, key, key_format))
 
         await read()  # what is wrong with the question is said with a status, before the stream begins
         self.bell.check()
@@ -335,9 +335,6 @@ def application(
             allow_headers=["authorization", "content-type", "if-min-epoch", "if-none-match"],
             expose_headers=["etag"],
         )
-    if settings.rights is None and is_loopback(settings.host):
-        # A page of another site may have its name lead to this machine; its own name is then in the Host header.
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", settings.host])
     return app
 
 
