@@ -6,6 +6,7 @@ import json
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from services.served_counts import CountedJob
 from services.test_query_server import TOKEN, certified, rights
 
 from millstream.query.server import Limits, QueryServer, ServerSettings
+from millstream.query.server.encoding import encoded
 from millstream.query.server.flight_frames import PREFACE
 
 CROWD = 250
@@ -414,6 +416,50 @@ def test_a_batch_that_grows_when_it_is_unpacked_is_refused(child: Child) -> None
     bomb = keys("a" * (256 << 20))
     with child.unharmed(), pytest.raises(pa.ArrowException, match="compressed"):
         child.flown("total", bomb, compression="zstd")
+
+
+def test_a_dictionary_of_one_text_that_every_row_names_is_refused(child: Child) -> None:
+    indices = pa.array([0] * 2_000, pa.int32())
+    bomb = pa.DictionaryArray.from_arrays(indices, pa.array(["a" * (1 << 20)]))
+    with child.unharmed(), pytest.raises(flight.FlightServerError, match=r"once they are decoded.*\[too-large\]"):
+        child.flown("total", pa.RecordBatch.from_arrays([bomb], ["key"]))
+
+
+def test_one_large_value_that_is_asked_for_many_times_is_refused_before_it_is_there_so_often() -> None:
+    settings = ServerSettings(port=0, flight_port=0, limits=Limits(answer_bytes_max=40 << 20))
+    job = large_answers()
+    with QueryServer(job, settings) as server, httpx.Client(base_url=f"{server.url}/v1/jobs/counts") as client:
+        many = client.post("/states/untyped/keys", json={"keys": ["eve"] * 10_000}, timeout=20)
+        assert many.status_code == 200 and len(many.json()["values"]) == 10_000
+        job.commit(untyped={"eve": "a" * (1 << 20)})
+        for answer in (
+            client.post("/states/untyped/keys", json={"keys": ["eve"] * 10_000}, timeout=20),
+            client.post("/read", json={"reads": [{"state": "untyped", "keys": ["eve"]}] * 50}, timeout=20),
+            client.get("/states/totals/scan?prefix=eve", timeout=20),
+        ):
+            assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
+        assert job.newest().asked < 500
+
+
+def test_an_answer_is_encoded_where_it_is_read_and_not_where_all_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    from millstream.query.server import application, watching
+
+    places: list[str] = []
+
+    def noting(content: Any) -> bytes:
+        places.append(threading.current_thread().name)
+        return encoded(content)
+
+    for module in (application, watching):
+        monkeypatch.setattr(module, "encoded", noting)
+    with QueryServer(large_answers(), ServerSettings(port=0)) as server, httpx.Client(timeout=20) as client:
+        states = f"{server.url}/v1/jobs/counts/states"
+        for path in ("/totals/keys/ada", "/totals/scan?limit=5", "/totals/series/ada"):
+            assert client.get(states + path).status_code == 200
+        assert client.post(f"{states}/totals/keys", json={"keys": ["ada"]}).status_code == 200
+        with client.stream("GET", f"{states}/totals/watch/ada") as stream:
+            assert any(line.startswith("data") for line in stream.iter_lines())
+    assert len(places) >= 6 and "query-server" not in places
 
 
 def test_an_answer_of_flight_that_is_not_read_is_given_up() -> None:

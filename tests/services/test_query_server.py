@@ -50,6 +50,7 @@ def test_an_answer_carries_job_state_epoch_watermark_commit_time_and_age() -> No
     with serving(counted()) as client:
         assert client.get("/states/totals/keys/ada").json() == {
             "job": "counts",
+            "job_id": "0f" * 16,
             "epoch": 1,
             "watermark": 5_000,
             "committed_ms": 1_000,

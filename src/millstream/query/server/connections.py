@@ -35,6 +35,7 @@ _HEAD_BYTES_MAX = 64 << 10
 _HEADER_COST_BYTES = 4  # what stands between a name, its value and the next
 _HEAD_END = b"\r\n\r\n"
 _PIPELINED_MAX = 16
+_COPIED_BYTES_MAX = 64 << 10
 
 
 class WholeAnswers:
@@ -55,6 +56,9 @@ class WholeAnswers:
             self._head = data
             return
         head, self._head = self._head, b""
+        if head and len(data) > _COPIED_BYTES_MAX:
+            self._transport.write(head)
+            head = b""
         self._transport.write(head + data if head else data)
 
     def close(self) -> None:

@@ -26,6 +26,8 @@ class Limits:
     scan_rows_max: int = 10_000
     flight_keys_max: int = 1_000_000
     flight_message_bytes_max: int = 32 << 20
+    flight_call_bytes_max: int = 128 << 20
+    answer_bytes_max: int = 128 << 20
     watchers_max: int = 200
     connections_max: int = 500
     requests_per_s: float | None = None
