@@ -9,8 +9,9 @@ from pathlib import Path
 from millstream.errors import ConfigurationError
 from millstream.query.server.host_names import HostNames, host_of
 from millstream.query.server.rights import Readers
+from millstream.query.wire.addresses import is_loopback
 
-__all__ = ["Limits", "ServerSettings", "is_loopback", "key_group_span"]
+__all__ = ["Limits", "ServerSettings", "key_group_span"]
 
 
 @dataclass(frozen=True)
@@ -140,20 +141,6 @@ machine read the job's state. Give a file of tokens, or say that this is meant (
         """The host that clients are told."""
         host = self.advertised_host or self.host
         return f"[{host}]" if ":" in host else host
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address.
-
-    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0")]
-    [True, True, True, False]
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def key_group_span(text: str) -> range:
