@@ -21,6 +21,7 @@ from millstream.errors import ConfigurationError
 from millstream.query.client import NoServerError, QueryClient
 from millstream.query.server import Limits, QueryServer, ServerSettings
 from millstream.query.wire.registration import Registration, register
+from millstream.state_reader.job_reader import system_ms
 from millstream.storage import Store, open_store
 
 STORES = count()
@@ -39,7 +40,7 @@ def store_of(job: CountedJob) -> Store:
 
 
 def registered(store: Store, job: CountedJob, url: str, flight_url: str | None = None) -> None:
-    register(store, Registration.of(f"{next(STORES):016x}", job.job_id, url, flight_url, None, 10**15))
+    register(store, Registration.of(f"{next(STORES):016x}", job.job_id, url, flight_url, None, system_ms()))
 
 
 @contextmanager
