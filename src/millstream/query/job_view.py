@@ -147,6 +147,9 @@ class JobView:
             # Monotonic time, not the clock: a clock that is set back must not stop anybody from looking.
             if not self._follows or system_time.monotonic() - self._looked_s < POLL_MS / 1000:
                 return current
+            if self._manifests.is_unchanged():  # one look at a folder's time, in place of a listing
+                self._looked_s = system_time.monotonic()
+                return current
             if not self._looking.acquire(blocking=False):
                 return current  # somebody looks already
         else:

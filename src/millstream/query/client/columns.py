@@ -26,6 +26,7 @@ __all__ = ["ColumnAsking"]
 _ROWS_PER_BATCH = 65_536
 _FEWER = 16  # where an answer would be too large, so many times fewer rows are asked for at once
 _COLUMNS = ["key", "found", "value"]
+_FACTS = (b"job", b"job_id", b"epoch", b"watermark", b"committed_ms", b"age_ms")
 _ELSEWHERE = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightInternalError)
 
 
@@ -132,8 +133,8 @@ def _batch_of(reader: Any, rows: int) -> pa.RecordBatch:
 
 def _facts(schema: pa.Schema) -> dict[str, Any]:
     """What an answer says of its epoch; every value is JSON."""
-    told = {name.decode(errors="replace"): text for name, text in (schema.metadata or {}).items()}
-    return {name: json_of_body(b'{"value":%s}' % text).get("value") for name, text in told.items()}
+    told = schema.metadata or {}
+    return json_of_body(b"{%s}" % b",".join(b'"%s":%s' % (name, told[name]) for name in _FACTS if name in told))
 
 
 def _refused(error: Exception) -> QueryRefusedError:

@@ -58,7 +58,8 @@ class Settling:
             shares = shares_of(groups, self._directory.places())
 
             def ask_for(share: Sequence[int], epoch: int | None, groups: Sequence[int | None] = groups) -> _T:
-                return ask(share, {group for row in share if (group := groups[row]) is not None}, epoch, until_s)
+                held = set(groups) if len(share) == len(groups) else {groups[row] for row in share}
+                return ask(share, {group for group in held if group is not None}, epoch, until_s)
 
             try:
                 return shares, _of_one_epoch(shares, ask_for, epoch_of)

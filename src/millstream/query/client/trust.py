@@ -41,18 +41,22 @@ class Trust:
         self._needs_tls = any(address.has_tls for address in self._named)
         self._tls_hosts: set[str] = set()
         self._lock = threading.Lock()
+        self._known_headers: dict[str, dict[str, str]] = {}
 
     def headers(self, url: str) -> dict[str, str]:
         """What a request to this server says of who asks: the token, where it may go."""
-        address = ServerAddress.parsed(url)
-        if self._token is None or address is None or not self._may_know(address.host):
-            return {}
-        return {"authorization": f"Bearer {self._token}"}
+        known = self._known_headers.get(url)
+        if known is None:
+            address = ServerAddress.parsed(url)
+            is_told = self._token is not None and address is not None and self._may_know(address.host)
+            known = {"authorization": f"Bearer {self._token}"} if is_told else {}
+            if len(self._known_headers) < _PLACES_MAX:
+                self._known_headers[url] = known
+        return dict(known)
 
     def answered(self, url: str) -> None:
         """A server of the job has answered there."""
-        address = ServerAddress.parsed(url)
-        if address is not None and address.has_tls:
+        if url.startswith(("https:", "grpc+tls:")):
             self._needs_tls = True
 
     def admitted(self, places: Sequence[ServerPlace]) -> list[ServerPlace]:

@@ -118,13 +118,13 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             raise _flight_error(answer_to(error)) from error
 
     def _exchange(self, asker: Reader, name: str, epoch: ServedEpoch, reader: Any, writer: Any) -> None:
-        begun = False
+        schema: pa.Schema | None = None
         for keys in key_columns(reader, self._limits):
             found = self._reads.columns(asker, name, keys, epoch)
-            if not begun:
-                writer.begin(self._told(found.schema, epoch))
-                begun = True
-            writer.write_batch(pa.RecordBatch.from_arrays(found.columns, schema=self._told(found.schema, epoch)))
+            if schema is None:
+                schema = self._told(found.schema, epoch)
+                writer.begin(schema)
+            writer.write_batch(pa.RecordBatch.from_arrays(found.columns, schema=schema))
 
     def _table(self, asker: Reader, question: dict[str, Any], epoch: ServedEpoch) -> pa.Table:
         name = question["state"]
