@@ -61,7 +61,7 @@ def test_a_flight_address_on_another_host_is_not_told_the_token_either() -> None
     trust = Trust("secret", allow_hosts=["db1"])
     (place,) = trust.admitted([ServerPlace("https://db1:1", flight_url="grpc+tls://elsewhere:2")])
     assert place.flight_url is None
-    for wrong in ("grpc+unix:///tmp/x", "https://db1:2", "grpc://db1:2", "nonsense"):
+    for wrong in ("grpc+unix:///a", "https://db1:2", "grpc://db1:2", "nonsense"):
         (place,) = trust.admitted([ServerPlace("https://db1:1", flight_url=wrong)])
         assert place.flight_url is None, wrong
 
@@ -133,6 +133,16 @@ def test_whatever_a_server_says_it_is_an_answer_or_none(said: dict[str, Any], ot
         pass
     assert place_of(other) is None or isinstance(place_of(other), ServerPlace)
     state_of(other)
+
+
+def test_a_state_whose_type_is_endless_is_none() -> None:
+    plain = {"name": "totals", "kind": "value", "key_type": "LONG", "value_type": {"list": "LONG"}, "key_groups": 128}
+    assert state_of(plain) is not None
+    endless: Any = "LONG"
+    for _ in range(500):
+        endless = {"list": endless}
+    assert state_of({**plain, "key_type": endless}) is None
+    assert state_of({**plain, "key_groups": 10**9}) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5_000])

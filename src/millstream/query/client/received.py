@@ -32,6 +32,7 @@ ANSWER_BYTES_MAX = 256 << 20
 
 _EPOCH_MAX = 10**12
 _GROUPS_MAX = 1 << 15
+_TYPE_DEPTH_MAX = 64
 
 
 class NoAnswer(ValueError):
@@ -126,10 +127,12 @@ def state_of(told: Any) -> ServedState | None:
     if not isinstance(told, Mapping):
         return None
     name, kind, groups = told.get("name"), told.get("kind"), told.get("key_groups")
+    key_type, value_type = told.get("key_type"), told.get("value_type")
     if not (isinstance(name, str) and isinstance(kind, str) and _is_whole(groups, 0, _GROUPS_MAX + 1)):
         return None
-    is_pickled = bool(told.get("is_pickled"))
-    return ServedState(name, kind, told.get("key_type"), told.get("value_type"), is_pickled, groups or 0)
+    if not (_is_shallow(key_type) and _is_shallow(value_type)):
+        return None
+    return ServedState(name, kind, key_type, value_type, bool(told.get("is_pickled")), groups or 0)
 
 
 def check_form(answer: Mapping[str, Any], part: str, question: Any = None) -> None:
@@ -150,6 +153,12 @@ def check_form(answer: Mapping[str, Any], part: str, question: Any = None) -> No
             whole = isinstance(point, Mapping) and "value" in point and _is_whole(point.get("epoch"), 0, _EPOCH_MAX)
             if not whole or not _is_whole(point.get("committed_ms"), 0, 1 << 63):
                 raise NoAnswer("its answer has a point of no epoch")
+
+
+def _is_shallow(written: Any, depth: int = 0) -> bool:
+    """Whether a type, as it is written, is no deeper than types are."""
+    inner = written.values() if isinstance(written, Mapping) else written if isinstance(written, list) else ()
+    return depth < _TYPE_DEPTH_MAX and all(_is_shallow(one, depth + 1) for one in inner)
 
 
 def _is_whole(value: Any, first: int, end: int) -> bool:
