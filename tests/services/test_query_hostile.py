@@ -201,6 +201,22 @@ def test_an_answer_that_is_not_read_is_given_up() -> None:
             assert len(read_all(deaf)) < 16 << 20
 
 
+def test_answers_that_wait_for_clients_are_bounded_together() -> None:
+    limits = Limits(unread_bytes_max=20 << 20)
+    with QueryServer(large_answers(), ServerSettings(port=0, limits=limits)) as server:
+        address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+        deaf = [socket.create_connection(address, timeout=ENOUGH_S) for _ in range(4)]
+        for one in deaf:
+            one.sendall(head("/v1/jobs/counts/states/totals/keys/ada", "connection: close", method="GET"))
+            select.select([one], [], [], ENOUGH_S)
+            assert status_of(asked(address, "/healthz")) == 200
+        sizes = [len(read_all(one)) for one in deaf]
+        for one in deaf:
+            one.close()
+    assert sizes[0] < 16 << 20, "who is slowest to read is let go"
+    assert sizes[-1] > 16 << 20, "and who asked last is answered"
+
+
 def test_a_watcher_who_does_not_read_is_let_go() -> None:
     job = large_answers()
     limits = Limits(unread_timeout_s=0.3, watchers_max=1)

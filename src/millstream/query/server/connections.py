@@ -5,7 +5,8 @@ are bounded too:
 
 - the time from the first byte of a request to the end of its head, and until the first byte of a new connection (408);
 - the time that the rest of a body is still taken in, and thrown away, after the request was refused;
-- the time in which a client takes in nothing of an answer that waits for it;
+- the time in which a client takes in nothing of an answer that waits for it, and the bytes that wait so for all of
+  them: the one that is slowest is let go;
 - how many connections there are: the one that has waited longest without asking makes room for a new one;
 - the size of a head, and how many requests may wait behind the one that is being answered.
 
@@ -73,7 +74,8 @@ class WholeAnswers:
 
 
 class ImpatientProtocol(HttpToolsProtocol):
-    """One connection. `waiting` are those of the same server that ask for nothing now, longest waiting first.
+    """One connection. `waiting` are those of the same server that ask for nothing now, longest waiting first, `unread` those
+    that have not taken in their answers.
 
     The parser tells where in a request it is: a head has begun (`_is_in_head`), or a body is still coming
     (`_is_in_body`). It checks no sizes, so those of a head are counted here.
@@ -81,6 +83,7 @@ class ImpatientProtocol(HttpToolsProtocol):
 
     limits: Limits
     waiting: dict[ImpatientProtocol, None]
+    unread: dict[ImpatientProtocol, None]
     _timer: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _is_in_head = False
@@ -189,10 +192,18 @@ class ImpatientProtocol(HttpToolsProtocol):
         self.waiting.pop(self, None)
         if self._unread is None:
             self._watch_reading(self.transport.get_write_buffer_size())
+        self.unread[self] = None
+        left = sum(one.transport.get_write_buffer_size() for one in self.unread) - self.limits.unread_bytes_max
+        for slow in list(self.unread) if left > 0 else ():
+            left -= slow.transport.get_write_buffer_size()
+            slow.transport.abort()
+            if left <= 0:
+                return
 
     def resume_writing(self) -> None:
         """All is taken in."""
         super().resume_writing()
+        self.unread.pop(self, None)
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
@@ -273,6 +284,7 @@ def impatient_protocol(server_limits: Limits) -> type[asyncio.Protocol]:
     class OfOneServer(ImpatientProtocol):
         limits = server_limits
         waiting: dict[ImpatientProtocol, None] = {}  # noqa: RUF012 - of one server, and so of its class
+        unread: dict[ImpatientProtocol, None] = {}  # noqa: RUF012
 
     return OfOneServer
 

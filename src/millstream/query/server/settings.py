@@ -29,6 +29,7 @@ class Limits:
     flight_message_bytes_max: int = 32 << 20
     flight_call_bytes_max: int = 128 << 20
     answer_bytes_max: int = 128 << 20
+    unread_bytes_max: int = 512 << 20
     watchers_max: int = 200
     connections_max: int = 500
     requests_per_s: float | None = None
