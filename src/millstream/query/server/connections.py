@@ -74,8 +74,8 @@ class WholeAnswers:
 
 
 class ImpatientProtocol(HttpToolsProtocol):
-    """One connection. `waiting` are those of the same server that ask for nothing now, longest waiting first, `unread` those
-    that have not taken in their answers.
+    """One connection. `waiting` are those of the same server that ask for nothing now, longest waiting first, `unread`
+    those that have not taken in their answers.
 
     The parser tells where in a request it is: a head has begun (`_is_in_head`), or a body is still coming
     (`_is_in_body`). It checks no sizes, so those of a head are counted here.

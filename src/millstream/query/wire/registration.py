@@ -78,7 +78,16 @@ def registrations_of(store: Store) -> list[Registration]:
         if is_server(name):
             try:
                 told: dict[str, Any] = unseal(store.get(name), "server", FORMAT, f"{name} of store {store.url}")
-                found.append(Registration(**told))
+                registration = Registration(**told)
             except (StoreDamagedError, TypeError):
                 continue
+            if _is_sound(registration) and name == server_name(registration.id):
+                found.append(registration)
     return found
+
+
+def _is_sound(one: Registration) -> bool:
+    """Whether it says what a server says: whoever writes there may write anything, with a seal that fits."""
+    texts = (one.id, one.job_id, one.url, one.flight_url or "")
+    spans = (one.first_group or 0, one.last_group or 0, one.ends_ms)
+    return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in spans)
