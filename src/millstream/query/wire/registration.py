@@ -88,6 +88,7 @@ def registrations_of(store: Store) -> list[Registration]:
 
 def _is_sound(one: Registration) -> bool:
     """Whether it says what a server says: whoever writes there may write anything, with a seal that fits."""
-    texts = (one.id, one.job_id, one.url, one.flight_url or "")
-    spans = (one.first_group or 0, one.last_group or 0, one.ends_ms)
-    return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in spans)
+    texts, numbers = [one.id, one.job_id, one.url], [one.ends_ms]
+    texts += [] if one.flight_url is None else [one.flight_url]
+    numbers += [group for group in (one.first_group, one.last_group) if group is not None]
+    return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
