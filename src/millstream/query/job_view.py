@@ -187,6 +187,7 @@ class JobView:
                 self._newest = current = self._opened_newest(0 if current is None else current.epoch)
         except StoreDamagedError:
             self.look_again()
+            self._manifests.note(None, 0)  # what was listed could not be read, so it counts for nothing
             raise
         except StoreError:
             # A store that cannot be reached now: what there is stays right, and tells its age.
