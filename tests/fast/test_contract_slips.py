@@ -39,7 +39,7 @@ from millstream.datastream.window import (
 )
 from millstream.errors import JobFailedError, MillstreamError, ProgramError
 from millstream.storage.memory import MemoryStore
-from millstream.testing import Collect, Script, run
+from millstream.testing import EPOCH, Collect, Script, run
 
 HERE = __file__.rpartition("/")[2]
 
@@ -216,6 +216,26 @@ def test_a_source_may_remove_only_what_lies_before_every_epoch_that_is_kept() ->
     unpin(MemoryStore("released"), "early")
     run(build, store="released")
     assert Releasing.kept[-1] == [10, 10]
+
+
+class Storing(Numbers):
+    def released(self, kept: Any) -> None:
+        """There is nothing to remove."""
+
+
+def test_every_position_of_a_source_that_removes_input_stays_in_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.checkpoint.finished_splits.LISTED_MAX", 3)
+    splits = [Split(f"{n}") for n in range(4)]
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        slow = env.add_source(Script([1, EPOCH, 2, EPOCH, 3])).uid("slow")
+        for uid, source in (("plain", Numbers(splits=splits)), ("storing", Storing(splits=splits))):
+            slow = slow.union(env.add_source(source).uid(uid))
+        slow.sink_to(Collect()).uid("out")
+
+    newest = run(build).manifests[-1]
+    assert "plain" in newest.finished, "this is what a source that removes input must be spared"
+    assert "storing" not in newest.finished and len(newest.sources["storing"]) == 4
 
 
 class Stub(SinkWriter):

@@ -43,6 +43,14 @@ def query_server(
     allow_origin: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Web pages from there may ask. Repeatable.")
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Requests may name this host, too, as who they are for. Repeatable."),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is believed. Repeatable."),
+    ] = None,
     requests_per_s: Annotated[
         float | None, typer.Option(metavar="N", min=0.001, help="So many requests a second from one address.")
     ] = None,
@@ -79,6 +87,8 @@ def query_server(
         allow_anonymous=allow_anonymous,
         allow_undeclared=allow_undeclared,
         allow_origins=tuple(allow_origin or ()),
+        allow_hosts=tuple(allow_host or ()),
+        trusted_proxies=tuple(trusted_proxy or ()),
         requests_per_s=requests_per_s,
         page=page,
     )

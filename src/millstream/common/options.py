@@ -165,6 +165,18 @@ QUERY_ALLOW_UNDECLARED = Option(
 QUERY_ALLOW_ORIGINS = Option(
     "millstream.query.allow-origins", OptionType.LIST, None, "Web pages from there may ask: 'https://a.example;…'."
 )
+QUERY_ALLOW_HOSTS = Option(
+    "millstream.query.allow-hosts",
+    OptionType.LIST,
+    None,
+    "Requests may name these hosts, too, as who they are for: 'a.example;…'.",
+)
+QUERY_TRUSTED_PROXIES = Option(
+    "millstream.query.trusted-proxies",
+    OptionType.LIST,
+    None,
+    "Proxies whose X-Forwarded-For is believed: '10.0.0.5;…'.",
+)
 QUERY_PAGE = Option(
     "millstream.query.page", OptionType.STRING, None, "One HTML file, answered at /: a dashboard that asks the job."
 )
@@ -207,6 +219,8 @@ _OWN = (
     QUERY_ALLOW_ANONYMOUS,
     QUERY_ALLOW_UNDECLARED,
     QUERY_ALLOW_ORIGINS,
+    QUERY_ALLOW_HOSTS,
+    QUERY_TRUSTED_PROXIES,
     QUERY_PAGE,
     CONSOLE,
     SPARK_MASTER,

@@ -48,6 +48,7 @@ __all__ = [
     "planned_commit",
     "reach_of",
     "reading",
+    "removes_input",
     "restored_pending",
     "staged_items",
     "wrong_item",
@@ -75,6 +76,11 @@ def opened_source(source: Source, store: Store, session: Any, *, again: bool = F
     if not isinstance(returned, Source):
         raise _refused(source, method, returned, "the source that is to be used (None: this one)")
     return returned
+
+
+def removes_input(source: Source) -> bool:
+    """Whether the source removes what it has stored: then it is told every position, and forgets splits by itself."""
+    return type(source).released is not Source.released
 
 
 def listed_splits(source: Source, context: SourceContext, known: int = 0) -> Sequence[Split]:

@@ -27,7 +27,8 @@ from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
 from millstream.checkpoint.receipts import known_published
 from millstream.compiler.stages import Plan
-from millstream.connectors.contracts import Sink, Source, SourceContext
+from millstream.connectors.checked import removes_input
+from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale
@@ -302,7 +303,8 @@ class EpochDriver:
         assert self._outcome is not None and self._input is not None
         planned, outcome, newest = self._input, self._outcome, self._newest
         sources = {p.uid: p.source for p in self._sources}
-        filed = {} if newest is None else self._finished.filed(newest, action.epoch)
+        listed = {p.uid for p in self._sources if removes_input(p.source)}
+        filed = {} if newest is None else self._finished.filed(newest, action.epoch, listed)
         manifest = epoch_manifest(
             action, self._plan, self._job.facts, planned, outcome, newest, now_ms, sources, self._sinks, filed
         )
@@ -351,7 +353,7 @@ class EpochDriver:
 
     def _release_input(self, kept: Collection[Manifest]) -> None:
         for planned in self._sources:
-            if type(planned.source).released is Source.released:
+            if not removes_input(planned.source):
                 continue  # it stores nothing; positions may be many
             positions = [manifest.sources.get(planned.uid, {}) for manifest in kept]
             planned.source.released([{split: at.offset for split, at in splits.items()} for splits in positions])

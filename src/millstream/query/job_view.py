@@ -147,6 +147,9 @@ class JobView:
             # Monotonic time, not the clock: a clock that is set back must not stop anybody from looking.
             if not self._follows or system_time.monotonic() - self._looked_s < POLL_MS / 1000:
                 return current
+            if self._manifests.is_unchanged():  # one look at a folder's time, in place of a listing
+                self._looked_s = system_time.monotonic()
+                return current
             if not self._looking.acquire(blocking=False):
                 return current  # somebody looks already
         else:
@@ -184,6 +187,7 @@ class JobView:
                 self._newest = current = self._opened_newest(0 if current is None else current.epoch)
         except StoreDamagedError:
             self.look_again()
+            self._manifests.note(None, 0)  # what was listed could not be read, so it counts for nothing
             raise
         except StoreError:
             # A store that cannot be reached now: what there is stays right, and tells its age.
