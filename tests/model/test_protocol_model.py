@@ -23,7 +23,7 @@ import pytest
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.events import Action, Event
-from millstream.checkpoint.protocol import Phase, ProtocolState, begin, decide
+from millstream.checkpoint.protocol import IllegalMoveError, Phase, ProtocolState, begin, decide
 from millstream.checkpoint.restart import FixedDelay, NoRestart, RestartPolicy
 
 Decide = Callable[[ProtocolState, Event], tuple[ProtocolState, tuple[Action, ...]]]
@@ -208,7 +208,10 @@ class Model(NamedTuple):
         """Tell the protocol what happened, and put what it answers in flight."""
         actions: tuple[Action, ...] = ()
         if event is not None:
-            state, actions = self.decide(driver.state, event)
+            try:
+                state, actions = self.decide(driver.state, event)
+            except IllegalMoveError as error:
+                raise Violation(str(error).splitlines()[0]) from None
             driver = driver._replace(state=replace(state, history=()))
         ends = [a for a in actions if isinstance(a, (e.Finish, e.Suspend, e.Cancel, e.Fail, e.StopFenced))]
         if ends:
@@ -543,7 +546,7 @@ MUTANTS: list[tuple[Decide, Budget, str]] = [
     (publish_before_commit, Budget(), "no manifest names it"),
     (skip_publishing_at_start, Budget(crashes=1), "published which are not|expected each of|before the epochs before"),
     (ignore_receipts, Budget(crashes=1, consumptions=1), "a consumer has taken its output away"),
-    (commit_without_waiting, Budget(), "published which are not"),
+    (commit_without_waiting, Budget(), "published which are not|Published cannot happen"),
     (close_without_waiting, Budget(), "published which are not"),
     (end_without_closing, Budget(), "without saying so"),
     (go_on_after_a_lost_race, Budget(second_drivers=1), "no manifest names it"),
