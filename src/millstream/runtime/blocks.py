@@ -7,7 +7,6 @@ column or beside the list. Decoding a typed block copies nothing.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -15,12 +14,12 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch, alike
+from millstream.records.block_form import PICKLE, TIMESTAMP_COLUMN, TYPED
+from millstream.records.pickling import pickled
+from millstream.records.unpickling import unpickled
 
-__all__ = ["TIMESTAMP_COLUMN", "BlockPacker", "decode_block", "encode_block"]
+__all__ = ["BlockPacker", "decode_block", "encode_block"]
 
-TIMESTAMP_COLUMN = "__timestamp"
-_ARROW = b"A"
-_PICKLE = b"P"
 _OPTIONS = pa.ipc.IpcWriteOptions(allow_64bit=True)
 
 
@@ -28,16 +27,16 @@ def encode_block(batches: Sequence[Batch]) -> pa.Buffer:
     """Pack batches that are alike (same type, same columns, all with or all without timestamps) into one block."""
     sink = pa.BufferOutputStream()
     if batches[0].typed:
-        sink.write(_ARROW)
+        sink.write(TYPED)
         columns = [_with_timestamps(batch) for batch in batches]
         with pa.ipc.new_stream(sink, columns[0].schema, options=_OPTIONS) as writer:
             for batch in columns:
                 writer.write_batch(batch)
     else:
-        sink.write(_PICKLE)
+        sink.write(PICKLE)
         values = [value for batch in batches for value in batch.values()]
         stamps = None if batches[0].timestamps is None else np.concatenate([batch.timestamps for batch in batches])
-        sink.write(pickle.dumps((values, stamps), protocol=5))
+        sink.write(pickled((values, stamps)))
     return sink.getvalue()
 
 
@@ -80,9 +79,9 @@ class BlockPacker:
 def decode_block(payload: pa.Buffer, type_info: TypeInformation | None) -> Iterator[Batch]:
     """The batches of a block, in order."""
     kind, body = payload[0:1].to_pybytes(), payload.slice(1)
-    if kind == _PICKLE:
-        # The bytes were made by our own sender and came through Spark's authenticated shuffle.
-        values, stamps = pickle.loads(body)
+    if kind == PICKLE:
+        # The bytes were made by our own sender and came through Spark's authenticated shuffle, or from the job's store.
+        values, stamps = unpickled(body)
         yield Batch(type_info, len(values), values, None, stamps)
         return
     assert type_info is not None

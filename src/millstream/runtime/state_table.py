@@ -6,7 +6,7 @@ meet the store: bulk reads of many keys at once, and at the end of the epoch one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,8 @@ class EpochPlace:
     segments: OpenSegments
     schemas: Mapping[str, History] = field(default_factory=dict)
     """What each state was saved as, by name."""
+    decode_key: Callable[[bytes], Any] = decode
+    """What makes keys of the bytes of keys without a type; a task's gives keys of the program's classes."""
 
 
 class StateTable:
@@ -123,7 +125,7 @@ class StateTable:
     def keys_of(self, column: pa.Array) -> list[Any]:
         """Stored keys as Python values again."""
         if self._key_decoder is None:
-            return [decode(data) for data in column.to_pylist()]
+            return list(map(self._place.decode_key, column.to_pylist()))
         return self._key_decoder.decode(column)
 
     def distinct_keys(self) -> list[Any]:

@@ -57,6 +57,8 @@ class Past:
 
     def _check(self, rows: pa.RecordBatch, saved: SavedAs) -> None:
         found, told = rows.schema.field("value").type, stored_value_type(saved)
+        if ("expires_ms" in rows.schema.names) != (saved.ttl_ms is not None):
+            found, told = f"{found}, expiring or not", f"{told}, otherwise"
         if found != told:
             raise StoreDamagedError(
                 f"{self._what} has a segment with values of {found}, where the manifest tells of {told}. Were files of "

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.errors import StateSchemaError, TypeMismatchError
+from millstream.errors import StateSchemaError, StoreDamagedError, TypeMismatchError
 from millstream.graph.pane_windows import PaneWindows
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import ValueChanges
@@ -29,14 +29,15 @@ from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
 from millstream.state.layout import NEVER_MS, PUT, TableLayout
 from millstream.state.open_segments import OpenSegments
 from millstream.state.past import Past, stored_value_type
-from millstream.state.saved_types import written_type
+from millstream.state.saved_types import type_from, written_type
 from millstream.state.schema_history import entry_at
+from millstream.state.segment import described
 from millstream.state.table import TableView
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.forms import Encoded, Fields, Form, Plain, key_form, window_form
 from millstream.storage.store import Store
 
-__all__ = ["ALL_KEYS", "TableSource", "is_of_windows", "kind_of", "layout_of", "shown", "view_of"]
+__all__ = ["ALL_KEYS", "TableSource", "is_alike", "is_of_windows", "kind_of", "layout_of", "shown", "view_of"]
 
 ALL_KEYS: Any = object()
 """No key in particular."""
@@ -46,12 +47,17 @@ _PICKLED = "PICKLED"
 
 
 def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
-    """The layout of a table as it was declared last; segments of older types are read through the changes since."""
+    """The layout of a table as it was declared last; segments of older types are read through the changes since.
+
+    What the manifest tells of the types counts, not what a file says of itself: a segment that holds anything else is
+    damaged. Only manifests of older Millstreams leave it to the files.
+    """
     newest = max(state.refs, key=lambda ref: ref.epoch)
     layout, history = segments.stored_layout(newest, state.name), state.history
-    start = entry_at(history, min(ref.epoch for ref in state.refs))
-    if start >= len(history) - 1:
+    if not history:
         return layout
+    _check_rows(layout, state)
+    start = entry_at(history, min(ref.epoch for ref in state.refs))
     upgraded = next((entry for entry in history[start + 1 :] if entry.upgrade is not None), None)
     if upgraded is not None or any(entry.version != history[-1].version for entry in history[start:]):
         how = "its serializer" if upgraded is None else f"upgrade={upgraded.upgrade}"
@@ -70,6 +76,26 @@ def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
         serializer_version=last.version,
         past=Past(state.what, history, converters),
     )
+
+
+def is_alike(one: TableLayout, other: TableLayout) -> bool:
+    """Whether two layouts have the same columns, of which older rows may be made in different ways."""
+    return replace(one, past=None) == replace(other, past=None)
+
+
+def _check_rows(layout: TableLayout, state: StoredState) -> None:
+    """Refuse a file whose rows are found by something else than the manifest tells."""
+    last = state.history[-1]
+    found: list[Any] = [described(layout)["key"]]
+    expected: list[Any] = [last.key]
+    if last.map_key is not None:
+        found.append(layout.sub_type)
+        expected.append(StateCodec(type_from(last.map_key, state.what), state.what).arrow_type)
+    if found != expected:
+        raise StoreDamagedError(
+            f"{state.what} has a segment with keys of {found}, where the manifest tells of {expected}. Were files of "
+            "another job copied into this store? Restore it from a copy."
+        )
 
 
 def kind_of(state: StoredState, view: TableView) -> str:
