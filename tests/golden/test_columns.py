@@ -30,6 +30,7 @@ from millstream.records.columns import (
     to_record_batch,
 )
 from millstream.records.conform import conform
+from millstream.records.unpickling import unpickled
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 WALL_TIMES = st.datetimes(timezones=st.sampled_from([None, None, dt.UTC, dt.timezone(dt.timedelta(hours=3))]))
@@ -148,8 +149,8 @@ def check_against_the_definition(type_info: TypeInformation, values: list[Any]) 
     expected = [conform(value, type_info) for value in values]
     batch = to_record_batch(values, type_info)
     assert batch.num_rows == len(values)
-    assert shape(from_record_batch(batch, type_info)) == shape(expected)
-    assert shape(from_record_batch(batch.slice(1, 3), type_info)) == shape(expected[1:4])
+    assert shape(from_record_batch(batch, type_info, unpickled)) == shape(expected)
+    assert shape(from_record_batch(batch.slice(1, 3), type_info, unpickled)) == shape(expected[1:4])
     assert shape(as_declared(values, type_info)) == shape(expected)
     if keeps_values(values, type_info):
         assert shape(values) == shape(expected)
@@ -191,7 +192,7 @@ def test_columns_refuse_exactly_what_the_slow_definition_refuses(case: tuple[Typ
         assert str(fast.value) == str(refusal)
         assert not keeps_values(values, type_info)
     else:
-        assert shape(from_record_batch(to_record_batch(values, type_info), type_info)) == shape(expected)
+        assert shape(from_record_batch(to_record_batch(values, type_info), type_info, unpickled)) == shape(expected)
 
 
 @pytest.mark.parametrize(

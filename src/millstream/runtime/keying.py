@@ -24,8 +24,9 @@ from millstream.graph.nodes import Edge, Partitioning
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, as_declared
 from millstream.runtime.failure import UserCall
+from millstream.runtime.key_classes import decode_key
 from millstream.runtime.visits import GatheredKeys, KeyRange
-from millstream.state.canonical import canonical_bytes, decode
+from millstream.state.canonical import canonical_bytes
 from millstream.state.hashing import xxhash64_column
 from millstream.state.keys import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow
 from millstream.state.xxh64 import Int64s
@@ -137,7 +138,7 @@ def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]
         return keys
     # All NaNs are one key, but no NaN equals another: let them be one object.
     keys = [_NAN if key != key else key for key in keys]
-    settled = {key: decode(canonical_bytes(key)) for key in dict.fromkeys(keys) if type(key) not in _PLAIN_KEYS}
+    settled = {key: decode_key(canonical_bytes(key)) for key in dict.fromkeys(keys) if type(key) not in _PLAIN_KEYS}
     return [key if type(key) in _PLAIN_KEYS or key is _NAN else settled[key] for key in keys]
 
 

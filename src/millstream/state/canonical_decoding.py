@@ -1,10 +1,10 @@
 """From canonical bytes back to a key: what a timer or a scan gives the user's function.
 
 Many values are one key (1, True and 1.0; a Row and a tuple), so what comes back is their representative: the
-simplest of them. Invariant: `canonical_bytes(decode(data)) == data`, where a class is at hand. Frozen dataclasses and
-enums are stored with the name of their class. What becomes of them is said by who decodes: a task makes them again
-(`runtime.key_classes`), which imports the class and so runs code; everybody else gets a `ClassKey`, which runs none.
-Bytes that no `canonical_bytes` wrote are refused, not guessed at.
+simplest of them. Invariant: `canonical_bytes(decode(data)) == data`. Frozen dataclasses and enums are stored with the
+name of their class. What becomes of them is said by who decodes: a task makes them again (`runtime.key_classes`),
+which imports the class and so runs code; everybody else gets a `ClassKey`, which runs none. Bytes that no
+`canonical_bytes` wrote are refused, not guessed at.
 """
 
 from __future__ import annotations

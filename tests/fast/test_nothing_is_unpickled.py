@@ -1,0 +1,331 @@
+"""Reading a store runs nothing that is in it: every pickle there is a bomb, and every way of reading leaves it whole.
+
+The job itself opens its own pickles, in its tasks; that is its owner's code. All others here are readers: the library,
+the commands, the query view, and the driver before a task of it has run. Servers are asked in
+`tests/services/test_query_bombs.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from bombs import STATES, WINDOWS, Bomb, Name, armed, laid_out
+from typer.testing import CliRunner
+
+from millstream import query, state_reader
+from millstream.checkpoint.manifest import ManifestLog, encode
+from millstream.cli.main import app
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import MillstreamError, PickledValueError, StoreDamagedError
+from millstream.jobs.launch import Launch
+from millstream.runtime.key_classes import decode_key
+from millstream.runtime.local import LocalRunner
+from millstream.state.canonical import canonical_bytes
+from millstream.state.canonical_decoding import ClassKey, decode
+from millstream.state.schema_history import history_from_json, history_to_json
+from millstream.state_reader.verifying import verify
+from millstream.storage.local import LocalStore
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import manifest_name
+from millstream.testing import Collect, ManualClock, run
+
+COMPATIBILITY = Path(__file__).resolve().parents[1] / "compatibility"
+READ = 2
+
+
+class Bombs:
+    """A store that is full of bombs, and the marker that any of them leaves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.marker, self.store = folder / "marker", folder / "store"
+        laid_out(self.store, self.marker)
+
+    @property
+    def name(self) -> str:
+        return f"{self.store}@{READ}"
+
+
+@pytest.fixture(scope="module")
+def bombs(tmp_path_factory: pytest.TempPathFactory) -> Bombs:
+    return Bombs(tmp_path_factory.mktemp("bombs"))
+
+
+@pytest.fixture(autouse=True)
+def no_marker(bombs: Bombs) -> Any:
+    yield
+    assert not bombs.marker.exists(), "a reader ran code from the store"
+
+
+def told(act: Callable[[], Any]) -> Any:
+    """What an act gives, or the refusal it comes to."""
+    try:
+        return act()
+    except MillstreamError as error:
+        return error
+
+
+# --- the library ----------------------------------------------------------------------------------------------------
+
+
+def test_the_state_reader_gives_bytes_or_refuses(bombs: Bombs) -> None:
+    with state_reader.open(bombs.name).at() as new, state_reader.open(f"{bombs.store}@1").at() as old:
+        states = new.states()
+        assert {"keeper", "lists", "ruled", "windows", "by name"} <= {state.uid for state in states}
+        for state in states:
+            assert new.read(state.uid, state.name, raw=True).to_pylist(), state
+            rows = new.read(state.uid, state.name)
+            for read in (rows.to_pylist, rows.to_pandas, lambda rows=rows: rows.to_arrow().read_all()):
+                told(read)
+            assert sum(batch.num_rows for batch in rows.batches())
+            told(old.diff(new, state.uid, state.name).to_pylist)
+            assert old.diff(new, state.uid, state.name).counts()
+
+
+def test_pickled_values_are_refused_with_what_to_do(bombs: Bombs) -> None:
+    with state_reader.open(bombs.name).at() as snapshot:
+        with pytest.raises(PickledValueError, match=r"'value' of .*raw=True for the bytes.*unpickle=pickle"):
+            snapshot.read("keeper", "value").to_pylist()
+        row = snapshot.read("keeper", "row", key="a").to_pylist()[0]["value"]
+        assert row["n"] == 3 and isinstance(row["inside"], bytes)
+        seen: list[bytes] = []
+        snapshot.read("keeper", "value", unpickle=seen.append).to_pylist()
+        assert all(data.startswith(b"\x80") for data in seen) and len(seen) == 2
+
+
+def test_verification_and_a_savepoint_of_a_snapshot_open_nothing(bombs: Bombs, tmp_path: Path) -> None:
+    assert verify(str(bombs.store)).is_whole
+    with state_reader.open(bombs.name).at() as snapshot:
+        copy = state_reader.SavepointBuilder.from_snapshot(snapshot).write(str(tmp_path / "copy"))
+    with state_reader.open(copy).at() as saved:
+        assert saved.states()
+
+
+def test_a_query_view_refuses_and_says_why(bombs: Bombs) -> None:
+    job = query.open(str(bombs.store), allow_undeclared=True)
+    pickled = {state.name or state.state: state.is_pickled for state in job.states() if state.operator == "keeper"}
+    assert pickled == {name: name != "typed" for name in STATES}
+    with job.at(epoch=READ) as view:
+        for state in [*STATES, *(("keeper", name) for name in STATES)]:
+            view.get_columns(state, pa.array(["a", "x"]))
+            view.scan(state).read_all()
+            if state not in ("typed", ("keeper", "typed")):
+                with pytest.raises(PickledValueError, match="a pickle"):
+                    view.get(state, "a")
+                with pytest.raises(PickledValueError, match="a pickle"):
+                    view.get_many(state, ["a", "b"])
+        assert view.get("typed", "a") == 3
+        with pytest.raises(PickledValueError, match="queryable state 'sessions'"):
+            view.windows(WINDOWS, "a")
+        view.scan(WINDOWS).read_all()
+    for state in STATES:
+        told(lambda state=state: job.series(state, "a"))
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify", "STORE"),
+        ("verify", "STORE", "--json"),
+        ("checkpoints", "STORE"),
+        ("list", "FOLDER"),
+        ("state", "ls", "STORE@2"),
+        ("state", "ls", "STORE@2", "--json"),
+        ("state", "show", "STORE@2", "keeper", "value"),
+        ("state", "show", "STORE@2", "keeper", "value", "--key", "a", "--json"),
+        ("state", "show", "STORE@2", "keeper", "map", "--csv"),
+        ("state", "show", "STORE@2", "by name", "result"),
+        ("state", "show", "STORE@2", "lists", "buffer"),
+        ("state", "diff", "STORE@1", "STORE@2"),
+        ("state", "diff", "STORE@1", "STORE@2", "keeper", "value"),
+        ("savepoint", "STORE", "--to", "FOLDER/saved"),
+        ("fork", "STORE@2", "--as", "other", "--store", "FOLDER/fork"),
+    ],
+    ids=" ".join,
+)
+def test_commands_open_nothing(arguments: tuple[str, ...], bombs: Bombs, tmp_path: Path) -> None:
+    given = [part.replace("STORE", str(bombs.store)).replace("FOLDER", str(tmp_path)) for part in arguments]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 0, result.output
+    if arguments[:2] == ("state", "show") and "by name" not in arguments:
+        assert "pickle of" in result.output and "not shown" in result.output
+
+
+def test_keys_of_the_programs_classes_are_shown_and_not_imported(bombs: Bombs) -> None:
+    with state_reader.open(bombs.name).at() as snapshot:
+        keys = [row["key"] for row in snapshot.read("by name", "result", unpickle=len)]
+        assert {str(key) for key in keys} == {"Name('a')", "Name('b')", "a"}
+        for key in (Name("a"), ClassKey("bombs:Name", ("a",))):
+            assert snapshot.read("by name", "result", key=key).to_pylist()[0]["value"] == {"f0": "a", "f1": 1}
+
+
+def test_a_stored_name_of_a_class_imports_nothing(bombs: Bombs, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "trap.py").write_text(
+        "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass Key:\n    text: str\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import trap  # type: ignore[import-not-found]
+
+    data = canonical_bytes((trap.Key("x"), 1))
+    del sys.modules["trap"]
+    (tmp_path / "trap.py").write_text(f"open({str(bombs.marker)!r}, 'w').close()")
+    assert decode(data) == (ClassKey("trap:Key", ("x",)), 1)
+    assert canonical_bytes(decode(data)) == data, "a key that was shown can be asked for"
+    assert "trap" not in sys.modules
+
+
+def test_a_task_makes_keys_of_their_own_class_again() -> None:
+    assert decode_key(canonical_bytes((Name("a"), 1))) == (Name("a"), 1)
+
+
+# --- the driver, before a task runs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_planning_a_restore_opens_nothing(drops: bool, bombs: Bombs, tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    settings = Configuration().set_string("execution.state-recovery.path", bombs.name)
+    settings.set_boolean("execution.state-recovery.ignore-unclaimed-state", drops)
+    env.configure(settings)
+    if drops:
+        keyed = env.from_collection([("a", 1)]).key_by(lambda pair: pair[0])
+        keyed.reduce(lambda a, b: b).uid("by name").sink_to(Collect())
+    else:
+        armed(bombs.marker)(env)
+    launch = Launch(ManualClock(), LocalRunner(), LocalStore(tmp_path / "restored", fsync=False))
+    launch.prepare(env._graph("bombs"), env._job_settings())
+    assert ManifestLog(LocalStore(tmp_path / "restored", fsync=False)).epochs() or drops
+
+
+# --- defaults ---------------------------------------------------------------------------------------------------------
+
+
+def old_store(folder: Path) -> Path:
+    """A store whose defaults an older Millstream pickled."""
+    with zipfile.ZipFile(COMPATIBILITY / "defaults-1.zip") as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def with_defaults(folder: Path, defaults: Any) -> None:
+    """Put these in the place of the defaults of the newest manifest."""
+    store = LocalStore(folder, fsync=False)
+    manifest = ManifestLog(store).newest()
+    assert manifest is not None
+    states: Any = manifest.states
+    states["visits"]["subtasks"]["0"]["schemas"]["visit"][1]["defaults"] = defaults
+    store.put(manifest_name(manifest.epoch), encode(replace(manifest, states=states)))
+
+
+def test_pickled_defaults_of_an_older_millstream_are_not_opened_by_readers(bombs: Bombs, tmp_path: Path) -> None:
+    store = old_store(tmp_path / "old")
+    bomb = pickle.dumps({"count": Bomb(bombs.marker, 7), "notes": Bomb(bombs.marker, 8)})
+    with_defaults(store, base64.b64encode(bomb).decode())
+    assert verify(str(store)).is_whole
+    for arguments in (["state", "ls", str(store)], ["checkpoints", str(store)], ["list", str(tmp_path)]):
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+    shown = CliRunner().invoke(app, ["state", "show", str(store), "visits", "visit"])
+    assert shown.exit_code == 2 and "Default not shown" in shown.output
+    with state_reader.open(str(store)).at() as snapshot:
+        with pytest.raises(PickledValueError, match="'visit' of 'count visits' has values from before epoch 4"):
+            snapshot.read("visits", "visit").to_pylist()
+        with pytest.raises(PickledValueError, match="Default not shown"):
+            snapshot.read("visits", "visit", raw=True).to_pylist()
+    job = query.open(str(store), allow_undeclared=True)
+    with pytest.raises(PickledValueError, match="Default not shown"):
+        job.newest().get_columns(("visits", "visit"), pa.array(["b"]))
+
+
+def test_a_task_opens_old_defaults_and_stores_them_as_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(COMPATIBILITY))
+    import defaults_program  # type: ignore[import-not-found, unused-ignore]
+
+    old, store, out = old_store(tmp_path / "old"), MemoryStore("test-old-defaults"), Collect()
+    for file in filter(Path.is_file, old.rglob("*")):
+        store.put(str(file.relative_to(old)), file.read_bytes())
+    run(lambda env: defaults_program.build(env, out, 2), store="test-old-defaults", epochs=6, job_name="defaults")
+    assert out.values == ["('b', (2, 7, {'from': 'before'}))", "('c', (3, 7, {'from': 'before'}))"]
+    with state_reader.open(store.url).at() as snapshot:
+        rows = {row["key"]: row["value"] for row in snapshot.read("visits", "visit")}
+    assert (rows["d"]["last"], rows["d"]["count"]) == (4, 7)
+    assert pickle.loads(rows["d"]["notes"]) == {"from": "before"}  # without a type: bytes to a reader
+    manifest = ManifestLog(store).newest()
+    assert manifest is not None
+    states: Any = manifest.states
+    [last] = states["visits"]["subtasks"]["0"]["schemas"]["visit"]
+    assert set(last["defaults"]) == {"count", "notes"}
+    history = history_from_json([last], "state")
+    assert history_to_json(history) == [last]
+
+
+def test_readers_show_defaults_that_are_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(COMPATIBILITY))
+    import defaults_program
+
+    for version, epochs in ((1, 2), (2, 4)):
+        build = partial(defaults_program.build, out=Collect(), version=version)
+        run(build, store="test-data-defaults", epochs=epochs, job_name="defaults")
+    with state_reader.open("memory://test-data-defaults").at() as snapshot:
+        rows = {row["key"]: row["value"] for row in snapshot.read("visits", "visit")}
+    assert {key: (row["last"], row["count"]) for key, row in rows.items()} == {
+        "a": (5, 1),
+        "b": (2, 7),
+        "c": (3, 7),
+        "d": (4, 7),
+        "e": (6, 1),
+    }
+    assert pickle.loads(rows["b"]["notes"]) == {"from": "before"}
+    view = query.open("memory://test-data-defaults", allow_undeclared=True).newest()
+    assert view.get_columns(("visits", "visit"), pa.array(["c"])).column("value").to_pylist()[0]["count"] == 7
+
+
+@pytest.mark.parametrize("defaults", [{"count": "AAAA"}, {"count": 7}, ["x"], "no base64!", 5])
+def test_defaults_that_are_none_are_damage(defaults: Any, tmp_path: Path) -> None:
+    store = old_store(tmp_path / "old")
+    with_defaults(store, defaults)
+    with pytest.raises(StoreDamagedError, match="'visit' of 'count visits' lists its types as"):
+        state_reader.open(str(store)).at().states()
+
+
+def test_a_default_of_another_type_than_its_field_is_damage(tmp_path: Path) -> None:
+    from millstream.state.stored_defaults import StoredDefault, defaults_to_json
+
+    store = old_store(tmp_path / "old")
+    with_defaults(store, defaults_to_json({"count": StoredDefault.of(pa.array(["text"]))}))
+    with pytest.raises(StoreDamagedError, match="default of field 'count' is stored as string, where the field is"):
+        state_reader.open(str(store)).at().read("visits", "visit").to_pylist()
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_that_is_not_of_the_type_that_the_manifest_tells_is_damaged(bombs: Bombs, tmp_path: Path) -> None:
+    def claims(written: str) -> Path:
+        folder = tmp_path / written
+        store = LocalStore(laid_out(folder, bombs.marker, epochs=1), fsync=False)
+        manifest = ManifestLog(store).read(1)
+        states: Any = manifest.states
+        states["keeper"]["subtasks"]["0"]["schemas"]["value"][0]["type"] = written
+        states["keeper"]["subtasks"]["0"]["queryable"]["value"]["value"] = written
+        store.put(manifest_name(1), encode(replace(manifest, states=states)))
+        return folder
+
+    number = f"{claims('LONG')}@1"
+    with pytest.raises(StoreDamagedError, match="values of binary, where the manifest tells of int64"):
+        state_reader.open(number).at().read("keeper", "value").to_pylist()
+    # Bytes are bytes: what the file says of itself, that they are pickles, does not count.
+    rows = state_reader.open(f"{claims('BYTES')}@1").at().read("keeper", "value").to_pylist()
+    assert all(isinstance(row["value"], bytes) for row in rows)
