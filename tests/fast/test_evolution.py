@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import StateSchemaError, StoreDamagedError
 from millstream.records.columns import from_record_batch, to_record_batch
+from millstream.records.unpickling import unpickled
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable
@@ -46,7 +47,7 @@ def column_of(held: list[Any], kind: TypeInformation) -> pa.Array:
 
 def values_of(column: pa.Array, kind: TypeInformation) -> list[Any]:
     batch = pa.RecordBatch.from_arrays([column], names=["f0"])
-    return [value for (value,) in from_record_batch(batch, Types.TUPLE([kind]))]
+    return [value for (value,) in from_record_batch(batch, Types.TUPLE([kind]), unpickled)]
 
 
 # --- columns against the reference ------------------------------------------------------------------------------

@@ -323,9 +323,12 @@ def test_a_segment_that_is_not_of_the_type_that_the_manifest_tells_is_damaged(bo
         store.put(manifest_name(1), encode(replace(manifest, states=states)))
         return folder
 
-    number = f"{claims('LONG')}@1"
-    with pytest.raises(StoreDamagedError, match="values of binary, where the manifest tells of int64"):
-        state_reader.open(number).at().read("keeper", "value").to_pylist()
-    # Bytes are bytes: what the file says of itself, that they are pickles, does not count.
-    rows = state_reader.open(f"{claims('BYTES')}@1").at().read("keeper", "value").to_pylist()
-    assert all(isinstance(row["value"], bytes) for row in rows)
+    for written in ("LONG", "BYTES"):  # a pickle is bytes too, but not those that were declared
+        name = f"{claims(written)}@1"
+        with pytest.raises(StoreDamagedError, match="a segment whose values are pickles, where the manifest tells of"):
+            state_reader.open(name).at().read("keeper", "value").to_pylist()
+        with query.open(name.removesuffix("@1")).at(epoch=1) as view:
+            assert view.get("typed", "a") == 1
+            with pytest.raises(StoreDamagedError, match="whose values are pickles"):
+                view.get("value", "a")
+        assert "where the manifest tells of" in verify(name).text()

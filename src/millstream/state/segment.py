@@ -196,6 +196,8 @@ _OF_SCHEMA = frozenset({"value", "pickled", "ttl", "serializer"})
 
 
 def _check_layout(footer: SegmentFooter, layout: TableLayout) -> None:
+    if layout.past is not None:
+        layout.past.check_footer(footer.layout, footer.epoch)
     now = described(layout)
     for part in dict.fromkeys((*footer.layout, *now)):
         was, is_now = footer.layout.get(part), now.get(part)
