@@ -25,8 +25,10 @@ from typer.testing import CliRunner
 from millstream import query, state_reader
 from millstream.checkpoint.manifest import ManifestLog, encode
 from millstream.cli.main import app
-from millstream.common import Configuration
+from millstream.common import Configuration, Row, Types
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from millstream.errors import MillstreamError, PickledValueError, StoreDamagedError
 from millstream.jobs.launch import Launch
 from millstream.runtime.key_classes import decode_key
@@ -38,7 +40,7 @@ from millstream.state_reader.verifying import verify
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name
-from millstream.testing import Collect, ManualClock, run
+from millstream.testing import EPOCH, Collect, ManualClock, Script, run
 
 COMPATIBILITY = Path(__file__).resolve().parents[1] / "compatibility"
 READ = 2
@@ -191,6 +193,45 @@ def test_a_stored_name_of_a_class_imports_nothing(bombs: Bombs, tmp_path: Path, 
 
 def test_a_task_makes_keys_of_their_own_class_again() -> None:
     assert decode_key(canonical_bytes((Name("a"), 1))) == (Name("a"), 1)
+
+
+class ReadsBack(KeyedProcessFunction):
+    """Tells what it holds, then holds what comes, with a part without a type in every place."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.row = runtime_context.get_state(ValueStateDescriptor("row", ROW))
+        self.list = runtime_context.get_list_state(ListStateDescriptor("list", Types.LIST(ANY)))
+        self.map = runtime_context.get_map_state(MapStateDescriptor("map", Types.TUPLE([Types.LONG(), ANY]), ROW))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield repr((ctx.get_current_key(), self.row.value(), list(self.list), sorted(self.map.items(), key=repr)))
+        self.row.update(value)
+        self.list.add([value[1]])
+        self.map.put((value[0], frozenset([1])), value)
+        ctx.timer_service().register_event_time_timer(7)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield repr(("timer", ctx.get_current_key()))
+
+
+ANY = Types.PICKLED_BYTE_ARRAY()
+ROW = Types.ROW_NAMED(["n", "any"], [Types.LONG(), ANY])
+
+
+def test_tasks_read_back_what_they_stored_without_a_type() -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.add_source(Script([(1, {"a"}), EPOCH, (1, {"b"}), EPOCH], type_info=ROW))
+        keyed = rows.map(lambda row: row, ROW).key_by(lambda row: Name(str(row[0])))
+        keyed.process(ReadsBack(), Types.STRING()).sink_to(out)
+
+    out = Collect()
+    run(build, parallelism=2)
+    one = Row(n=1, any={"a"})
+    assert out.values == [
+        repr((Name("1"), None, [], [])),
+        repr((Name("1"), one, [[{"a"}]], [((1, frozenset([1])), one)])),
+        repr(("timer", Name("1"))),
+    ]
 
 
 # --- the driver, before a task runs -----------------------------------------------------------------------------------
