@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.checkpoint.manifest import ManifestLog, decode, encode
@@ -108,7 +108,6 @@ def whole_store() -> str:
     return ran()
 
 
-@settings(deadline=None)
 @given(at=st.floats(0, 1), which=st.integers(0, 99))
 def test_no_flipped_bit_of_a_named_file_goes_unnoticed(at: float, which: int) -> None:
     store = open_store(whole_store())

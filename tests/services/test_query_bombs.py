@@ -12,10 +12,16 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 from bombs import STATES, WINDOWS, laid_out
+from query_programs import queryable
 
 from millstream import query
+from millstream.common import Types
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.state import ValueStateDescriptor
 from millstream.query.client import QueryClient, QueryRefusedError
 from millstream.query.server import OpenedJob, QueryServer, ServerSettings
+from millstream.testing import EPOCH, Collect, Script, run
 
 PICKLED = [name for name in STATES if name != "typed"]
 
@@ -81,3 +87,51 @@ def test_the_client_tells_the_refusal(server: QueryServer, marker: Path) -> None
         assert caught.value.code == "pickled-state"
         assert client.get("typed", "a").value == 3
     assert not marker.exists()
+
+
+class Last(KeyedProcessFunction):
+    """Keeps the last number of a key: as a value of any type first, as a number later."""
+
+    def __init__(self, descriptor: ValueStateDescriptor) -> None:
+        self.descriptor = descriptor
+
+    def open(self, runtime_context: Any) -> None:
+        self.last = runtime_context.get_state(queryable(self.descriptor))
+
+    def process_element(self, value: tuple[str, int], ctx: Any) -> None:
+        self.last.update(value[1])
+
+
+def test_a_type_that_is_declared_later_opens_no_epoch_of_the_past_and_closes_no_other_state() -> None:
+    pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+    descriptors = [
+        ValueStateDescriptor("last", Types.PICKLED_BYTE_ARRAY()),
+        ValueStateDescriptor("last", Types.LONG(), upgrade={Types.PICKLED_BYTE_ARRAY(): int}),
+    ]
+    for descriptor, epochs in zip(descriptors, (1, 3), strict=True):
+
+        def build(env: StreamExecutionEnvironment, descriptor: ValueStateDescriptor = descriptor) -> None:
+            pairs = env.add_source(Script([("a", 1), EPOCH, ("b", 2), EPOCH, ("c", 3)], type_info=pair)).uid("in")
+            keyed = pairs.key_by(lambda value: value[0], Types.STRING())
+            keyed.process(Last(descriptor)).uid("keeper").sink_to(Collect()).uid("out")
+            keyed.map(lambda value: value[1], Types.LONG()).uid("numbers").key_by(
+                lambda n: "all", Types.STRING()
+            ).as_queryable_state("newest")
+
+        run(build, store="test-query-typed-later", epochs=epochs, job_name="typed")
+    view = query.open("memory://test-query-typed-later")
+    settings = ServerSettings(port=0, flight_port=0)
+    with (
+        QueryServer(OpenedJob(view), settings, view.store) as server,
+        httpx.Client(base_url=f"{server.url}/v1/jobs/typed") as http,
+        flight.connect(server.flight_url) as client,
+    ):
+        assert http.get("/states/newest/keys/all").json()["value"] == 2
+        assert http.get("/states/last/keys/b").json()["value"] == 2
+        assert "upgrade=int" in http.get("/states/last/keys/a").json()["message"]  # a function of the program's
+        for path in ("/states/last/keys/a?epoch=1", "/states/last/scan?epoch=1"):
+            answer = http.get(path)
+            assert (answer.status_code, answer.json()["error"]) == (406, "pickled-state"), answer.text
+        for question in ({"state": "last", "epoch": 1}, {"state": "last", "epoch": 1, "keys": ["a"]}):
+            with pytest.raises(flight.FlightError, match="pickled-state"):
+                client.do_get(flight.Ticket(json.dumps(question).encode())).read_all()

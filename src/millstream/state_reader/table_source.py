@@ -28,7 +28,7 @@ from millstream.state.key_groups import key_groups
 from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
 from millstream.state.layout import NEVER_MS, PUT, TableLayout
 from millstream.state.open_segments import OpenSegments
-from millstream.state.past import Past, stored_value_type
+from millstream.state.past import Converter, Past, stored_value_type
 from millstream.state.saved_types import type_from, written_type
 from millstream.state.schema_history import entry_at
 from millstream.state.segment import described
@@ -59,15 +59,13 @@ def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
     _check_rows(layout, state)
     start = entry_at(history, min(ref.epoch for ref in state.refs))
     upgraded = next((entry for entry in history[start + 1 :] if entry.upgrade is not None), None)
-    if upgraded is not None or any(entry.version != history[-1].version for entry in history[start:]):
-        how = "its serializer" if upgraded is None else f"upgrade={upgraded.upgrade}"
-        raise StateSchemaError(
-            f"{state.what} still has values of an older type, which only the program's {how} can read. Let the job "
-            "rewrite them (compaction does, in time), or read the state with the program."
-        )
     last = history[-1]
-    changes = ValueChanges(StateCodec(last.type, state.what), None)
-    converters = [changes.converter(history, at) for at in range(len(history) - 1)]
+    if upgraded is not None or any(entry.version != last.version for entry in history[start:]):
+        how = "its serializer" if upgraded is None else f"upgrade={upgraded.upgrade}"
+        converters: list[Converter] = [_OnlyTheProgram(state.what, how)] * (len(history) - 1)
+    else:
+        changes = ValueChanges(StateCodec(last.type, state.what), None)
+        converters = [changes.converter(history, at) for at in range(len(history) - 1)]
     return replace(
         layout,
         value_type=stored_value_type(last),
@@ -76,6 +74,21 @@ def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
         serializer_version=last.version,
         past=Past(state.what, history, converters),
     )
+
+
+@dataclass(frozen=True)
+class _OnlyTheProgram:
+    """Stands where a function of the program's would convert old values. It refuses when they are read, not before:
+    what the state is can be told, and other states are none the worse."""
+
+    what: str
+    how: str
+
+    def __call__(self, column: pa.Array) -> pa.Array:
+        raise StateSchemaError(
+            f"{self.what} still has values of an older type, which only the program's {self.how} can read. Let the job "
+            "rewrite them (compaction does, in time), or read the state with the program."
+        )
 
 
 def is_alike(one: TableLayout, other: TableLayout) -> bool:
