@@ -21,7 +21,7 @@ from millstream.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from millstream.errors import MillstreamError, PickledValueError, TypeMismatchError
 from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.records.columns import arrow_type, as_declared, from_record_batch, to_record_batch
-from millstream.records.pickling import pickled
+from millstream.records.pickling import pickled_each
 from millstream.state.saved_types import type_from, written_type
 
 __all__ = ["StateCodec"]
@@ -92,7 +92,7 @@ class StateCodec:
             if self._serializer is not None:
                 return pa.array([self._serializer.serialize(value) for value in values], pa.binary())
             if self._wrapped is None:
-                return pa.array(list(map(pickled, values)), pa.binary())
+                return pa.array(pickled_each(values), pa.binary())
             return self._typed_column(values)
         except TypeMismatchError as error:
             raise TypeMismatchError(f"{self.what}: {error.message}", value=error.value, path=error.path) from error
