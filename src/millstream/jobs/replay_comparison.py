@@ -5,8 +5,8 @@ ended, the live rows of its states, how far a source was read, and what a sink h
 not be equal for that: two runs cut and merge their segments alike or not, as long as the rows are the same.
 
 Values that are stored as pickles are opened, for the tasks of the replay have opened them too, and are compared as
-Python compares them: equal sets need not have equal pickles. Records
-of a sink are compared without regard to their order, because records of different senders have none.
+Python compares them: equal sets need not have equal pickles. Records of a sink are compared without regard to their
+order, because records of different senders have none.
 """
 
 from __future__ import annotations
