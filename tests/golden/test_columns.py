@@ -18,19 +18,21 @@ from millstream.common._scalar_types import LocalTimeTypeInfo
 from millstream.common.time import Instant
 from millstream.common.typeinfo import ExternalTypeInfo, TypeInformation, Types
 from millstream.common.types import Row, RowKind
-from millstream.errors import ProgramError, TypeMismatchError
+from millstream.errors import PickledValueError, ProgramError, TypeMismatchError
 from millstream.records.columns import (
     KIND_COLUMN,
     arrow_type,
     as_declared,
     checked_batch,
     from_record_batch,
+    holds_pickles,
     keeps_values,
     stream_schema,
     to_record_batch,
 )
 from millstream.records.conform import conform
 from millstream.records.unpickling import unpickled
+from millstream.state.saved_types import type_from, written_type
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 WALL_TIMES = st.datetimes(timezones=st.sampled_from([None, None, dt.UTC, dt.timezone(dt.timedelta(hours=3))]))
@@ -296,3 +298,20 @@ def test_empty_batches_have_the_columns_of_their_type() -> None:
     batch = to_record_batch([], type_info)
     assert batch.schema == stream_schema(type_info)
     assert from_record_batch(batch, type_info) == []
+
+
+@given(STREAMS, st.data())
+def test_a_type_holds_pickles_exactly_if_its_columns_do(typed: Typed, data: st.DataObject) -> None:
+    type_info, values = typed
+    saved = type_from(written_type(type_info), "a test")
+    assert arrow_type(saved) == arrow_type(type_info), "what a manifest tells is what a segment has"
+    assert holds_pickles(saved) == holds_pickles(type_info) == ("PICKLED" in repr(written_type(type_info)))
+    batch = to_record_batch(data.draw(st.lists(values, min_size=1, max_size=3)), type_info)
+    seen: list[bytes] = []
+    from_record_batch(batch, type_info, lambda written: seen.append(written) or 0)
+    if seen:
+        assert holds_pickles(type_info)
+        with pytest.raises(PickledValueError, match="stored as a pickle"):
+            from_record_batch(batch, type_info)
+    else:
+        assert shape(from_record_batch(batch, type_info)) == shape(from_record_batch(batch, type_info, unpickled))

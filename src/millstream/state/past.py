@@ -95,7 +95,8 @@ def footer_misfit(told: Mapping[str, Any], saved: SavedAs) -> str | None:
     if told["pickled"] != is_pickled:
         return f"whose values are {'' if told['pickled'] else 'no '}pickles, where the manifest tells of {saved.type}"
     if told["ttl"] != (saved.ttl_ms is not None):
-        return f"whose rows expire {'' if told['ttl'] else 'never'}, where the manifest tells of {saved.ttl_ms} ms"
+        expected = "no time to live" if saved.ttl_ms is None else "a time to live"
+        return f"whose rows {'expire' if told['ttl'] else 'never expire'}, where the manifest tells of {expected}"
     return None
 
 

@@ -31,7 +31,6 @@ from millstream.state.open_segments import OpenSegments
 from millstream.state.past import Converter, Past, stored_value_type
 from millstream.state.saved_types import type_from, written_type
 from millstream.state.schema_history import entry_at
-from millstream.state.segment import described
 from millstream.state.table import TableView
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.forms import Encoded, Fields, Form, Plain, key_form, window_form
@@ -43,7 +42,7 @@ ALL_KEYS: Any = object()
 """No key in particular."""
 
 _WINDOW_OWNERS = ("window ", "trigger ")
-_PICKLED = "PICKLED"
+_PICKLED, _CANONICAL = "PICKLED", "canonical"
 
 
 def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
@@ -99,15 +98,15 @@ def is_alike(one: TableLayout, other: TableLayout) -> bool:
 def _check_rows(layout: TableLayout, state: StoredState) -> None:
     """Refuse a file whose rows are found by something else than the manifest tells."""
     last = state.history[-1]
-    found: list[Any] = [described(layout)["key"]]
-    expected: list[Any] = [last.key]
+    found = [layout.key_type is None, layout.sub_type]
+    expected = [last.key == _CANONICAL, layout.sub_type]
     if last.map_key is not None:
-        found.append(layout.sub_type)
-        expected.append(StateCodec(type_from(last.map_key, state.what), state.what).arrow_type)
+        expected[1] = StateCodec(type_from(last.map_key, state.what), state.what).arrow_type
     if found != expected:
         raise StoreDamagedError(
-            f"{state.what} has a segment with keys of {found}, where the manifest tells of {expected}. Were files of "
-            "another job copied into this store? Restore it from a copy."
+            f"{state.what} has a segment with keys of {layout.key_type} and map keys of {layout.sub_type}, where the "
+            f"manifest tells of {last.key} and {last.map_key}. Were files of another job copied into this store? "
+            "Restore it from a copy."
         )
 
 
