@@ -43,12 +43,15 @@ class StoredDefault:
     @cached_property
     def column(self) -> pa.Array:
         """The value, in a column of its own; ValueError if this is none."""
-        with pa.ipc.open_stream(self.written) as reader:
-            batch = reader.read_next_batch()
-        batch.validate(full=True)
-        if (batch.num_columns, batch.num_rows) != (1, 1):
-            raise ValueError(f"{batch.num_rows} rows of {batch.num_columns} columns are no default")
-        return batch.column(0)
+        try:
+            with pa.ipc.open_stream(self.written) as reader:
+                table = reader.read_all()
+            table.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"a default is no Arrow stream ({error})") from error
+        if (table.num_columns, table.num_rows) != (1, 1):
+            raise ValueError(f"{table.num_rows} rows of {table.num_columns} columns are no default")
+        return table.column(0).combine_chunks()
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,14 @@ def defaults_from_json(written: Any) -> Defaults:
     """What `defaults_to_json` gave; ValueError if it did not. Nothing is unpickled."""
     if isinstance(written, str):
         return PickledDefaults(base64.b64decode(written, validate=True))
-    stored = {path: StoredDefault(base64.b64decode(text, validate=True)) for path, text in (written or {}).items()}
-    for default in stored.values():
-        assert default.column is not None  # reads it, and says now if it cannot be
-    return stored
+    return {path: _checked(base64.b64decode(text, validate=True)) for path, text in (written or {}).items()}
+
+
+def _checked(written: bytes) -> StoredDefault:
+    default = StoredDefault(written)
+    if not len(default.column):  # reading it says what is wrong with it
+        raise ValueError("a default has no value")
+    return default
 
 
 def _text(data: bytes) -> str:
