@@ -65,7 +65,7 @@ def no_marker(bombs: Bombs) -> Any:
         pytest.fail("a reader ran code from the store")
 
 
-def told(act: Callable[[], Any]) -> Any:
+def outcome_of(act: Callable[[], Any]) -> Any:
     """What an act gives, or the refusal it comes to."""
     try:
         return act()
@@ -84,9 +84,9 @@ def test_the_state_reader_gives_bytes_or_refuses(bombs: Bombs) -> None:
             assert new.read(state.uid, state.name, raw=True).to_pylist(), state
             rows = new.read(state.uid, state.name)
             for read in (rows.to_pylist, rows.to_pandas, lambda rows=rows: rows.to_arrow().read_all()):
-                told(read)
+                outcome_of(read)
             assert sum(batch.num_rows for batch in rows.batches())
-            told(old.diff(new, state.uid, state.name).to_pylist)
+            outcome_of(old.diff(new, state.uid, state.name).to_pylist)
             assert old.diff(new, state.uid, state.name).counts()
 
 
@@ -127,7 +127,7 @@ def test_a_query_view_refuses_and_says_why(bombs: Bombs) -> None:
             view.windows(WINDOWS, "a")
         view.scan(WINDOWS).read_all()
     for state in STATES:
-        told(lambda state=state: job.series(state, "a"))
+        outcome_of(lambda state=state: job.series(state, "a"))
 
 
 # --- commands -------------------------------------------------------------------------------------------------------

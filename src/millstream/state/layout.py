@@ -70,7 +70,7 @@ class OlderRows(Protocol):
     def present(self, rows: pa.RecordBatch, epoch: int, schema: pa.Schema) -> pa.RecordBatch:
         """The rows of a segment of `epoch`, with the columns of `schema`."""
 
-    def check_footer(self, told: Mapping[str, Any], epoch: int) -> None:
+    def check_footer(self, footer: Mapping[str, Any], epoch: int) -> None:
         """Refuse a segment of `epoch` whose footer tells of other rows than it should have."""
 
 

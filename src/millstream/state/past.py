@@ -63,9 +63,9 @@ class Past:
         if found != told:
             raise self._damaged(f"with values of {found}, where the manifest tells of {told}")
 
-    def check_footer(self, told: Mapping[str, Any], epoch: int) -> None:
+    def check_footer(self, footer: Mapping[str, Any], epoch: int) -> None:
         """Refuse a segment that says of its values what the manifest does not."""
-        misfit = footer_misfit(told, self._history[entry_at(self._history, epoch)])
+        misfit = footer_misfit(footer, self._history[entry_at(self._history, epoch)])
         if misfit is not None:
             raise self._damaged(misfit)
 
@@ -89,14 +89,14 @@ class Past:
         return kinds, expires_ms
 
 
-def footer_misfit(told: Mapping[str, Any], saved: SavedAs) -> str | None:
+def footer_misfit(footer: Mapping[str, Any], saved: SavedAs) -> str | None:
     """What the footer of a segment says of its rows and the manifest does not: it follows "has a segment"."""
     is_pickled = saved.version is None and written_type(saved.type) == "PICKLED"
-    if told["pickled"] != is_pickled:
-        return f"whose values are {'' if told['pickled'] else 'no '}pickles, where the manifest tells of {saved.type}"
-    if told["ttl"] != (saved.ttl_ms is not None):
+    if footer["pickled"] != is_pickled:
+        return f"whose values are {'' if footer['pickled'] else 'no '}pickles, where the manifest tells of {saved.type}"
+    if footer["ttl"] != (saved.ttl_ms is not None):
         expected = "no time to live" if saved.ttl_ms is None else "a time to live"
-        return f"whose rows {'expire' if told['ttl'] else 'never expire'}, where the manifest tells of {expected}"
+        return f"whose rows {'expire' if footer['ttl'] else 'never expire'}, where the manifest tells of {expected}"
     return None
 
 

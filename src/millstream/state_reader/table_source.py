@@ -90,19 +90,19 @@ class _OnlyTheProgram:
         )
 
 
-def is_alike(one: TableLayout, other: TableLayout) -> bool:
+def is_alike(layout: TableLayout, other: TableLayout) -> bool:
     """Whether two layouts have the same columns, of which older rows may be made in different ways."""
-    return replace(one, past=None) == replace(other, past=None)
+    return replace(layout, past=None) == replace(other, past=None)
 
 
 def _check_rows(layout: TableLayout, state: StoredState) -> None:
     """Refuse a file whose rows are found by something else than the manifest tells."""
     last = state.history[-1]
-    found = [layout.key_type is None, layout.sub_type]
+    stored = [layout.key_type is None, layout.sub_type]
     expected = [last.key == _CANONICAL, layout.sub_type]
     if last.map_key is not None:
         expected[1] = StateCodec(type_from(last.map_key, state.what), state.what).arrow_type
-    if found != expected:
+    if stored != expected:
         raise StoreDamagedError(
             f"{state.what} has a segment with keys of {layout.key_type} and map keys of {layout.sub_type}, where the "
             f"manifest tells of {last.key} and {last.map_key}. Were files of another job copied into this store? "
