@@ -44,7 +44,7 @@ from pyspark.sql import SparkSession  # noqa: E402
 from query_load import GROUPS, Asked, Clients, Seen, clients  # noqa: E402
 from query_programs import COUNTS, HOURS, counted, flushed, hourly  # noqa: E402
 from query_redis import fetch_redis, keys_held, redis_server  # noqa: E402
-from query_serving import Served, may_go_first, query_server  # noqa: E402
+from query_serving import Served, query_server  # noqa: E402
 from window_records import TIMED_TYPE, TimedRecords  # noqa: E402
 
 from millstream import query  # noqa: E402
@@ -107,7 +107,7 @@ def measure_job(report: Report, session: SparkSession, sizes: Sizes) -> None:
     """By a function per record, and in columns."""
     took = _asked_or_not(report, session, sizes, counted, COUNTS, sizes.counted_records)
     ratio = median_ratio(took["few"], took["asked"])
-    report.add(at_least(f"{sizes.keys:,} keys and asked, to {sizes.few_keys} keys and not", ratio, 0.9))
+    report.add(at_least(f"{sizes.keys:,} keys and asked, to {sizes.few_keys} keys and not", ratio, 0.85))
     took = _asked_or_not(report, session, sizes, hourly, HOURS, sizes.hourly_records)
     ratio = median_ratio(took["few"], took["asked"])
     report.note(
@@ -164,30 +164,28 @@ def _times(seen: Seen) -> str:
 
 
 def measure_http(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """One client, one kept connection, while epochs follow each other without a pause. The server goes before the job's
-    processes where that is allowed; how long answers take without is told too."""
+    """One client, one kept connection, while epochs follow each other without a pause. The server waits for its turn
+    like the job's tasks; only the client, which measures, goes before all of them where that is allowed."""
     for state, program in ((COUNTS, counted), (HOURS, hourly)):
         with ExitStack() as stack:
             job = stack.enter_context(_job(session, program, sizes.http_records, sizes.keys))
             job.epochs_s(2)
-            equal, _, _ = _asked_beside(job, state, sizes, goes_first=False)
-            seen, epochs_s, cpu_ms = _asked_beside(job, state, sizes, goes_first=True)
+            seen, epochs_s, cpu_ms = _asked_beside(job, state, sizes)
         report.add(at_most(f"one answer over HTTP, p50 ({state})", _percentile(seen.took_ms, 50), 2, "ms"))
         report.add(at_most(f"one answer over HTTP, p99 ({state})", _percentile(seen.took_ms, 99), 5, "ms"))
         epoch_ms, age_ms = 1000 * statistics.median(epochs_s), _percentile(seen.ages_ms, 50)
         report.add(at_most(f"age of answers, p50, beyond one epoch ({state})", age_ms - epoch_ms, 100, "ms"))
         report.note(
             f"{len(seen.took_ms):,} answers, {sizes.http_questions_per_s:g} a second at most, {cpu_ms:.2f} ms of the "
-            f"server's processor time for each; age {age_ms:.0f} ms with epochs of {epoch_ms:.0f} ms; the server "
-            f"{'goes before the job (nice -10)' if may_go_first() else 'may not go before the job here'}, waiting for "
-            f"its turn like the job's tasks it has {_times(equal)}"
+            f"server's processor time for each, opening epochs included; {_times(seen)}; age {age_ms:.0f} ms with "
+            f"epochs of {epoch_ms:.0f} ms; the server has the priority of the job's tasks"
         )
 
 
-def _asked_beside(job: GatedJob, state: str, sizes: Sizes, *, goes_first: bool) -> tuple[Seen, list[float], float]:
+def _asked_beside(job: GatedJob, state: str, sizes: Sizes) -> tuple[Seen, list[float], float]:
     """What a client saw while epochs ran, how long each took, and the server's processor time for an answer in ms."""
     with ExitStack() as stack:
-        served = stack.enter_context(query_server(job.store, goes_first=goes_first))
+        served = stack.enter_context(query_server(job.store))
         asked = Asked(served.port, _PATHS[state], sizes.keys, sizes.http_questions_per_s)
         asking = stack.enter_context(clients([asked]))
         _warm_up(job, asking, [served])
@@ -208,7 +206,7 @@ def measure_reads(report: Report, session: SparkSession, sizes: Sizes) -> None:
         client = stack.enter_context(QueryClient(job.store))
         by_flight = [_flight_keys_per_s(client, sizes) for _ in range(5)]
         in_process = [_gets_per_s(job.store, sizes) for _ in range(5)]
-    report.add(at_least("get_many of 1,000 keys, Flight", statistics.median(by_flight) / 1e3, 200, "k/s"))
+    report.add(at_least("get_many of 1,000 keys, Flight", statistics.median(by_flight) / 1e3, 300, "k/s"))
     report.note("QueryClient.get_columns, one call after the other, on one connection")
     report.add(at_least("get in process, one thread", statistics.median(in_process) / 1e3, 50, "k/s"))
 

@@ -21,7 +21,7 @@ from records import BATCH_RECORDS
 
 from millstream.common import Duration, Time, WatermarkStrategy
 from millstream.common.typeinfo import Types
-from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, Json, Sink, SinkWriter, WriterContext
 from millstream.datastream import DataStream
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -112,8 +112,8 @@ class PairSums(Sink):
     def writer(self, context: WriterContext) -> SinkWriter:
         return _SummingWriter()
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
-        self.told[epoch] = (sum(pairs for pairs, _ in publish), sum(checksum for _, checksum in publish))
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        self.told[commit.epoch] = (sum(pairs for pairs, _ in publish), sum(checksum for _, checksum in publish))
 
     def totals(self) -> tuple[int, int]:
         """Of all epochs."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Served", "may_go_first", "query_server"]
+__all__ = ["Served", "query_server"]
 
 _PROCESS_CLOCK = 2
 
@@ -37,17 +37,11 @@ class Served:
         return 1000 * self.used_s() / max(1, answers)
 
 
-def may_go_first() -> bool:
-    """Whether a process may be started before others here."""
-    return subprocess.run(["nice", "-n", "-10", "true"], capture_output=True, check=False).stderr == b""
-
-
 @contextmanager
-def query_server(store: str, key_groups: range | None = None, *, goes_first: bool = False) -> Iterator[Served]:
-    """A server of the job in the store, for all key groups or a range of them, started as anybody would start it; with
-    `goes_first` by `nice`, as who wants swift answers on cores that a job keeps busy would (it takes a right)."""
-    command = ["nice", "-n", "-10"] if goes_first and may_go_first() else []
-    command += [sys.executable, "-m", "millstream.cli", "query-server", "--job", store]
+def query_server(store: str, key_groups: range | None = None) -> Iterator[Served]:
+    """A server of the job in the store, for all key groups or a range of them, started as anybody would start it: with
+    the priority of the job's tasks."""
+    command = [sys.executable, "-m", "millstream.cli", "query-server", "--job", store]
     command += ["--listen", "127.0.0.1:0", "--flight-port", "0"]
     if key_groups is not None:
         command += ["--key-groups", f"{key_groups[0]}-{key_groups[-1]}"]

@@ -23,7 +23,7 @@ import pyarrow as pa
 from hourly import HOUR, NAME, AdServer, arguments, hours_in, hours_of, impressions, summed_up
 
 from millstream.common import Configuration, Row, Types
-from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, Json, Sink, SinkWriter, WriterContext
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
@@ -86,7 +86,7 @@ class RedisHours(Sink):
             self._client = redis.Redis(self.host, self.port)
         return _RedisWriter(self._client)
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         """Nothing is left to publish."""
 
     def describe(self) -> str:

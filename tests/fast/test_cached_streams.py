@@ -13,6 +13,7 @@ from refusals import Refused
 from millstream.common import Row, Time, Types, WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.contracts import CommitId
 from millstream.datastream import DataStream, OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.datastream.data_stream import CachedDataStream
 from millstream.datastream.functions import MapFunction, ProcessFunction
@@ -200,10 +201,10 @@ def test_a_job_that_was_stopped_leaves_no_cache_nor_does_one_that_goes_on_from_i
 
 def test_an_epoch_that_another_driver_staged_elsewhere_makes_no_cache(tmp_path: Path) -> None:
     sink, store = CacheSink(str(tmp_path), "numbers"), MemoryStore("unused")
-    sink.commit(1, sink.plan_commit([], None, 0, final=True).publish, store)
+    sink.commit(CommitId("a-job", "cache", 1), sink.plan_commit([], None, 0, final=True).publish, store)
     assert cached_source(str(tmp_path), "numbers", None) is not None
     staged = {"file": "blocks/1-0-abc-0", "bytes": 1, "crc32": 0, "records": 1, "subtask": 0}
-    sink.commit(1, sink.plan_commit([staged], None, 0, final=True).publish, store)
+    sink.commit(CommitId("a-job", "cache", 1), sink.plan_commit([staged], None, 0, final=True).publish, store)
     assert cached_source(str(tmp_path), "numbers", None) is None
 
 

@@ -29,6 +29,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import FileSink, RollingPolicy
 from millstream.errors import FencedError, JobFailedError, NotAvailableError, StoreError
+from millstream.jobs.command import Command
 from millstream.jobs.job import Job
 from millstream.jobs.launch import Launch, SystemClock
 from millstream.jobs.requests import Mailbox, RequestServer
@@ -129,7 +130,8 @@ def test_a_cancel_does_not_wait_for_a_stop_that_takes_long() -> None:
         return "stopped"
 
     store = MemoryStore(new_store())
-    server = RequestServer(store, {"stop": stop, "cancel": lambda: stopping.append(True) or "cancelled"}, 0).start()
+    cancel = Command(lambda: stopping.append(True) or "cancelled")
+    server = RequestServer(store, {"stop": Command(stop), "cancel": cancel}).start()
     try:
         with pytest.raises(JobFailedError, match=r"took the request up and has not done it within 0\.5 s"):
             Mailbox(store).ask("stop", {}, 1, timeout_s=5, patience_s=0.5)

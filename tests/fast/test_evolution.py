@@ -28,6 +28,7 @@ from millstream.state.evolution import Evolution, IncompatibleChange, Same, plan
 from millstream.state.evolution_reference import evolved_value
 from millstream.state.open_segments import OpenSegments
 from millstream.state.saved_types import type_from, written_type
+from millstream.state.segment_file import WholeFile
 from millstream.state.segment_footer import read_footer
 from millstream.state.version import SegmentRef, refs_from_json, refs_to_json
 from millstream.storage.local import LocalStore
@@ -515,7 +516,7 @@ def test_a_footer_tells_the_version_of_the_serializer() -> None:
     table.declare(Types.PICKLED_BYTE_ARRAY(), serializer=Numbered(7))
     table.run({"a": "A"})
     [ref] = table.refs
-    footer = read_footer(memoryview(table.segments.store.get(ref.file)), "the test")
+    footer = read_footer(WholeFile(pa.py_buffer(table.segments.store.get(ref.file))), "the test")
     assert (footer.layout["serializer"], footer.layout["pickled"]) == (7, False)
 
 

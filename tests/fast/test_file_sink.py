@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,25 +16,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.common import Configuration
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
-from millstream.connectors.contracts import CommitPlan, Json, WriterContext
+from millstream.connectors.contracts import CommitId, CommitPlan, Json, WriterContext
 from millstream.connectors.files.buckets import DateTimeBuckets, FunctionBuckets
 from millstream.connectors.files.part_plan import published_parts
 from millstream.connectors.files.parts import CsvParts, EncodedParts, JsonParts, ParquetParts, PartFormat, TextParts
 from millstream.connectors.files.rolling import OnCheckpoint, WhenLargeOrOld
 from millstream.connectors.files.sink import FileSink
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
 from millstream.records.batch import Batch
-from millstream.storage.store import Store, open_store
+from millstream.storage.store import open_store
+from millstream.testing import EPOCH, Script, run
 
 JOB = open_store("memory://file-sink-job")
 RECORD = st.tuples(st.integers(0, 1), st.sampled_from("abc"), st.integers(0, 99))
 PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.LONG()])
 
 
-def task(epoch: int, subtask: int = 0, attempt: str = "win", now_ms: int = 0, store: Store = JOB) -> WriterContext:
-    return WriterContext("sink", epoch, subtask, 2, f"{attempt}{epoch}x{subtask}", store, now_ms, None)
+def task(epoch: int, subtask: int = 0, attempt: str = "win", now_ms: int = 0, job: str = "a-job") -> WriterContext:
+    return WriterContext("sink", epoch, subtask, 2, f"{attempt}{epoch}x{subtask}", JOB, now_ms, None, job)
+
+
+def commit_of(epoch: int) -> CommitId:
+    return CommitId("a-job", "sink", epoch)
 
 
 def stage(
@@ -68,7 +76,7 @@ def test_nothing_is_visible_before_the_commit_and_everything_after_it(tmp_path: 
     sink = FileSink(str(tmp_path), TextParts(), suffix=".txt")
     plan = planned(sink, stage(sink, task(1), list("abcde")), None, 0)
     assert visible(tmp_path) == {}
-    sink.commit(1, plan.publish, JOB)
+    sink.commit(commit_of(1), plan.publish, JOB)
     [(name, data)] = visible(tmp_path).items()
     assert data == b"a\nb\nc\nd\ne\n" and name.startswith("part-") and name.endswith("-0-1.txt")
     assert staged_files(tmp_path) == []
@@ -77,7 +85,7 @@ def test_nothing_is_visible_before_the_commit_and_everything_after_it(tmp_path: 
 def test_two_runs_from_the_start_into_one_folder_keep_both_outputs(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts())
     for attempt, value in (("first", "a"), ("second", "b")):
-        sink.commit(1, planned(sink, stage(sink, task(1, attempt=attempt), [value]), None, 0).publish, JOB)
+        sink.commit(commit_of(1), planned(sink, stage(sink, task(1, attempt=attempt), [value]), None, 0).publish, JOB)
     assert sorted(visible(tmp_path).values()) == [b"a\n", b"b\n"]
 
 
@@ -139,7 +147,7 @@ def test_a_kill_at_every_step_of_publishing_leads_to_the_same_files(
     sink, publishes = rolling_history(tmp_path / "clean", format)
     shutil.copytree(tmp_path / "clean", tmp_path / "staged")
     for epoch, publish in publishes:
-        sink.commit(epoch, publish, JOB)
+        sink.commit(commit_of(epoch), publish, JOB)
     expected = dict(parts_seen(tmp_path / "clean"))
     assert len(expected) > 4
 
@@ -154,12 +162,12 @@ def test_a_kill_at_every_step_of_publishing_leads_to_the_same_files(
             with monkeypatch.context() as patch:
                 try:
                     killing(patch, step)
-                    sink.commit(epoch, publish, JOB)
+                    sink.commit(commit_of(epoch), publish, JOB)
                 except Died:
                     finished = False
             for name, content in parts_seen(base):
                 assert content == expected[name], f"partial file after a kill at step {step} of epoch {epoch}"
-            sink.commit(epoch, publish, JOB)
+            sink.commit(commit_of(epoch), publish, JOB)
         assert dict(parts_seen(base)) == expected, f"killed at step {step}"
     assert step > 10
 
@@ -167,23 +175,23 @@ def test_a_kill_at_every_step_of_publishing_leads_to_the_same_files(
 def test_publishing_an_old_epoch_again_changes_nothing(tmp_path: Path) -> None:
     sink, publishes = rolling_history(tmp_path, TextParts())
     for epoch, publish in publishes:
-        sink.commit(epoch, publish, JOB)
+        sink.commit(commit_of(epoch), publish, JOB)
         before = visible(tmp_path)
-        sink.commit(epoch, publish, JOB)
+        sink.commit(commit_of(epoch), publish, JOB)
         assert visible(tmp_path) == before
 
 
 def test_lost_attempts_of_older_epochs_are_swept_and_those_of_the_newest_are_not(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts())
     stage(sink, task(1, attempt="lost"), ["x"])
-    sink.commit(1, planned(sink, stage(sink, task(1), ["a"]), None, 0).publish, JOB)
+    sink.commit(commit_of(1), planned(sink, stage(sink, task(1), ["a"]), None, 0).publish, JOB)
     assert len(staged_files(tmp_path)) == 1
     stage(sink, task(2, attempt="lost"), ["y"])
     early = stage(sink, task(3), ["next epoch already runs"])
-    sink.commit(2, planned(sink, stage(sink, task(2), ["b"]), None, 0).publish, JOB)
+    sink.commit(commit_of(2), planned(sink, stage(sink, task(2), ["b"]), None, 0).publish, JOB)
     left = staged_files(tmp_path)
     assert not any("lost1x0" in name for name in left) and any("lost2x0" in name for name in left)
-    sink.commit(3, planned(sink, early, None, 0).publish, JOB)
+    sink.commit(commit_of(3), planned(sink, early, None, 0).publish, JOB)
     assert sorted(visible(tmp_path).values()) == [b"a\n", b"b\n", b"next epoch already runs\n"]
 
 
@@ -192,17 +200,17 @@ def test_chunks_that_wait_for_their_part_are_never_swept(tmp_path: Path) -> None
     pending: Json = None
     for epoch in range(1, 6):
         plan = planned(sink, stage(sink, task(epoch), [f"e{epoch}"]), pending, epoch * 10, final=epoch == 5)
-        sink.commit(epoch, plan.publish, JOB)
+        sink.commit(commit_of(epoch), plan.publish, JOB)
         pending = plan.pending
     assert list(visible(tmp_path).values()) == [b"e1\ne2\ne3\ne4\ne5\n"]
     assert staged_files(tmp_path) == []
 
 
 def test_another_job_with_the_same_sink_in_the_same_folder_is_left_alone(tmp_path: Path) -> None:
-    sink, other = FileSink(str(tmp_path), TextParts()), open_store("memory://another-job")
-    theirs = stage(sink, task(1, store=other), ["theirs"])
-    sink.commit(9, planned(sink, stage(sink, task(9), ["ours"]), None, 0).publish, JOB)
-    sink.commit(1, planned(sink, theirs, None, 0).publish, other)
+    sink = FileSink(str(tmp_path), TextParts())
+    theirs = stage(sink, task(1, job="another-job"), ["theirs"])
+    sink.commit(commit_of(9), planned(sink, stage(sink, task(9), ["ours"]), None, 0).publish, JOB)
+    sink.commit(commit_of(1), planned(sink, theirs, None, 0).publish, JOB)
     assert sorted(visible(tmp_path).values()) == [b"ours\n", b"theirs\n"]
 
 
@@ -216,10 +224,10 @@ def test_a_chunk_that_vanished_or_changed_is_an_error_and_publishes_nothing(tmp_
     [chunk, *_] = sorted(tmp_path.rglob(".millstream-staging/*/*"))
     chunk.write_bytes(b"abc")
     with pytest.raises(StoreDamagedError, match="has 3 bytes"):
-        sink.commit(chunks, plan.publish, JOB)
+        sink.commit(commit_of(chunks), plan.publish, JOB)
     chunk.unlink()
     with pytest.raises(StoreDamagedError, match=r"neither 'part-.*1 records of epoch 1"):
-        sink.commit(chunks, plan.publish, JOB)
+        sink.commit(commit_of(chunks), plan.publish, JOB)
     assert visible(tmp_path) == {}
 
 
@@ -248,7 +256,7 @@ def test_the_sink_knows_when_a_waiting_part_is_due(tmp_path: Path) -> None:
 def test_one_long_epoch_makes_parts_of_the_wished_size(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld(part_bytes=12))
     plan = planned(sink, stage(sink, task(1), ["x"] * 20), None, 0, final=True)
-    sink.commit(1, plan.publish, JOB)
+    sink.commit(commit_of(1), plan.publish, JOB)
     assert [len(data) for data in visible(tmp_path).values()] == [12, 12, 12, 4]
 
 
@@ -276,7 +284,7 @@ def test_every_record_is_published_once_in_its_bucket_and_in_order(
         for subtask in (0, 1):
             staged += stage(sink, task(epoch, subtask), [f"{b}{v:02}" for s, b, v in records if s == subtask])
         plan = planned(sink, staged, pending, now_ms, final=epoch == len(epochs))
-        sink.commit(epoch, plan.publish, JOB)
+        sink.commit(commit_of(epoch), plan.publish, JOB)
         pending = plan.pending
     seen: dict[tuple[str, str], list[str]] = {}
     for name in sorted(
@@ -318,7 +326,7 @@ def test_rows_become_csv_json_and_parquet(tmp_path: Path) -> None:
     def written(format: PartFormat, type_info: TypeInformation | None) -> bytes:
         base = tmp_path / type(format).__name__
         sink = FileSink(str(base), format)
-        sink.commit(1, planned(sink, stage(sink, task(1), rows, type_info), None, 0).publish, JOB)
+        sink.commit(commit_of(1), planned(sink, stage(sink, task(1), rows, type_info), None, 0).publish, JOB)
         [(name, data)] = visible(base).items()
         assert name.endswith(format.suffix)
         return data
@@ -345,7 +353,7 @@ def test_an_encoder_of_the_users_own_decides_every_byte(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), EncodedParts(Fixed()))
     writer = sink.writer(task(1))
     writer.write(Batch.of_values([1, 258], None))
-    sink.commit(1, planned(sink, list(writer.stage()), None, 0).publish, JOB)
+    sink.commit(commit_of(1), planned(sink, list(writer.stage()), None, 0).publish, JOB)
     assert list(visible(tmp_path).values()) == [b"\x00\x01\x01\x02"]
 
 
@@ -360,7 +368,7 @@ def test_an_aborted_writer_leaves_no_chunks(tmp_path: Path) -> None:
 
 def test_closing_removes_the_empty_staging_folder(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts())
-    sink.commit(1, planned(sink, stage(sink, task(1), ["a"]), None, 0).publish, JOB)
+    sink.commit(commit_of(1), planned(sink, stage(sink, task(1), ["a"]), None, 0).publish, JOB)
     sink.close()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
@@ -375,3 +383,56 @@ def test_a_base_path_that_is_a_file_is_refused_before_the_job_runs(tmp_path: Pat
 def test_a_prefix_that_would_hide_or_move_the_parts_is_refused(tmp_path: Path, prefix: str) -> None:
     with pytest.raises(ProgramError, match="prefix"):
         FileSink(str(tmp_path), TextParts(), prefix=prefix)
+
+
+# --- several jobs, one folder -----------------------------------------------------------------------------------
+
+
+def written(folder: Path, store: str, start: str | None = None, epochs: int | None = None) -> None:
+    """0 to 59, ten to an epoch, into parts that wait for one another."""
+    items = [n for ten in range(0, 60, 10) for n in (*range(ten, ten + 10), EPOCH)]
+    sink = FileSink(str(folder), TextParts(), rolling=WhenLargeOrOld(50, 10**9, 10**9))
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        if start is not None:
+            env.configure(Configuration().set_string("execution.state-recovery.path", start))
+        env.add_source(Script(items, type_info=Types.LONG()), "numbers").uid("numbers").sink_to(sink).uid("out")
+
+    run(build, store=store, epochs=epochs, job_name="numbers")
+
+
+def numbers_in(parts: dict[str, bytes]) -> Counter[int]:
+    return Counter(int(line) for part in parts.values() for line in part.split())
+
+
+def test_a_second_run_a_fork_and_a_restore_into_the_same_folder_leave_every_part_of_the_others_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    written(out, "parts-first", epochs=4)
+    stopped = visible(out)
+    steps: list[tuple[str, str | None, Counter[int]]] = [
+        ("parts-second", None, Counter(range(60))),
+        ("parts-fork", "memory://parts-first@3", Counter(range(30, 60))),
+        ("parts-elsewhere", "memory://parts-first@3", Counter(range(30, 60))),
+    ]
+    before = stopped
+    for store, start, expected in steps:
+        written(out, store, start)
+        after = visible(out)
+        assert before.items() <= after.items(), "a part of another job was changed"
+        new = numbers_in({name: part for name, part in after.items() if name not in before})
+        assert expected <= new and new <= Counter(range(60))
+        before = after
+    written(out, "parts-first")
+    mine = {name: part for name, part in visible(out).items() if name not in before or name in stopped}
+    assert numbers_in(mine) == Counter(range(60)), "what waited for a later epoch was taken by another job"
+    assert staged_files(out) == []
+    # Gone back, the job names the parts of its own later epochs, and those of no other job.
+    caplog.clear()
+    written(out, "parts-first", "memory://parts-first@2")
+    told = next(
+        record.getMessage() for record in caplog.records if "hold records of later epochs" in record.getMessage()
+    )
+    own = {name for name in mine if int(name.split("-")[3].partition(".")[0]) > 2}
+    assert f"{len(own)} part files there" in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from contextlib import suppress
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.query.server.flight_frames import CallRefusal, Calls, Frame, Frames, refusal_frames
-from millstream.query.server.flight_messages import is_packed
+from millstream.query.server.flight_messages import Unpacked
 from millstream.query.server.settings import Limits
 
 LIMITS = Limits(flight_message_bytes_max=50, request_timeout_s=10.0, unread_timeout_s=30.0)
@@ -83,6 +84,13 @@ def test_a_message_is_refused_by_its_length_before_any_of_it_has_come() -> None:
     assert caught.value.stream == 7
 
 
+def test_a_call_of_many_messages_is_bounded_whatever_is_in_them() -> None:
+    calls = Calls(Limits(flight_message_bytes_max=50, flight_call_bytes_max=120))
+    asked(calls, frame(HEADERS, 1) + frame(DATA, 1, message(50) * 2))
+    with pytest.raises(CallRefusal, match="more than 120 bytes"):
+        asked(calls, frame(DATA, 1, message(50)))
+
+
 def test_a_message_that_would_grow_when_it_is_unpacked_is_refused() -> None:
     with pytest.raises(CallRefusal, match="compressed"):
         asked(Calls(LIMITS), frame(HEADERS, 1) + frame(DATA, 1, b"\1" + message(5)[1:]))
@@ -103,11 +111,35 @@ def test_batches_that_arrow_has_compressed_are_known_by_their_beginning(column: 
     found = []
     for one in pa.ipc.MessageReader.open_stream(sink.getvalue()):
         data = proto(1, b"a descriptor") + proto(2, one.metadata.to_pybytes()) + proto(1000, one.body.to_pybytes())
-        told = [is_packed(data[:end], len(data)) for end in range(len(data) + 1)]
-        assert set(told) <= {None, told[-1]}, "it is not known, or known rightly"
-        found.append((one.type, told[-1]))
+        assert told_of(data, len(data)) == told_of(data, 1), "in whatever pieces it comes"
+        found.append((one.type, told_of(data, len(data))))
     assert found == [(kind, codec is not None and kind != "schema") for kind, _ in found]
     assert found[-1][0] == "record batch"
+
+
+def told_of(data: bytes, piece_bytes: int) -> bool | None:
+    """What is said of a message that comes in such pieces, as soon as something is."""
+    message = Unpacked(len(data))
+    for start in range(0, len(data), piece_bytes):
+        packed = message.is_packed(data[start : start + piece_bytes])
+        if packed is not None:
+            return packed
+    return None
+
+
+def test_every_byte_of_a_message_is_looked_at_once_in_however_many_pieces_it_comes() -> None:
+    class Counted(bytes):
+        looked = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            Counted.looked += len(range(*place.indices(len(self)))) if isinstance(place, slice) else 1
+            return super().__getitem__(place)
+
+    data = proto(1, bytes(50_000)) + proto(2, bytes(50_000)) + proto(1000, b"a")
+    message = Unpacked(len(data))
+    for start in range(0, len(data), 10):
+        message.is_packed(Counted(data[start : start + 10]))
+    assert Counted.looked <= len(data)
 
 
 def proto(field: int, content: bytes) -> bytes:
@@ -121,7 +153,8 @@ def varint(number: int) -> bytes:
 @given(st.binary(max_size=30))
 def test_whatever_a_message_is_it_is_packed_or_not_or_none_of_flight(data: bytes) -> None:
     with suppress(ValueError):
-        assert is_packed(data, len(data)) in (True, False, None)
+        assert told_of(data, 1) in (True, False, None)
+        assert told_of(data, 1) == told_of(data, 7)
 
 
 def test_calls_that_come_too_fast_are_refused() -> None:

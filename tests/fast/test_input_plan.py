@@ -18,7 +18,7 @@ from millstream.connectors.files.source import FileSource
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import StoreDamagedError
 from millstream.jobs import input_plan
-from millstream.jobs.input_plan import InputPlan, PlannedSource, homes, plan_input
+from millstream.jobs.input_plan import Cursor, InputPlan, PlannedSource, homes, plan_input
 from millstream.jobs.split_shares import share_out
 from millstream.storage import open_store
 from millstream.testing import run
@@ -109,9 +109,10 @@ def test_of_a_sequential_source_only_the_first_unfinished_splits_are_planned(mon
     positions = {"000": SplitPosition(10, True), "001": SplitPosition(10, True), "003": SplitPosition(10, True)}
     plan = plan_of(source, positions)
     assert [range_.split.name for range_ in plan.reads["in"]] == ["002", "004", "005"]
-    assert plan.unread == {"in": 94} and plan.passed == {"in": 2} and not plan.exhausted
-    later = plan_of(source, positions | {"002": SplitPosition(10, True)}, passed=plan.passed)
-    assert [range_.split.name for range_ in later.reads["in"]] == ["004", "005", "006"] and later.passed == {"in": 4}
+    assert plan.unread == {"in": 94} and plan.cursors == {"in": Cursor(2, 100)} and not plan.exhausted
+    later = plan_of(source, positions | {"002": SplitPosition(10, True)}, cursors=plan.cursors)
+    assert [range_.split.name for range_ in later.reads["in"]] == ["004", "005", "006"]
+    assert later.cursors == {"in": Cursor(4, 100)}
 
 
 def lines_of(tmp_path: Any, files: int) -> None:
@@ -179,7 +180,7 @@ def test_manifests_without_lists_are_still_of_the_first_format() -> None:
 
 def test_a_split_that_vanished_unfinished_fails_the_job_and_nothing_is_skipped() -> None:
     logs = Logs(["a", "b"])
-    with pytest.raises(Exception, match=r"no longer lists split 'b'.*not read to its end"):
+    with pytest.raises(Exception, match=r"no longer lists split 'b'.*not to its end"):
         plan_of(Logs(["a"]), {"a": SplitPosition(10, True), "b": SplitPosition(4)})
     plan = plan_of(logs, {"gone": SplitPosition(10, True)})
     assert plan.forgotten == {"in": {"gone"}}

@@ -69,6 +69,13 @@ def test_what_the_package_needs_is_locked_at_a_version_it_accepts(lock: str) -> 
     assert not missing, f"{lock} does not meet {missing}; run `make lock`"
 
 
+@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("extra", ["query-client", "query-server"])
+def test_what_faces_the_network_is_locked_too(lock: str, extra: str) -> None:
+    missing = unmet(project()["project"]["optional-dependencies"][extra], lock)
+    assert not missing, f"{lock} does not meet {missing} of {extra}; run `make lock`"
+
+
 def test_the_tools_are_locked_too() -> None:
     missing = unmet(project()["dependency-groups"]["dev"], "requirements-dev.lock")
     assert not missing, f"requirements-dev.lock does not meet {missing}; run `make lock`"

@@ -19,7 +19,7 @@ from millstream.checkpoint.retention import files_to_delete, named_files
 from millstream.common import RestartStrategies, Types
 from millstream.common.time import Time
 from millstream.compiler.passes import compile_graph
-from millstream.connectors.contracts import Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, Sink, SinkWriter, WriterContext
 from millstream.connectors.foreach import ForeachSink
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.python import PythonSource, Split, TwoPhaseSink
@@ -298,8 +298,8 @@ class Pairs(TwoPhaseSink, CheckpointedFunction):
     def snapshot_state(self, context: Any) -> None:
         self.state.update(self.waiting)
 
-    def commit(self, epoch: int, staged: Sequence[Any]) -> None:  # type: ignore[override]
-        self.published[epoch] = [pair for pairs in staged for pair in pairs]
+    def commit(self, commit: CommitId, staged: Sequence[Any]) -> None:  # type: ignore[override]
+        self.published[commit.epoch] = [pair for pairs in staged for pair in pairs]
 
 
 def test_a_two_phase_sink_keeps_what_it_did_not_stage() -> None:
@@ -348,8 +348,8 @@ class WithWriter(Sink):
     def writer(self, context: WriterContext) -> SinkWriter:
         return _Counts()
 
-    def commit(self, epoch: int, publish: Sequence[Any], store: Any) -> None:
-        self.totals[epoch] = list(publish)
+    def commit(self, commit: CommitId, publish: Sequence[Any], store: Any) -> None:
+        self.totals[commit.epoch] = list(publish)
 
 
 class _Counts(SinkWriter):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.checkpoint.sealed import seal
 from millstream.common import Row, Types
 from millstream.errors import ConfigurationError
 from millstream.query.server.rates import Rates
@@ -121,6 +123,18 @@ def test_a_flood_of_clients_is_not_remembered() -> None:
     for i in range(20_000):
         rates.wait_s(f"client {i}", 0.0)
     assert len(rates._buckets) == 10_000
+
+
+@pytest.mark.parametrize(
+    "changes", [{"url": 7}, {"ends_ms": "soon"}, {"first_group": [0]}, {"id": "another"}, {"flight_url": {}}], ids=str
+)
+def test_a_registration_that_says_something_else_is_left_out(changes: dict[str, Any]) -> None:
+    store = open_store(f"memory://wire-sound-{changes}")
+    told = {**asdict(Registration.of("a", "j", "http://a", None, (0, 63), 0)), **changes}
+    store.put(server_name("a"), seal("server", 1, told))
+    assert registrations_of(store) == []
+    register(store, Registration.of("a", "j", "http://a", None, (0, 63), 10**9))
+    assert [one.url for one in registrations_of(store)] == ["http://a"]
 
 
 def test_a_damaged_registration_is_left_out_and_old_ones_are_swept() -> None:

@@ -314,7 +314,7 @@ class Outside(Sink):
 
         return Writer()
 
-    def commit(self, epoch: int, publish: Any, store: Any) -> None:
+    def commit(self, commit: Any, publish: Any, store: Any) -> None:
         Outside.written.append("published")
 
 

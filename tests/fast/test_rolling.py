@@ -25,12 +25,13 @@ from millstream.records.columns import as_declared
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
 from millstream.runtime.context import TaskContext
 from millstream.runtime.keyed_operators import KeyedOperator
-from millstream.runtime.keying import settled_keys
 from millstream.runtime.operators import OperatorSetting
 from millstream.runtime.residents import _KINDS
 from millstream.runtime.rolling_columns import accumulated, order_numbers
 from millstream.runtime.rolling_records import FieldReduce, fresh
 from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.state.canonical_decoding import decode
+from millstream.state.settled_keys import settled_keys
 from millstream.storage.memory import MemoryStore
 
 KINDS = ("sum", "min", "max", "min_by", "max_by")
@@ -95,7 +96,8 @@ class Reference:
     def run(self, batches: list[list[Any]]) -> list[Any]:
         out = []
         for record in (record for values in batches for record in as_declared(values, self.type_info)):
-            key = repr(settled_keys([record[0] + 0.0 if type(record[0]) is float else record[0]], self.key_type)[0])
+            key = record[0] + 0.0 if type(record[0]) is float else record[0]
+            key = repr(settled_keys([key], self.key_type, decode)[0])
             before = self.results.get(key)
             self.results[key] = self.reduce.first(record) if before is None else self.reduce.reduce(before, record)
             out.append(self.results[key])

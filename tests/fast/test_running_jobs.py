@@ -23,7 +23,6 @@ from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.jobs.job import Job
 from millstream.jobs.launch import Launch
 from millstream.jobs.progress import JobProgress
-from millstream.jobs.requests import Mailbox, RequestServer
 from millstream.runtime.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import Store
@@ -202,49 +201,3 @@ def test_a_cancelled_job_keeps_its_epochs_unless_told_to_delete_them_and_its_sav
     assert ManifestLog(left).epochs() == [pin.epoch]
     snapshot = find_snapshot(parse_snapshot_name(f"{left.url}@kept"))
     assert all(left.exists(name) for name in left.list("segments")) and snapshot.manifest.epoch == pin.epoch
-
-
-# --- requests from other processes ----------------------------------------------------------------------------
-
-
-def test_a_request_is_obeyed_once_and_answered() -> None:
-    store, heard = MemoryStore(f"running-{next(_STORES)}"), []
-    server = RequestServer(store, {"rescale": lambda n: heard.append(n) or f"at {n}"}, started_ms=5).start()
-    try:
-        assert Mailbox(store).ask("rescale", {"n": 3}, now_ms=5, timeout_s=10) == "at 3"
-        with pytest.raises(JobFailedError, match="fly: unknown request; this job understands rescale"):
-            Mailbox(store).ask("fly", {}, now_ms=5, timeout_s=10)
-        assert heard == [3] and not store.list("control")
-    finally:
-        server.close()
-
-
-def test_what_a_command_raises_is_the_answer() -> None:
-    def refuse() -> str:
-        raise ProgramError("rescale: found 0, expected 1 to 128")
-
-    store = MemoryStore(f"running-{next(_STORES)}")
-    server = RequestServer(store, {"rescale": refuse}, started_ms=0).start()
-    try:
-        with pytest.raises(JobFailedError, match=r"^rescale: found 0"):
-            Mailbox(store).ask("rescale", {}, now_ms=5, timeout_s=10)
-    finally:
-        server.close()
-
-
-def test_a_request_that_nobody_takes_up_is_taken_back() -> None:
-    store = MemoryStore(f"running-{next(_STORES)}")
-    with pytest.raises(JobFailedError, match=r"stop: no running job answered .* Is it running\?"):
-        Mailbox(store).ask("stop", {"drain": False}, now_ms=5, timeout_s=0.01)
-    assert not store.list("control")
-
-
-def test_a_request_from_before_the_job_started_is_void() -> None:
-    store, heard = MemoryStore(f"running-{next(_STORES)}"), []
-    server = RequestServer(store, {"stop": lambda: heard.append(1) or "stopped"}, started_ms=100).start()
-    try:
-        with pytest.raises(JobFailedError, match="no running job answered"):
-            Mailbox(store).ask("stop", {}, now_ms=99, timeout_s=0.8)
-        assert not heard
-    finally:
-        server.close()

@@ -15,7 +15,7 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.connectors.blackhole import DiscardingSink
 from millstream.connectors.collect import CollectSink, drop_queue, open_queue
-from millstream.connectors.contracts import Json, Sink, WriterContext
+from millstream.connectors.contracts import CommitId, Json, Sink, WriterContext
 from millstream.connectors.foreach import ForeachSink
 from millstream.connectors.print_sink import PrintSink
 from millstream.connectors.staging import INLINE_BYTES_MAX, read_staged, stage_bytes
@@ -31,7 +31,11 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 
 def task(store: Store, subtask: int = 0, parallelism: int = 1, epoch: int = 1) -> WriterContext:
-    return WriterContext("sink", epoch, subtask, parallelism, f"a{epoch}b{subtask}", store, 1_000, None)
+    return WriterContext("sink", epoch, subtask, parallelism, f"a{epoch}b{subtask}", store, 1_000, None, "a-job")
+
+
+def commit_of(epoch: int) -> CommitId:
+    return CommitId("a-job", "sink", epoch)
 
 
 def staged(
@@ -65,14 +69,14 @@ def test_damaged_output_is_never_published(store: Store) -> None:
 def test_values_are_printed_as_pyflink_prints_them(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     sink = PrintSink()
     rows = staged(sink, task(store), [Row("a", 1)], Types.ROW([Types.STRING(), Types.INT()]))
-    sink.commit(1, rows, store)
+    sink.commit(commit_of(1), rows, store)
     assert capsys.readouterr().out == "+I[a,1]\n"
-    sink.commit(2, staged(sink, task(store, 1, 2), ["x", "y"]), store)
+    sink.commit(commit_of(2), staged(sink, task(store, 1, 2), ["x", "y"]), store)
     assert capsys.readouterr().out == "2> x\n2> y\n"
     named = PrintSink("id", to_stderr=True)
-    named.commit(3, [*staged(named, task(store, 0, 2), [1]), *staged(named, task(store, 1, 2), [2])], store)
+    named.commit(commit_of(3), [*staged(named, task(store, 0, 2), [1]), *staged(named, task(store, 1, 2), [2])], store)
     assert capsys.readouterr().err == "id:1> 1\nid:2> 2\n"
-    named.commit(4, staged(named, task(store), [None]), store)
+    named.commit(commit_of(4), staged(named, task(store), [None]), store)
     assert capsys.readouterr().err == "id> None\n"
 
 
@@ -88,14 +92,14 @@ def test_print_goes_to_the_stream_that_is_there_when_it_prints(store: Store, mon
     sink, screen = PrintSink(), Screen()
     lines = staged(sink, task(store), ["late"])
     monkeypatch.setattr(sys, "stdout", screen)
-    sink.commit(1, lines, store)
+    sink.commit(commit_of(1), lines, store)
     assert screen.text == "late\n"
 
 
 def test_print_can_be_handed_to_a_console_and_still_travels_to_tasks(store: Store) -> None:
     shown: list[str] = []
     sink = PrintSink("id").printing_to(shown.append)
-    sink.commit(1, staged(sink, task(store), ["a", "b"]), store)
+    sink.commit(commit_of(1), staged(sink, task(store), ["a", "b"]), store)
     assert shown == ["id> a\nid> b\n"]
 
 
@@ -104,7 +108,7 @@ def test_many_lines_are_printed_whole_and_in_order(store: Store) -> None:
     sink = PrintSink().printing_to(shown.append)
     payload = staged(sink, task(store), list(range(50_000)))
     assert "file" in payload[0]
-    sink.commit(1, payload, store)
+    sink.commit(commit_of(1), payload, store)
     assert shown == ["".join(f"{n}\n" for n in range(50_000))]
 
 
@@ -112,7 +116,7 @@ def test_an_epoch_without_records_prints_nothing_and_stages_nothing(store: Store
     shown: list[str] = []
     sink = PrintSink().printing_to(shown.append)
     assert sink.writer(task(store)).stage() == ()
-    sink.commit(1, (), store)
+    sink.commit(commit_of(1), (), store)
     assert shown == []
 
 
@@ -124,8 +128,8 @@ def test_collected_rows_arrive_once_though_the_epoch_is_published_twice(
     rows = [Row(name="a", age=1), Row(name="b", age=None)]
     first, second = staged(sink, task(store, 0, 2), rows, type_info), staged(sink, task(store, 1, 2), rows, type_info)
     for _ in range(2):
-        sink.commit(1, [*first, *second], store)
-    sink.commit(2, [], store)
+        sink.commit(commit_of(1), [*first, *second], store)
+    sink.commit(commit_of(2), [], store)
     assert open_queue(sink.id).take(timeout_s=0) == rows + rows
     assert open_queue(sink.id).take(timeout_s=0) == []
     drop_queue(sink.id)
@@ -133,9 +137,9 @@ def test_collected_rows_arrive_once_though_the_epoch_is_published_twice(
 
 def test_a_closed_queue_neither_blocks_the_job_nor_keeps_records() -> None:
     queue = open_queue("closed", capacity_records=1)
-    queue.deliver(1, [1, 2])
+    queue.deliver(commit_of(1), [1, 2])
     drop_queue("closed")
-    queue.deliver(2, [3])
+    queue.deliver(commit_of(2), [3])
     assert queue.take(timeout_s=0) == [1, 2]
 
 
@@ -167,8 +171,8 @@ class Ledger(TwoPhaseSink):
     def abort(self) -> None:
         (self.book / "aborted").touch()
 
-    def commit(self, epoch: int, staged: Sequence[Json]) -> None:  # type: ignore[override]
-        (self.book / str(epoch)).write_text(json.dumps([value for values in staged for value in values]))
+    def commit(self, commit: CommitId, staged: Sequence[Json]) -> None:  # type: ignore[override]
+        (self.book / str(commit)).write_text(json.dumps([value for values in staged for value in values]))
 
 
 def test_a_two_phase_sink_publishes_what_its_tasks_staged_and_repeats_harmlessly(store: Store, tmp_path: Path) -> None:
@@ -177,9 +181,9 @@ def test_a_two_phase_sink_publishes_what_its_tasks_staged_and_repeats_harmlessly
     first, second = staged(sink, task(store, 0), [1, 2]), staged(ready, task(store, 1), [3])
     assert staged(sink, task(store, 2), []) == []
     for _ in range(2):
-        ready.commit(1, ready.plan_commit([*first, *second], None, 0, False).publish, store)
-    ready.commit(2, [], store)
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("1", "[1, 2, 3]")]
+        ready.commit(commit_of(1), ready.plan_commit([*first, *second], None, 0, False).publish, store)
+    ready.commit(commit_of(2), [], store)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a-job.sink.000000000001", "[1, 2, 3]")]
 
 
 def test_each_attempt_of_a_two_phase_sink_starts_with_its_own_fields(store: Store, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch, pins_of, unpin
 from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot, open_job_store
+from millstream.checkpoint.sealed import seal
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
@@ -176,6 +177,14 @@ def test_a_savepoint_of_a_newer_format_says_so() -> None:
     store = MemoryStore(new_store())
     store.put("savepoint.json", b'{"format": "millstream-savepoint-9"}')
     with pytest.raises(StoreDamagedError, match="written by a newer Millstream"):
+        find_snapshot(parse_snapshot_name(store.url))
+
+
+def test_a_savepoint_whose_list_leads_out_of_its_folder_is_damaged_and_not_followed() -> None:
+    store = MemoryStore(new_store())
+    fields = {"job": "a", "job_id": "1", "epoch": 1, "files": {"../other/segments/a.arrow": {"bytes": 1, "sha256": ""}}}
+    store.put("savepoint.json", seal("savepoint", 1, fields))
+    with pytest.raises(StoreDamagedError, match=r"'\.\./other/segments/a\.arrow' is not a name inside a store"):
         find_snapshot(parse_snapshot_name(store.url))
 
 

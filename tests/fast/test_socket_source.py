@@ -12,7 +12,8 @@ import pytest
 
 from millstream.connectors.contracts import Source, SourceContext
 from millstream.connectors.socket import SocketSource
-from millstream.errors import JobFailedError, ProgramError
+from millstream.errors import JobFailedError, ProgramError, StoreDamagedError
+from millstream.storage.layered import layered
 from millstream.storage.store import Store, open_store
 
 NOW = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
@@ -86,9 +87,42 @@ def test_a_resumed_job_goes_on_counting_where_the_stored_lines_end(store: Store)
                 connection.sendall(text)
                 stored(source, 2 + round_)
                 source.committed({"socket": 2 + round_})
+                assert len(store.list("input")) == 1 + round_, "an older epoch may be gone back to"
             source.close()
         assert lines(source, 2, 3) == ["c"]
+        source.released([{"socket": 3}, {"socket": 1}])
+        assert lines(source, 1, 3) == ["b", "c"]
+        source.released([{"socket": 3}, {"socket": 2}])
         assert len(store.list("input")) == 1
+        with pytest.raises(StoreDamagedError, match=r"line 1 from .* is not in"):
+            lines(source, 1, 3)
+
+
+def test_a_fork_reads_the_lines_of_its_origin_and_counts_on_after_them(store: Store) -> None:
+    with peer() as (port, accept):
+        origin = SocketSource("127.0.0.1", port).opened(store, None)
+        with accept() as connection:
+            connection.sendall(b"a\nb\nc\n")
+            stored(origin, 3)
+            fork = SocketSource("127.0.0.1", port).opened(layered(open_store(f"{store.url}-fork"), (store,)), None)
+            fork.committed({"socket": 2})
+            with accept() as other:
+                other.sendall(b"x\n")
+                connection.sendall(b"d\n")
+                assert (stored(fork, 4), stored(origin, 4)) == (4, 4)
+                assert lines(fork, 2, 4) == ["c", "x"] and lines(origin, 2, 4) == ["c", "d"]
+        origin.close()
+        fork.close()
+
+
+def test_a_job_without_the_lines_it_has_read_gives_no_number_twice(store: Store) -> None:
+    with peer() as (port, accept):
+        source = SocketSource("127.0.0.1", port).opened(store, None)
+        source.committed({"socket": 500})
+        with accept() as connection:
+            connection.sendall(b"a\n")
+            assert stored(source, 501) == 501 and lines(source, 500, 501) == ["a"]
+        source.close()
 
 
 def test_a_peer_that_is_not_there_is_told_with_a_command_that_helps() -> None:

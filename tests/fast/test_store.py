@@ -19,7 +19,7 @@ from obstore.store import MemoryStore as ObstoreMemory
 
 from millstream.errors import ConfigurationError, StoreDamagedError, StoreError
 from millstream.storage import Store, open_store
-from millstream.storage.local import LocalStore
+from millstream.storage.local import LocalStore, is_private, make_private
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import (
     checked,
@@ -50,6 +50,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def test_every_kind_of_store_is_a_store(store: Store) -> None:
     assert isinstance(store, Store)
+
+
+def test_a_range_is_a_part_of_the_whole_and_ends_where_it_does(store: Store) -> None:
+    store.put("a/b", bytes(range(100)))
+    assert store.get_range("a/b", 10, 20) == bytes(range(10, 20))
+    assert store.get_range("a/b", 90, 200) == bytes(range(90, 100)) and store.get_range("a/b", 5, 5) == b""
+    with pytest.raises(StoreDamagedError, match="no file 'a/c'"):
+        store.get_range("a/c", 0, 1)
 
 
 def test_put_replaces_and_get_returns_the_whole(store: Store) -> None:
@@ -368,3 +376,39 @@ def test_names_of_manifests_sort_as_their_epochs() -> None:
 def test_an_attempt_that_would_blur_a_staged_name_is_refused(attempt: str) -> None:
     with pytest.raises(ValueError, match="not a staged name"):
         staged_name("sink", 1, 0, attempt, 0)
+
+
+# --- who may read a folder ------------------------------------------------------------------------------------
+
+
+def modes(root: Path) -> set[int]:
+    return {path.stat().st_mode & 0o777 for path in (root, *root.rglob("*"))}
+
+
+def test_files_of_a_store_are_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        open_store(str(tmp_path / "store")).put("a/b.json", b"1")
+    finally:
+        os.umask(before)
+    assert modes(tmp_path / "store") == {0o755, 0o644}
+
+
+def test_a_private_store_and_all_that_is_written_into_it_is_for_its_owner_alone(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir(mode=0o755)
+    make_private(LocalStore(root))
+    store = open_store(str(root))  # as a task, or another process, opens it
+    store.put("manifests/1.json", b"1")
+    store.create("pins/a.json", b"1")
+    path = store.local_path("segments/count/total/a.arrow")
+    assert path is not None
+    path.write_bytes(b"written by a task")
+    store.settle("segments/count/total/a.arrow")
+    assert modes(root) == {0o700, 0o600} and is_private(store)
+    assert pickle.loads(pickle.dumps(store)).is_private
+
+
+def test_an_object_store_cannot_be_made_private_here() -> None:
+    with pytest.raises(ConfigurationError, match=r"is no folder, so it cannot be made private here.*the bucket"):
+        make_private(ObjectStore("s3://bucket/job"))

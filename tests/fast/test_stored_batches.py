@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from millstream.common.typeinfo import Types
+from millstream.connectors.batch_series import InheritedBatches
 from millstream.connectors.contracts import Split
+from millstream.connectors.spark_checkpoint import inherit_checkpoint
 from millstream.connectors.stored_batches import StoredBatches, read_stored
-from millstream.errors import ProgramError, StoreDamagedError
+from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.storage.layered import layered
 from millstream.storage.store import Store, open_store
 
 NUMBERS = Types.ROW_NAMED(["n"], [Types.LONG()])
@@ -44,39 +48,112 @@ def test_a_batch_is_seen_only_when_it_is_complete_and_then_read_in_any_range(sto
     assert rows(first, 1, 4) == [2, 3, 4] and rows(first, 4, 5) == [5] and rows(second, 0, 1) == [6]
 
 
-def test_a_batch_offered_again_after_a_crash_is_known_before_and_after_it_was_read(store: Store) -> None:
-    batches = StoredBatches(store, "in", NUMBERS)
-    write(store, batches, 0, [1])
-    batches.add(0)
-    again = StoredBatches(store, "in", NUMBERS)
-    assert again.has(0) and [split.name for split in again.splits()] == ["000000000000-00000"]
-    again.committed({"000000000000-00000": 1}, delete=True)
-    assert again.has(0) and again.splits() == []
-    assert StoredBatches(store, "in", NUMBERS).has(0)
-    assert store.list("input") == ["input/in/consumed.json"]
+def opened(store: Store, name: str = "in") -> StoredBatches:
+    batches = StoredBatches(store, name, NUMBERS)
+    batches.begin()
+    return batches
 
 
-def test_a_batch_is_kept_until_it_and_all_before_it_are_read(store: Store) -> None:
-    batches = StoredBatches(store, "in", NUMBERS)
-    for number in (0, 1, 2):
-        write(store, batches, number, [1, 2])
+def filled(store: Store, count: int) -> tuple[StoredBatches, list[str]]:
+    """So many batches of two rows each, and the names of their splits."""
+    batches = opened(store)
+    for number in range(count):
+        write(store, batches, number, [2 * number, 2 * number + 1])
         batches.add(number)
-    names = [split.name for split in batches.splits()]
-    batches.committed({names[0]: 1, names[1]: 2}, delete=True)
-    assert [split.name for split in batches.splits()] == names
-    batches.committed({names[0]: 2, names[1]: 2}, delete=True)
-    assert [split.name for split in batches.splits()] == names[2:]
+    return batches, [split.name for split in batches.splits()]
+
+
+def test_a_batch_offered_again_after_a_crash_is_known_before_and_after_it_was_removed(store: Store) -> None:
+    _, names = filled(store, 3)
+    again = opened(store)
+    assert again.has(0) and [split.name for split in again.splits()] == names
+    again.released([dict.fromkeys(names, 2)])
+    assert again.has(0) and [split.name for split in again.splits()] == names[2:]
+    assert opened(store).has(1) and not opened(store).has(3)
+    assert len([name for name in store.list("input") if name.endswith(".parquet")]) == 1
+
+
+def test_a_batch_is_kept_as_long_as_one_kept_epoch_has_not_read_it_and_all_before_it(store: Store) -> None:
+    batches, names = filled(store, 4)
+    old, new = {names[0]: 2, names[1]: 1}, dict.fromkeys(names, 2)
+    for kept in ([old, new], [new, old], [{}, new], []):
+        batches.released(kept)
+        assert [split.name for split in batches.splits()] == names
+    batches.released([{**old, names[1]: 2}, new])
+    assert [split.name for split in batches.splits()] == names[1:], "the newest that was read tells how far it went"
+    batches.released([new, new])
+    assert [split.name for split in batches.splits()] == names[3:]
+
+
+def test_batches_without_rows_hold_nothing_up(store: Store) -> None:
+    batches, names = filled(store, 2)
+    for number in (2, 3):
+        write(store, batches, number, [])
+        batches.add(number)
+    batches.released([dict.fromkeys(names, 2)])
+    assert [split.name for split in batches.splits()] == names[1:]
+    opened(store).committed(dict.fromkeys(names, 2))
+
+
+def test_a_job_that_would_go_on_before_what_was_removed_is_refused(store: Store) -> None:
+    batches, names = filled(store, 4)
+    batches.released([dict.fromkeys(names, 2)])
+    opened(store).committed({names[3]: 2})
+    with pytest.raises(StoreError, match="batches 1 to 2 of DataFrame 'in' are removed"):
+        opened(store).committed({names[0]: 2})
+    with pytest.raises(StoreError, match="batches 0 to 2 of DataFrame 'in' are removed"):
+        opened(store).splits()  # of a job whose manifests are gone
+
+
+def test_positions_of_batches_that_are_nowhere_are_refused(store: Store) -> None:
+    with pytest.raises(StoreError, match=r"series 'abcdef'.*start from STORE@EPOCH"):
+        opened(store).committed({"abcdef-000000000007-00000": 2})
+
+
+def test_a_fork_reads_on_where_the_batches_of_its_origin_lie_and_counts_on_after_them(tmp_path: Path) -> None:
+    origin = open_store(str(tmp_path / "origin"))
+    batches, names = filled(origin, 3)
+    fork = layered(open_store(str(tmp_path / "fork")), (origin,))
+    forked = opened(fork)
+    write(origin, batches, 3, [100, 101])  # the origin goes on
+    batches.add(3)
+    forked.committed({names[0]: 2, names[1]: 1})
+    assert [forked.has(number) for number in (0, 2, 3)] == [True, True, False]
+    write(fork, forked, 3, [6, 7])
+    forked.add(3)
+    for again in (forked, opened(fork)):
+        splits = again.splits()
+        assert [split.name for split in splits[:3]] == names and splits[3].name not in [
+            s.name for s in batches.splits()
+        ]
+        assert [rows(split, 0, 2) for split in splits] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    forked.released([dict.fromkeys([split.name for split in forked.splits()], 2)])
+    assert [split.name for split in batches.splits()][:3] == names and len(origin.list("input/in/markers")) == 4
+    twice = opened(layered(open_store(str(tmp_path / "fork-of-fork")), (open_store(fork.url), origin)))
+    assert [rows(split, 0, 2) for split in twice.splits()] == [[0, 1], [2, 3], [4, 5], [6, 7]] and twice.has(3)
+
+
+def test_input_from_before_there_were_series_is_read_on(store: Store) -> None:
+    path = store.local_path("input/in/batch-000000000005/part-0.parquet")
+    assert path is not None
+    pq.write_table(pa.table({"n": pa.array([1, 2], pa.int64())}), path)
+    file = {"file": "input/in/batch-000000000005/part-0.parquet", "rows": 2}
+    store.put("input/in/markers/000000000005.json", json.dumps({"type": str(NUMBERS), "files": [file]}).encode())
+    store.put("input/in/consumed.json", b'{"through": 4}')
+    batches = opened(store)
+    [split] = batches.splits()
+    batches.committed({"000000000005-00000": 1})
+    assert split.name == "000000000005-00000" and rows(split, 1, 2) == [2] and batches.has(4) and not batches.has(6)
+    assert batches.scratch("checkpoint") == "input/in/checkpoint" and batches.folder(6) == "input/in/batch-000000000006"
 
 
 def test_the_writer_waits_for_its_reader_and_is_let_go_when_the_reader_leaves(store: Store) -> None:
-    batches = StoredBatches(store, "in", NUMBERS)
-    write(store, batches, 0, [1])
-    batches.add(0)
+    batches, [name] = filled(store, 1)
     passed = threading.Event()
     waiting = threading.Thread(target=lambda: (batches.wait_for_room(1), passed.set()))
     waiting.start()
     assert not passed.wait(0.1)
-    batches.committed({"000000000000-00000": 1}, delete=False)
+    batches.committed({name: 2})
     assert passed.wait(5)
     waiting.join()
     batches.close()
@@ -85,22 +162,44 @@ def test_the_writer_waits_for_its_reader_and_is_let_go_when_the_reader_leaves(st
 
 
 def test_batches_of_an_earlier_driver_do_not_block_the_writer(store: Store) -> None:
-    batches = StoredBatches(store, "in", NUMBERS)
-    write(store, batches, 0, [1])
-    batches.add(0)
-    StoredBatches(store, "in", NUMBERS).wait_for_room(1)
+    filled(store, 1)
+    opened(store).wait_for_room(1)
 
 
 def test_input_of_another_type_or_a_damaged_list_is_refused(store: Store) -> None:
-    batches = StoredBatches(store, "in", NUMBERS)
-    write(store, batches, 0, [1])
-    batches.add(0)
+    batches, _ = filled(store, 1)
     with pytest.raises(ProgramError, match="stored input of type"):
         StoredBatches(store, "in", Types.ROW_NAMED(["n"], [Types.STRING()]))
     [split] = batches.splits()
     store.delete(split.info["file"])
     with pytest.raises(StoreDamagedError, match="missing or damaged"):
         rows(split, 0, 1)
-    store.put("input/in/markers/000000000000.json", b"{")
+    [marker] = store.list("input/in/markers")
+    store.put(marker, b"{")
     with pytest.raises(StoreDamagedError, match="not readable"):
-        StoredBatches(store, "in", NUMBERS)
+        opened(store)
+    store.put("input/in/series.json", b"{")
+    with pytest.raises(StoreDamagedError, match="whose stored input it is"):
+        opened(store)
+
+
+def test_a_fork_goes_on_with_the_checkpoint_of_its_origin_as_of_the_last_batch_it_inherits(tmp_path: Path) -> None:
+    origin, fork = open_store(str(tmp_path / "origin")), open_store(str(tmp_path / "fork"))
+    for batch in range(4):
+        origin.put(f"input/in/checkpoint-3f/offsets/{batch}", b"v1\n%d" % batch)
+        origin.put(f"input/in/checkpoint-3f/sources/0/{batch}", b"file %d" % batch)
+    for batch in range(3):  # the last one is at work
+        origin.put(f"input/in/checkpoint-3f/commits/{batch}", b"v1\n{}")
+    origin.put("input/in/checkpoint-3f/metadata", b'{"id":"of the origin"}')
+    origin.put("input/in/checkpoint-3f/offsets/.0.crc", b"of another file system")
+    past = InheritedBatches(origin.url, "3f", 2)
+    inherit_checkpoint("in", past, fork, "input/in/checkpoint-9a")
+    files = {name.removeprefix("input/in/checkpoint-9a/") for name in fork.list("input")}
+    logs = {f"{log}/{batch}" for log in ("offsets", "commits") for batch in range(3)}
+    assert files == logs | {"metadata"} | {f"sources/0/{batch}" for batch in range(4)}
+    assert fork.get("input/in/checkpoint-9a/offsets/2") == b"v1\n2"
+    assert json.loads(fork.get("input/in/checkpoint-9a/metadata"))["id"] != "of the origin"
+    with pytest.raises(StoreError, match=r"does not say where batch 7 ended.*Start the job there once"):
+        inherit_checkpoint("in", InheritedBatches(origin.url, "3f", 7), fork, "input/in/checkpoint-b0")
+    inherit_checkpoint("in", InheritedBatches(origin.url, "3f", -1), fork, "input/in/checkpoint-c0")
+    assert not fork.list("input/in/checkpoint-c0"), "an origin that has stored nothing has nothing to go on from"

@@ -28,6 +28,7 @@ from millstream.state.hashing import xxhash64_column
 from millstream.state.keys import key_column_of_arrow
 from millstream.state.layout import TableLayout, orders_of, rests_of
 from millstream.state.segment_check import segment_problems
+from millstream.state.segment_file import WholeFile
 from millstream.state.segment_writer import write_segment
 from millstream.state_reader import SavepointBuilder
 from millstream.state_reader.verifying import verify
@@ -199,7 +200,8 @@ def written(keys: list[int], change: Callable[[dict[str, Any]], None], monkeypat
     store = open_store(f"memory://test-verify-{next(STORES)}")
     ref = write_segment(store, "s.arrow", LAYOUT, 1, range(128), [batch], chunks_max=1)
     assert ref is not None
-    return segment_problems(pa.py_buffer(store.get("s.arrow")), ref, "total", lambda keys, _: xxhash64_column(keys))
+    file = WholeFile(pa.py_buffer(store.get("s.arrow")))
+    return segment_problems(file, ref, "total", lambda keys, _: xxhash64_column(keys))
 
 
 def swapped(columns: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ class CountedEpoch:
     values: dict[str, dict[Any, Any]]
     watermark: int | None = 5_000
     gate: threading.Event = field(default_factory=threading.Event)
+    _portions: list[int] = field(default_factory=list)
 
     def get(self, state: str, key: Any) -> Any:
         self.gate.wait()
@@ -36,7 +37,13 @@ class CountedEpoch:
             raise StateKindError(f"state '{state}' is windows. Ask for its windows.")
         return self.values.get(state, {}).get(key)
 
+    @property
+    def asked(self) -> int:
+        """How many keys were read by `get_many` so far."""
+        return sum(self._portions)
+
     def get_many(self, state: str, keys: Sequence[Any]) -> list[Any]:
+        self._portions.append(len(keys))
         return [self.get(state, key) for key in keys]
 
     def get_columns(self, state: str, keys: pa.Array) -> pa.RecordBatch:
@@ -65,7 +72,7 @@ class CountedJob:
             ServedState("totals", "value", "STRING", "LONG", False, GROUPS),
             ServedState("numbers", "value", "LONG", "LONG", False, GROUPS),
             ServedState("pairs", "value", {"tuple": ["STRING", "LONG"]}, "LONG", False, GROUPS),
-            ServedState("untyped", "value", "PICKLED", "LONG", False, GROUPS),
+            ServedState("untyped", "value", "PICKLED", "STRING", False, GROUPS),
             ServedState("things", "value", "STRING", "PICKLED", True, GROUPS),
             ServedState("open", "window", "STRING", "LONG", False, GROUPS),
         ]

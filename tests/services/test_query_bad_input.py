@@ -5,6 +5,7 @@ sentence that says what exists and what to do. A real job, its store on disk, a 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -173,6 +174,20 @@ def test_a_manifest_that_is_cut_short(store: Store, caplog: pytest.LogCaptureFix
         assert caplog.text.count("is damaged: it is cut short") == 1 and "whole is 3" in caplog.text
         store.put(name, data)
         assert client.get(VALUE).json()["value"] == 6  # mended, it is read again
+
+
+def test_a_newer_manifest_that_is_cut_short_is_told_of_whoever_asks(store: Store) -> None:
+    name = store.list(MANIFESTS)[-1]
+    data = store.get(name)
+    store.delete(name)
+    with served(store) as client:
+        assert client.get(VALUE, params={"key_format": "text"}).json()["epoch"] == 3
+        store.put(name, data[: len(data) // 2])
+        time.sleep(0.2)  # so long ago that the folder's time tells of any change
+        answers = [client.get(VALUE, params={"key_format": "text"}) for _ in range(5)]
+        assert {answer.status_code for answer in answers} == {500}
+        store.put(name, data)
+        assert client.get(VALUE, params={"key_format": "text"}).json()["epoch"] == 4
 
 
 @pytest.mark.parametrize("harm", ["changed", "gone"])

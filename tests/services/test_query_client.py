@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,15 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from key_programs import counted
+from nested_keys import nan_of
 from queries_page import run_queries_page
 from query_programs import keeping
 from services.served_counts import CountedJob
 
 from millstream import query
 from millstream.checkpoint.job_record import claim
+from millstream.common import Types
 from millstream.query.client import NoServerError, QueryClient, QueryRefusedError
 from millstream.query.client.directory import ServerPlace, in_order
 from millstream.query.client.reading import bodies_of
@@ -321,6 +326,25 @@ def served(*story: Any) -> Iterator[QueryClient]:
         QueryClient(f"memory://{name}") as client,
     ):
         yield client
+
+
+@pytest.mark.parametrize("key_type", [None, Types.DOUBLE()], ids=repr)
+def test_a_key_is_found_by_whatever_equals_it_where_the_server_is_that_holds_it(key_type: Any) -> None:
+    name, nan = f"test-query-client-{next(STORES)}", nan_of((0xFFF8 << 48) + 3)
+    items = [(0.0,), (nan,), (7.0,), EPOCH, (-0.0,), (float("nan"),), (1,)]
+    counted("process", items, key_type, 2, store=name)
+    view, settings = query.open(f"memory://{name}"), ServerSettings(port=0, flight_port=0)
+    with (
+        QueryServer(OpenedJob(view), replace(settings, key_groups=LOW), view.store),
+        QueryServer(OpenedJob(view), replace(settings, key_groups=HIGH), view.store),
+        QueryClient(f"memory://{name}") as client,
+    ):
+        for keys in ([0, nan, 7], [-0.0, math.nan, 7.0]):
+            assert [client.get("count", key).value for key in keys] == [2, 2, 1]
+            assert [answer.value for answer in client.get_many("count", keys)] == [2, 2, 1]
+            column = client.get_columns("count", pa.array(map(float, keys), pa.float64()))
+            assert column.column("value").to_pylist() == [2, 2, 1]
+        assert client.get("count", True if key_type is None else 1.0).value == 1
 
 
 def test_states_of_a_job_are_answered_as_the_library_answers() -> None:

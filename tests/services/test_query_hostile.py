@@ -6,6 +6,7 @@ import json
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from services.served_counts import CountedJob
 from services.test_query_server import TOKEN, certified, rights
 
 from millstream.query.server import Limits, QueryServer, ServerSettings
+from millstream.query.server.encoding import encoded
 from millstream.query.server.flight_frames import PREFACE
 
 CROWD = 250
@@ -199,6 +201,22 @@ def test_an_answer_that_is_not_read_is_given_up() -> None:
             assert len(read_all(deaf)) < 16 << 20
 
 
+def test_answers_that_wait_for_clients_are_bounded_together() -> None:
+    limits = Limits(unread_bytes_max=20 << 20)
+    with QueryServer(large_answers(), ServerSettings(port=0, limits=limits)) as server:
+        address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+        deaf = [socket.create_connection(address, timeout=ENOUGH_S) for _ in range(4)]
+        for one in deaf:
+            one.sendall(head("/v1/jobs/counts/states/totals/keys/ada", "connection: close", method="GET"))
+            select.select([one], [], [], ENOUGH_S)
+            assert status_of(asked(address, "/healthz")) == 200
+        sizes = [len(read_all(one)) for one in deaf]
+        for one in deaf:
+            one.close()
+    assert sizes[0] < 16 << 20, "who is slowest to read is let go"
+    assert sizes[-1] > 16 << 20, "and who asked last is answered"
+
+
 def test_a_watcher_who_does_not_read_is_let_go() -> None:
     job = large_answers()
     limits = Limits(unread_timeout_s=0.3, watchers_max=1)
@@ -318,14 +336,18 @@ def test_strange_bodies_are_answered_or_refused_with_a_sentence(child: Child, na
 STRANGE_REQUESTS: dict[str, tuple[bytes, int]] = {
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200) + b"\r\n\r\n", 400),
     "an endless head": (head("/v1/jobs", *[f"x-{i}: {'a' * 1_000}" for i in range(100)], method="GET")[:-4], 400),
+    "an endless header": (b"GET /v1/jobs HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * (1 << 20), 400),
+    "an endless path": (b"GET /" + b"a" * (1 << 20), 400),
     "two hosts": (head("/v1/jobs", "host: other", method="GET"), 400),
     "two lengths": (head("/v1/jobs", "content-length: 1", "content-length: 2") + b"ab", 400),
     "a length below zero": (head("/v1/jobs", "content-length: -1"), 400),
     "a chunk of no size": (head("/v1/jobs", "transfer-encoding: chunked") + b"zz\r\n", 400),
-    "an unknown method": (head("/v1/jobs", "connection: close", method="BREW"), 405),
+    "an unknown method": (head("/v1/jobs", "connection: close", method="BREW"), 400),
     "a method for nobody": (head("/v1/jobs", "connection: close", method="DELETE"), 405),
-    "a place of its own": (head("http://elsewhere/v1/jobs", "connection: close", method="GET"), 404),
-    "everything": (head("*", "connection: close", method="OPTIONS"), 404),
+    "a place of its own": (head("http://elsewhere/v1/jobs", "connection: close", method="GET"), 400),
+    "everything": (head("*", "connection: close", method="OPTIONS"), 400),
+    "nobody to answer for": (b"GET /v1/jobs HTTP/1.1\r\n\r\n", 400),
+    "another protocol": (head("/v1/jobs", "connection: upgrade, close", "upgrade: websocket", method="GET"), 200),
     "strange bytes in a header": (
         head("/v1/jobs", "connection: close", method="GET")[:-2]
         + b'if-none-match: "\xff\xfe"\r\nauthorization: \xff\r\n\r\n',
@@ -338,6 +360,23 @@ STRANGE_REQUESTS: dict[str, tuple[bytes, int]] = {
 def test_what_is_hardly_http_is_refused_with_a_sentence(child: Child, name: str) -> None:
     request, status = STRANGE_REQUESTS[name]
     told(sent(child, request), status)
+
+
+def test_requests_that_wait_behind_another_are_answered_in_their_order_and_are_not_many(child: Child) -> None:
+    one = head(f"{child.path}{TOTAL}/b", method="GET")
+    last = head(f"{child.path}{TOTAL}/a", "connection: close", method="GET")
+    for path, status in (("/healthz", b"200"), ("/nothing", b"404")):
+        answer = sent(child, one + head(path, method="HEAD") + head(path, method="GET") + last)
+        assert answer.count(b"HTTP/1.1 ") == 4
+        assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]][0::3] == [b"200", b"200"]
+        assert status in answer and answer.endswith(b'"value":4}')
+    with child.unharmed():
+        assert b" 400 " in sent(child, one * 5_000)
+
+
+def test_a_connection_that_asks_for_another_protocol_is_answered_once_and_ends(child: Child) -> None:
+    answer = sent(child, head(f"{child.path}{TOTAL}/a", "connection: upgrade", "upgrade: h2c", method="GET"))
+    assert status_of(answer) == 200 and answer.endswith(b'"value":4}')
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/x-www-form-urlencoded", ""])
@@ -393,6 +432,50 @@ def test_a_batch_that_grows_when_it_is_unpacked_is_refused(child: Child) -> None
     bomb = keys("a" * (256 << 20))
     with child.unharmed(), pytest.raises(pa.ArrowException, match="compressed"):
         child.flown("total", bomb, compression="zstd")
+
+
+def test_a_dictionary_of_one_text_that_every_row_names_is_refused(child: Child) -> None:
+    indices = pa.array([0] * 2_000, pa.int32())
+    bomb = pa.DictionaryArray.from_arrays(indices, pa.array(["a" * (1 << 20)]))
+    with child.unharmed(), pytest.raises(flight.FlightServerError, match=r"once they are decoded.*\[too-large\]"):
+        child.flown("total", pa.RecordBatch.from_arrays([bomb], ["key"]))
+
+
+def test_one_large_value_that_is_asked_for_many_times_is_refused_before_it_is_there_so_often() -> None:
+    settings = ServerSettings(port=0, flight_port=0, limits=Limits(answer_bytes_max=40 << 20))
+    job = large_answers()
+    with QueryServer(job, settings) as server, httpx.Client(base_url=f"{server.url}/v1/jobs/counts") as client:
+        many = client.post("/states/untyped/keys", json={"keys": ["eve"] * 10_000}, timeout=20)
+        assert many.status_code == 200 and len(many.json()["values"]) == 10_000
+        job.commit(untyped={"eve": "a" * (1 << 20)})
+        for answer in (
+            client.post("/states/untyped/keys", json={"keys": ["eve"] * 10_000}, timeout=20),
+            client.post("/read", json={"reads": [{"state": "untyped", "keys": ["eve"]}] * 50}, timeout=20),
+            client.get("/states/totals/scan?prefix=eve", timeout=20),
+        ):
+            assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
+        assert job.newest().asked < 500
+
+
+def test_an_answer_is_encoded_where_it_is_read_and_not_where_all_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    from millstream.query.server import application, watching
+
+    places: list[str] = []
+
+    def noting(content: Any) -> bytes:
+        places.append(threading.current_thread().name)
+        return encoded(content)
+
+    for module in (application, watching):
+        monkeypatch.setattr(module, "encoded", noting)
+    with QueryServer(large_answers(), ServerSettings(port=0)) as server, httpx.Client(timeout=20) as client:
+        states = f"{server.url}/v1/jobs/counts/states"
+        for path in ("/totals/keys/ada", "/totals/scan?limit=5", "/totals/series/ada"):
+            assert client.get(states + path).status_code == 200
+        assert client.post(f"{states}/totals/keys", json={"keys": ["ada"]}).status_code == 200
+        with client.stream("GET", f"{states}/totals/watch/ada") as stream:
+            assert any(line.startswith("data") for line in stream.iter_lines())
+    assert len(places) >= 6 and "query-server" not in places
 
 
 def test_an_answer_of_flight_that_is_not_read_is_given_up() -> None:

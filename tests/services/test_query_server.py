@@ -50,6 +50,7 @@ def test_an_answer_carries_job_state_epoch_watermark_commit_time_and_age() -> No
     with serving(counted()) as client:
         assert client.get("/states/totals/keys/ada").json() == {
             "job": "counts",
+            "job_id": "0f" * 16,
             "epoch": 1,
             "watermark": 5_000,
             "committed_ms": 1_000,
@@ -249,6 +250,41 @@ def test_a_server_open_to_the_network_needs_tokens() -> None:
 def test_a_page_of_another_site_cannot_reach_a_server_without_tokens_by_a_name_of_its_own() -> None:
     with serving(counted()) as client:
         assert client.get("/states", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_nor_can_it_reach_a_server_of_the_network_that_answers_everybody() -> None:
+    with serving(counted(), host="0.0.0.0", allow_anonymous=True, advertised_host="127.0.0.1") as client:
+        refused = client.get("/states", headers={"host": "evil.example"})
+        assert refused.status_code == 400 and "--allow-host" in refused.json()["message"]
+        assert client.get("/states").status_code == 200
+
+
+def test_who_asks_is_not_whom_a_header_names_unless_a_trusted_proxy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # what uvicorn believes is not ours
+
+    def statuses(client: httpx.Client) -> list[int]:
+        return [client.get("/states", headers={"x-forwarded-for": f"10.0.0.{n}"}).status_code for n in range(9)]
+
+    slow = Limits(requests_per_s=1)
+    with serving(counted(), limits=slow) as client:
+        assert 429 in statuses(client)
+    with serving(counted(), limits=slow, trusted_proxies=("127.0.0.1",)) as client:
+        assert set(statuses(client)) == {200}
+
+
+def test_a_token_that_is_taken_back_ends_what_it_watches(tmp_path: Path) -> None:
+    path, job = tmp_path / "tokens.json", counted()
+    path.write_text(json.dumps({"a": {"token": TOKEN, "states": ["*"]}}))
+    mine = {"authorization": f"Bearer {TOKEN}"}
+    with serving(job, rights=read_rights(path)) as client:
+        with client.stream("GET", "/states/totals/watch/ada", headers=mine) as stream:
+            lines = stream.iter_lines()
+            assert any(line.startswith("data: ") for line in lines)
+            path.write_text(json.dumps({"a": {"token": TOKEN[::-1], "states": ["*"]}}))
+            assert client.get("/states/totals/keys/ada", headers=mine).status_code == 401
+            job.commit(totals={"ada": 2})
+            rest = list(lines)
+        assert "event: refused" in rest and not any('"value":' in line for line in rest), rest
 
 
 def test_a_file_of_tokens_that_says_too_little_is_refused(tmp_path: Path) -> None:

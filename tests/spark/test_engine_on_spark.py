@@ -353,8 +353,8 @@ def test_to_spark_hands_each_epoch_to_a_batch_writer(
     folder = tmp_path / "table"
     row = Types.ROW_NAMED(["n", "text"], [Types.LONG(), Types.STRING()])
 
-    def write(frame: Any, epoch: int) -> None:
-        frame.write.mode("overwrite").parquet(str(folder / f"epoch={epoch}"))
+    def write(frame: Any, commit: Any) -> None:
+        frame.write.mode("overwrite").parquet(str(folder / f"epoch={commit}"))
 
     epoch_records(env, 10)
     env.add_source(numbers()).map(lambda n: Row(n, f"n{n}"), row).to_spark(write)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.common.time import Instant
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
-from millstream.connectors.contracts import Json, Source, SourceContext, WriterContext
+from millstream.connectors.contracts import CommitId, Json, Source, SourceContext, WriterContext
 from millstream.connectors.spark_frame import SparkFrameSource, type_of_spark_schema
 from millstream.connectors.spark_writer import SparkWriterSink
 from millstream.connectors.two_phase import TwoPhaseSink
@@ -54,6 +54,7 @@ def read_all(source: Source, offsets: dict[str, int]) -> list[Any]:
             records += from_record_batch(batch, source.type_info)
         offsets[split.name] = stop
     source.committed(dict(offsets))
+    source.released([dict(offsets)])
     return records
 
 
@@ -161,7 +162,7 @@ def drop(folder: Path, numbers: list[int]) -> None:
     hidden.rename(folder / f"{numbers[0]}.json")
 
 
-def test_a_stream_that_ends_gives_every_row_once_and_leaves_nothing_behind(
+def test_a_stream_that_ends_gives_every_row_once_and_removes_what_no_epoch_needs(
     spark: SparkSession, store: Store, tmp_path: Path
 ) -> None:
     folder = tmp_path / "in"
@@ -174,7 +175,7 @@ def test_a_stream_that_ends_gives_every_row_once_and_leaves_nothing_behind(
     opened = source.opened(store, spark)
     assert sorted(row.n for row in drain(opened, {})) == list(range(50))
     opened.close()
-    assert not [name for name in store.list("input") if name.endswith(".parquet")]
+    assert len([name for name in store.list("input") if name.endswith(".parquet")]) == 1, "all but the newest batch"
 
 
 def test_a_stream_killed_with_stored_and_offered_batches_goes_on_exactly_once(
@@ -188,6 +189,7 @@ def test_a_stream_killed_with_stored_and_offered_batches_goes_on_exactly_once(
     for round_ in range(3):
         drop(folder, list(range(round_ * 10, round_ * 10 + 10)))
         source = SparkFrameSource(lines_in(spark, folder), trigger=trigger).opened(store, spark)
+        source.committed(dict(offsets))  # as a driver says before all else
         assert not source.bounded
         deadline = time.monotonic() + 60
         while len(seen) < (round_ + 1) * 10 and time.monotonic() < deadline:
@@ -195,7 +197,8 @@ def test_a_stream_killed_with_stored_and_offered_batches_goes_on_exactly_once(
             assert not source.complete(NOW)
         source.close()
         # Forget Spark's own record of its last batch, if it got that far: after the restart the batch is offered again.
-        commits = tmp_path / "store" / "input" / "frame" / "checkpoint" / "commits"
+        [checkpoint] = (tmp_path / "store" / "input" / "frame").glob("checkpoint-*")
+        commits = checkpoint / "commits"
         for newest in sorted((p for p in commits.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))[-1:]:
             newest.unlink()
             (commits / f".{newest.name}.crc").unlink(missing_ok=True)
@@ -219,7 +222,7 @@ def test_a_failing_query_fails_the_job_with_its_reason(spark: SparkSession, stor
 
 def staged(sink: Any, store: Store, subtask: int, values: list[Any], type_info: TypeInformation) -> list[Json]:
     writer = pickle.loads(pickle.dumps(sink)).writer(
-        WriterContext("to spark/1", 7, subtask, 2, f"a{subtask}", store, 0, type_info)
+        WriterContext("to spark/1", 7, subtask, 2, f"a{subtask}", store, 0, type_info, "a-job")
     )
     writer.write(Batch.of_values(values, type_info))
     return list(writer.stage())
@@ -227,18 +230,18 @@ def staged(sink: Any, store: Store, subtask: int, values: list[Any], type_info: 
 
 def test_a_spark_writer_gets_the_epochs_rows_as_a_dataframe(spark: SparkSession, store: Store) -> None:
     type_info = Types.ROW_NAMED(["name", "at", "price"], [Types.STRING(), Types.INSTANT(), Types.BIG_DEC()])
-    calls: list[tuple[int, list[Any]]] = []
-    sink = SparkWriterSink(lambda df, epoch: calls.append((epoch, sorted(df.collect()))), type_info).opened(spark)
+    calls: list[tuple[CommitId, list[Any]]] = []
+    sink = SparkWriterSink(lambda df, commit: calls.append((commit, sorted(df.collect()))), type_info).opened(spark)
     rows = [("a", Instant(1, 5000), Decimal("1.5")), ("b", None, None)]
     publish = [*staged(sink, store, 0, rows[:1], type_info), *staged(sink, store, 1, rows[1:], type_info)]
-    sink.commit(7, publish, store)
-    sink.commit(8, [], store)
-    [(epoch, found)] = calls
-    assert epoch == 7 and [row.asDict()["name"] for row in found] == ["a", "b"]
+    sink.commit(CommitId("a-job", "out", 7), publish, store)
+    sink.commit(CommitId("a-job", "out", 8), [], store)
+    [(commit, found)] = calls
+    assert commit == CommitId("a-job", "out", 7) and [row.asDict()["name"] for row in found] == ["a", "b"]
     assert found[0]["price"] == Decimal("1.5") and found[0]["at"].timestamp() == 1.000005
     store.delete(publish[0]["file"])
     with pytest.raises(StoreDamagedError, match="has no file"):
-        sink.commit(7, publish, store)
+        sink.commit(CommitId("a-job", "out", 7), publish, store)
 
 
 class Marks(TwoPhaseSink):
@@ -256,14 +259,15 @@ class Marks(TwoPhaseSink):
     def stage(self) -> Json | None:
         return self.values
 
-    def commit(self, epoch: int, staged: Any) -> None:  # type: ignore[override]
+    def commit(self, commit: CommitId, staged: Any) -> None:  # type: ignore[override]
         for values in staged:
-            Path(self.folder, f"{epoch}-{values[0]}").write_text(str(os.getpid()))
+            Path(self.folder, f"{commit}-{values[0]}").write_text(str(os.getpid()))
 
 
 def test_a_two_phase_sink_can_commit_in_tasks(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     sink = Marks(str(tmp_path))
     ready = sink.opened(spark)
-    ready.commit(3, [["a"], ["b"]], store)
+    ready.commit(CommitId("a-job", "out", 3), [["a"], ["b"]], store)
     marks = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
-    assert sorted(marks) == ["3-a", "3-b"] and str(os.getpid()) not in marks.values()
+    assert sorted(marks) == ["a-job.out.0.000000000003-a", "a-job.out.1.000000000003-b"]
+    assert str(os.getpid()) not in marks.values()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from millstream.checkpoint.manifest import Manifest, SplitFile
 from millstream.checkpoint.sealed import seal, unseal
@@ -54,12 +54,15 @@ class FinishedSplits:
             self._files[file] = names_in(file, self._store.get(file.file))
         return self._files[file]
 
-    def filed(self, newest: Manifest, epoch: int) -> dict[str, SplitFile]:
-        """Write down what is finished, for `epoch` to name; by source, where it is worth a file."""
+    def filed(self, newest: Manifest, epoch: int, listed: Collection[str] = ()) -> dict[str, SplitFile]:
+        """Write down what is finished, for `epoch` to name; by source, where it is worth a file.
+
+        `listed`: sources whose positions all stay in the manifest, because they remove input by what these say.
+        """
         filed: dict[str, SplitFile] = {}
         for uid, positions in newest.sources.items():
             names = sorted(name for name, at in positions.items() if at.finished)
-            if len(names) >= LISTED_MAX:
+            if len(names) >= LISTED_MAX and uid not in listed:
                 filed[uid] = self._write(uid, names, epoch)
         return filed
 

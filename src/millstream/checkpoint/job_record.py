@@ -1,4 +1,5 @@
-"""`job.json`: which job a store belongs to. Written once, by the first driver that comes.
+"""`job.json`: which job a store belongs to. Written once, by the first driver that comes; only a job that removes its
+epochs gives it another id.
 
 A store holds one job. Two jobs in one store would take each other's manifests for their own, so the second is refused
 before it reads or writes anything else. A job that was started from a snapshot of another one shares files with it:
@@ -12,14 +13,14 @@ the job is called by the fork's.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.names import job_name
 from millstream.storage.store import Store
 
-__all__ = ["FORMAT", "JobRecord", "claim", "read"]
+__all__ = ["FORMAT", "JobRecord", "claim", "read", "renew"]
 
 FORMAT = 2
 _KIND = "millstream-job-"
@@ -91,6 +92,16 @@ def read(store: Store) -> JobRecord | None:
     # Its writer may have died between giving the name and syncing it.
     store.settle(job_name())
     return _decode(store.get(job_name()), f"{job_name()} of store {store.url}")
+
+
+def renew(store: Store, job_id: str) -> None:
+    """Give whoever goes on in `store` another id: its epochs are about to be removed, and their numbers come again.
+
+    What was published is known by the job's id and the epoch's number (`CommitId`), and such a name is used once.
+    """
+    record = read(store)
+    if record is not None:
+        store.put(job_name(), _encode(replace(record, job_id=job_id)))
 
 
 def _encode(record: JobRecord) -> bytes:

@@ -27,6 +27,7 @@ from millstream.checkpoint.snapshot_names import SnapshotName
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.layered import layered
 from millstream.storage.names import job_name, manifest_name, savepoint_name
+from millstream.storage.read_only import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["Snapshot", "copy_savepoint", "epoch_ranges", "find_snapshot", "open_job_store", "seal"]
@@ -44,11 +45,16 @@ class Snapshot:
     is_savepoint: bool = False
 
 
-def open_job_store(url: str) -> Store:
-    """The store of a job, on top of those it was forked from."""
-    store = open_store(url)
+def open_job_store(url: str, *, read_only: bool = False) -> Store:
+    """The store of a job, on top of those it was forked from. `read_only`: nothing will be written to any of them."""
+
+    def opened(address: str) -> Store:
+        store = open_store(address)
+        return ReadOnlyStore(store) if read_only else store
+
+    store = opened(url)
     record = read_job_record(store)
-    bases = () if record is None else tuple(map(open_store, record.bases))
+    bases = () if record is None else tuple(map(opened, record.bases))
     return layered(store, bases)
 
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from millstream.errors import ConfigurationError
 
-__all__ = ["SnapshotName", "parse_snapshot_name"]
+__all__ = ["SnapshotName", "check_savepoint_name", "parse_snapshot_name"]
 
 _NAME = re.compile(r"(?P<store>.+?)(@(?P<at>[^@/]+))?")
+_NAME_BYTES_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,35 @@ def parse_snapshot_name(text: str) -> SnapshotName:
         )
     at = found["at"]
     return SnapshotName(found["store"], int(at) if at is not None and at.isdigit() else at)
+
+
+def check_savepoint_name(name: str) -> None:
+    """Refuse a name for a savepoint that could not be said as STORE@NAME, or that is no name of one folder.
+
+    >>> check_savepoint_name("before upgrade")
+    >>> check_savepoint_name("../elsewhere")
+    Traceback (most recent call last):
+    millstream.errors.ConfigurationError: '../elsewhere' is no name for a savepoint: it has a '/'. Give a short name \
+without '/', '@' and '\\', such as 'before-upgrade'
+    """
+    problem = _problem_of(name)
+    if problem is not None:
+        raise ConfigurationError(
+            f"{name!r} is no name for a savepoint: {problem}. Give a short name without '/', '@' and '\\', such as "
+            "'before-upgrade'"
+        )
+
+
+def _problem_of(name: str) -> str | None:
+    if not name.strip() or name != name.strip():
+        return "it is empty, or begins or ends with a blank"
+    mark = next((mark for mark in "/\\@" if mark in name), None)
+    if mark is not None:
+        return f"it has a {mark!r}"
+    if not name.isprintable():
+        return "it has characters that cannot be shown"
+    if name.startswith("."):
+        return "it begins with '.'"
+    if name.isdigit():
+        return "it is a number, which means an epoch"
+    return "it is too long" if len(name.encode()) > _NAME_BYTES_MAX else None

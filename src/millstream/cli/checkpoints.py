@@ -42,7 +42,7 @@ def show_checkpoints(
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     try:
         name = named_snapshot(job)
-        manifests = _manifests(open_job_store(name.store), name.store)
+        manifests = _manifests(open_job_store(name.store, read_only=True), name.store)
         if epoch is None and isinstance(name.at, int):
             epoch = name.at
         if epoch is None:

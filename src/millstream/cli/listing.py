@@ -18,6 +18,7 @@ from millstream.errors import MillstreamError
 from millstream.jobs.amounts import count_text, span_text
 from millstream.state_reader.stored_jobs import DAMAGED, DEFAULT_ROOT, ListedJob
 from millstream.state_reader.stored_jobs import jobs as stored_jobs
+from millstream.storage.read_only import ReadOnlyStore
 from millstream.storage.store import open_store, shown_address
 
 __all__ = ["list_jobs", "snapshots_text", "table_text"]
@@ -60,7 +61,7 @@ def list_jobs(
 def _snapshots_json(job: ListedJob) -> dict[str, Any]:
     if job.status == DAMAGED:
         return {"retained": [], "kept": []}
-    store = open_store(job.store)
+    store = ReadOnlyStore(open_store(job.store))
     return {"retained": ManifestLog(store).epochs(), "kept": [asdict(pin) for pin in pins_of(store)]}
 
 
@@ -69,7 +70,7 @@ def snapshots_text(job: ListedJob, now_ms: int) -> str:
     lines = [f"{job.name} in {job.store}"]
     if job.status == DAMAGED:
         return f"{lines[0]}\n  damaged"
-    store = open_store(job.store)
+    store = ReadOnlyStore(open_store(job.store))
     record = read_job_record(store)
     if record is not None and record.begins:
         lines.append(f"  began with  {shown_address(record.begins)}")

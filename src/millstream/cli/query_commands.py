@@ -43,6 +43,14 @@ def query_server(
     allow_origin: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Web pages from there may ask. Repeatable.")
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Requests may name this host, too, as who they are for. Repeatable."),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is believed. Repeatable."),
+    ] = None,
     requests_per_s: Annotated[
         float | None, typer.Option(metavar="N", min=0.001, help="So many requests a second from one address.")
     ] = None,
@@ -54,7 +62,11 @@ def query_server(
         Path | None, typer.Option(metavar="DIR", help="Keep files of a remote store there, not in memory.")
     ] = None,
     no_register: Annotated[
-        bool, typer.Option("--no-register", help="Write nothing into the store; clients must know the address.")
+        bool, typer.Option("--no-register", help="Do not register in the store; clients must know the address.")
+    ] = False,
+    read_only: Annotated[
+        bool,
+        typer.Option("--read-only", help="Write nothing into the store: no registration, no lease on older epochs."),
     ] = False,
     root: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
@@ -75,7 +87,10 @@ def query_server(
         allow_anonymous=allow_anonymous,
         allow_undeclared=allow_undeclared,
         allow_origins=tuple(allow_origin or ()),
+        allow_hosts=tuple(allow_host or ()),
+        trusted_proxies=tuple(trusted_proxy or ()),
         requests_per_s=requests_per_s,
         page=page,
     )
-    raise typer.Exit(serve_queries(ServerCommand(job, request, root, cache_folder, registers=not no_register)))
+    command = ServerCommand(job, request, root, cache_folder, registers=not no_register, read_only=read_only)
+    raise typer.Exit(serve_queries(command))

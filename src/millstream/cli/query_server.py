@@ -33,6 +33,7 @@ class ServerCommand:
     root: str | None = None
     cache_folder: Path | None = None
     registers: bool = True
+    read_only: bool = False
 
 
 def serve_queries(command: ServerCommand, screen: TextIO | None = None) -> int:
@@ -65,8 +66,10 @@ def _server(command: ServerCommand) -> QueryServer:
         named_store(command.job, command.root),
         cache_folder=command.cache_folder,
         allow_undeclared=command.request.allow_undeclared,
+        read_only=command.read_only,
     )
-    return QueryServer(OpenedJob(view), settings, view.store if command.registers else None)
+    registers = command.registers and not command.read_only
+    return QueryServer(OpenedJob(view), settings, view.store if registers else None)
 
 
 @contextmanager

@@ -43,13 +43,16 @@ class _NotShown:
         return f"(pickle of {bytes_text(self._bytes)}, not shown)"
 
 
-def show_catalog(name: str, *, as_json: bool, screen: TextIO | None = None, now_ms: int | None = None) -> int:
+def show_catalog(
+    name: str, *, as_json: bool, read_only: bool = False, screen: TextIO | None = None, now_ms: int | None = None
+) -> int:
     """Print operators and states; returns the exit code."""
-    return _explained(lambda: _catalog(name, as_json, screen or sys.stdout, now_ms or int(time.time() * 1000)))
+    now_ms = now_ms or int(time.time() * 1000)
+    return _explained(lambda: _catalog(name, as_json, read_only, screen or sys.stdout, now_ms))
 
 
-def _catalog(name: str, as_json: bool, screen: TextIO, now_ms: int) -> None:
-    with state_reader.open(name).at() as snapshot:
+def _catalog(name: str, as_json: bool, read_only: bool, screen: TextIO, now_ms: int) -> None:
+    with state_reader.open(name, read_only=read_only).at() as snapshot:
         states = snapshot.states()
         if as_json:
             for state in states:
@@ -88,12 +91,13 @@ def show_rows(
     limit: int | None = None,
     as_json: bool = False,
     as_csv: bool = False,
+    read_only: bool = False,
     screen: TextIO | None = None,
 ) -> int:
     """Print the rows of a state; returns the exit code."""
 
     def show() -> None:
-        with state_reader.open(name).at() as snapshot:
+        with state_reader.open(name, read_only=read_only).at() as snapshot:
             rows = snapshot.read(operator, state, unpickle=_NotShown)
             if key is not None:
                 if "key" not in rows.schema.names:
@@ -113,6 +117,7 @@ def show_difference(
     *,
     limit: int | None = None,
     as_json: bool = False,
+    read_only: bool = False,
     screen: TextIO | None = None,
 ) -> int:
     """Print what changed; returns the exit code."""
@@ -120,7 +125,8 @@ def show_difference(
     def show() -> None:
         out = screen or sys.stdout
         with ExitStack() as opened:
-            old, new = (opened.enter_context(state_reader.open(name).at()) for name in (before, after))
+            snapshots = (state_reader.open(name, read_only=read_only).at() for name in (before, after))
+            old, new = map(opened.enter_context, snapshots)
             if operator is not None and state is not None:
                 _print_rows(old.diff(new, operator, state, unpickle=_NotShown), limit, as_json, False, out)
                 return

@@ -14,14 +14,17 @@ Snapshot = Annotated[
     str, typer.Argument(metavar="STORE[@EPOCH]", help="A job's store (its newest epoch), an epoch, or a savepoint.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")]
+ReadOnly = Annotated[
+    bool, typer.Option("--read-only", help="Write nothing, no lease either: the job may collect the epoch meanwhile.")
+]
 
 
 @state_app.command("ls")
-def list_states(snapshot: Snapshot, as_json: Json = False) -> None:
+def list_states(snapshot: Snapshot, as_json: Json = False, read_only: ReadOnly = False) -> None:
     """List operators and their states: kinds, types and sizes."""
     from millstream.cli.state import show_catalog
 
-    raise typer.Exit(show_catalog(snapshot, as_json=as_json))
+    raise typer.Exit(show_catalog(snapshot, as_json=as_json, read_only=read_only))
 
 
 @state_app.command("show")
@@ -35,11 +38,15 @@ def show(
     ] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="For spreadsheets.")] = False,
+    read_only: ReadOnly = False,
 ) -> None:
     """Print the rows of a state."""
     from millstream.cli.state import show_rows
 
-    raise typer.Exit(show_rows(snapshot, operator, state, key=key, limit=limit, as_json=as_json, as_csv=as_csv))
+    code = show_rows(
+        snapshot, operator, state, key=key, limit=limit, as_json=as_json, as_csv=as_csv, read_only=read_only
+    )
+    raise typer.Exit(code)
 
 
 @state_app.command("diff")
@@ -52,8 +59,10 @@ def diff(
         int | None, typer.Option(metavar="N", help="At most so many rows; 0: all. [default: 100, for machines all]")
     ] = None,
     as_json: Json = False,
+    read_only: ReadOnly = False,
 ) -> None:
     """Print what changed between two snapshots: counts per state, or the rows of one."""
     from millstream.cli.state import show_difference
 
-    raise typer.Exit(show_difference(before, after, operator, state, limit=limit, as_json=as_json))
+    code = show_difference(before, after, operator, state, limit=limit, as_json=as_json, read_only=read_only)
+    raise typer.Exit(code)

@@ -49,6 +49,8 @@ __all__ = [
     "RETENTION_PERIOD",
     "SPARK_MASTER",
     "STORE",
+    "STORE_PRIVATE",
+    "STORE_SHARED",
     "Option",
     "OptionType",
     "check_key",
@@ -57,6 +59,18 @@ __all__ = [
 
 STORE = Option(
     "millstream.store", OptionType.STRING, None, "Where the job keeps its epochs: a folder or an object store's URL."
+)
+STORE_PRIVATE = Option(
+    "millstream.store.private",
+    OptionType.BOOLEAN,
+    False,
+    "Whether the store's folder is for this user alone (0700, its files 0600); otherwise they are as the umask says.",
+)
+STORE_SHARED = Option(
+    "millstream.store.shared",
+    OptionType.BOOLEAN,
+    False,
+    "On a cluster: that the store's folder is mounted under the same name on every machine.",
 )
 EPOCH_MAX_RECORDS = Option(
     "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
@@ -144,6 +158,18 @@ QUERY_ALLOW_UNDECLARED = Option(
 QUERY_ALLOW_ORIGINS = Option(
     "millstream.query.allow-origins", OptionType.LIST, None, "Web pages from there may ask: 'https://a.example;…'."
 )
+QUERY_ALLOW_HOSTS = Option(
+    "millstream.query.allow-hosts",
+    OptionType.LIST,
+    None,
+    "Requests may name these hosts, too, as who they are for: 'a.example;…'.",
+)
+QUERY_TRUSTED_PROXIES = Option(
+    "millstream.query.trusted-proxies",
+    OptionType.LIST,
+    None,
+    "Proxies whose X-Forwarded-For is believed: '10.0.0.5;…'.",
+)
 QUERY_PAGE = Option(
     "millstream.query.page", OptionType.STRING, None, "One HTML file, answered at /: a dashboard that asks the job."
 )
@@ -160,6 +186,8 @@ SPARK_MASTER = Option(
 
 _OWN = (
     STORE,
+    STORE_PRIVATE,
+    STORE_SHARED,
     EPOCH_MAX_RECORDS,
     EPOCH_POLL_INTERVAL,
     EPOCH_MIN_INTERVAL,
@@ -183,6 +211,8 @@ _OWN = (
     QUERY_ALLOW_ANONYMOUS,
     QUERY_ALLOW_UNDECLARED,
     QUERY_ALLOW_ORIGINS,
+    QUERY_ALLOW_HOSTS,
+    QUERY_TRUSTED_PROXIES,
     QUERY_PAGE,
     CONSOLE,
     SPARK_MASTER,

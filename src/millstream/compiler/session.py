@@ -9,13 +9,10 @@ Nothing here starts a JVM before Java and PySpark have been found to be of a ver
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,14 +20,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from millstream.compiler.masters import is_one_machine
+from millstream.compiler.shuffle_folder import fresh_shuffle_folder
 from millstream.errors import PlatformError
+from millstream.storage.temporary_logs import fresh_log
 
 __all__ = ["APPLICATION_SETTINGS", "SESSION_SETTINGS", "check_platform", "make_session", "our_session"]
 
 JAVA_VERSIONS = (17, 21)
 PYSPARK_SERIES = "4.3"
-_LOCAL_PREFIX = "millstream-spark-"
-_LOCAL_BYTES_MIN = 4 << 30
 
 # Measured in docs/decisions/0003: what makes the smallest epoch small, and keeps a long-running driver flat.
 APPLICATION_SETTINGS: Mapping[str, str] = {
@@ -98,13 +96,11 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     # … and find the modules beside the user's program, as the program itself does.
     beside = [path for path in (sys.path[0], os.environ.get("PYTHONPATH", "")) if path]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(beside).split(os.pathsep)))
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName("millstream")
-    for key, value in {**APPLICATION_SETTINGS, **_local_dir(), **settings}.items():
+    for key, value in {**APPLICATION_SETTINGS, **_shuffle_dir(master, settings), **settings}.items():
         builder = builder.config(key, value)
-    log = log or Path(tempfile.gettempdir(), f"millstream-spark-{os.getpid()}.log")
-    with _screen_to(log):
+    with _screen_to(log or fresh_log("spark")), _address_for(master):
         session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
@@ -125,25 +121,26 @@ def our_session(session: SparkSession) -> SparkSession:
     return ours
 
 
-def _local_dir(memory: Path = Path("/dev/shm")) -> dict[str, str]:
-    """Shuffle files live for one epoch: keep them in memory where the system offers a memory file system.
+def _shuffle_dir(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Shuffle files in this machine's memory, where all tasks are on it and nobody says otherwise."""
+    if not is_one_machine(master) or "spark.local.dir" in settings:
+        return {}
+    folder = fresh_shuffle_folder()
+    return {} if folder is None else {"spark.local.dir": str(folder.path)}
 
-    Spark removes its files when it ends, but not when it is killed, and memory is not given back by itself. So the
-    folder is named after this process, and those of processes that are gone are removed first.
-    """
-    if not memory.is_dir() or not os.access(memory, os.W_OK):
-        return {}
-    for left in memory.glob(f"{_LOCAL_PREFIX}*"):
-        owner = left.name.removeprefix(_LOCAL_PREFIX)
-        if owner.isdigit() and not Path("/proc", owner).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    free = os.statvfs(memory)
-    if free.f_bavail * free.f_frsize < _LOCAL_BYTES_MIN:
-        return {}
-    mine = memory / f"{_LOCAL_PREFIX}{os.getpid()}"
-    mine.mkdir(exist_ok=True)
-    atexit.register(shutil.rmtree, mine, ignore_errors=True)
-    return {"spark.local.dir": str(mine)}
+
+@contextmanager
+def _address_for(master: str) -> Iterator[None]:
+    """While the JVM starts: no address for others to reach it by, where all tasks are on this machine."""
+    if "SPARK_LOCAL_IP" in os.environ or not is_one_machine(master):
+        yield
+        return
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    try:
+        yield
+    finally:
+        # Another program that this one starts may have a cluster for its master.
+        os.environ.pop("SPARK_LOCAL_IP", None)
 
 
 @contextmanager
@@ -153,7 +150,7 @@ def _screen_to(log: Path) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     kept = os.dup(1), os.dup(2)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.dup2(target, 1)
         os.dup2(target, 2)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.connectors.contracts import Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
@@ -20,7 +20,7 @@ class DiscardingSink(Sink):
     def writer(self, context: WriterContext) -> SinkWriter:
         return _CountingWriter()
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         """Nothing is published, so there is nothing to repeat."""
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:

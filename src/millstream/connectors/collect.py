@@ -2,7 +2,7 @@
 
 Tasks stage the records; the driver, in the same process as the program, delivers each committed epoch into a queue
 found by its id. An epoch published again after a restart in this process is delivered once: the queue remembers how
-far it got. Another process has another, empty registry; this sink does not reach across processes.
+far each committer got. Another process has another, empty registry; this sink does not reach across processes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.contracts import Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.staging import StagedBatches, read_staged_values
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -28,7 +28,8 @@ class CollectQueue:
     None (the default) never waits, for readers that come only after the job has ended.
 
     >>> queue = CollectQueue()
-    >>> queue.deliver(1, ["a", "b"]); queue.deliver(1, ["a", "b"])
+    >>> first = CommitId("3f9a", "out", 1)
+    >>> queue.deliver(first, ["a", "b"]); queue.deliver(first, ["a", "b"])
     >>> queue.take(timeout_s=0), queue.take(timeout_s=0)
     (['a', 'b'], [])
     """
@@ -36,19 +37,19 @@ class CollectQueue:
     def __init__(self, capacity_records: int | None = None) -> None:
         self._capacity_records = capacity_records
         self._values: list[Any] = []
-        self._epoch = 0
+        self._epochs: dict[str, int] = {}  # the newest of each committer
         self._closed = False
         self._changed = threading.Condition()
 
-    def deliver(self, epoch: int, values: Sequence[Any]) -> None:
-        """Add the records of `epoch`, unless they were added before."""
+    def deliver(self, commit: CommitId, values: Sequence[Any]) -> None:
+        """Add the records of `commit`, unless they were added before."""
         with self._changed:
-            if epoch <= self._epoch:
+            if commit.epoch <= self._epochs.get(commit.committer, 0):
                 return
             if self._capacity_records is not None:
                 capacity = self._capacity_records
                 self._changed.wait_for(lambda: self._closed or len(self._values) < capacity)
-            self._epoch = epoch
+            self._epochs[commit.committer] = commit.epoch
             if not self._closed:
                 self._values.extend(values)
             self._changed.notify_all()
@@ -101,9 +102,9 @@ class CollectSink(Sink):
     def writer(self, context: WriterContext) -> SinkWriter:
         return _CollectWriter(context)
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         values = [value for payload in publish for value in read_staged_values(payload, store, self.type_info)]
-        open_queue(self.id).deliver(epoch, values)
+        open_queue(self.id).deliver(commit, values)
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
         return pending, "this program collects what comes after that epoch; what others collected before is theirs"

@@ -8,7 +8,9 @@ range again must give the same records, in the same order. A source that cannot 
 
 A **sink** has a writer, which runs in a task and *stages* records where nobody sees them, and a committer,
 which runs on the driver after the manifest is written and *publishes* what the manifest lists. Publishing
-the same epoch again must change nothing: after a crash it is repeated.
+the same again must change nothing: after a crash it is repeated. What is published has a name that is never given
+to anything else (`CommitId`); an epoch's number alone is no such name, for every job counts from its own beginning,
+and one that was restored elsewhere or forked counts on beside the one it came from.
 
 Sources and sinks travel to tasks by pickle, so they hold settings, not open connections.
 """
@@ -23,12 +25,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
+from millstream.storage.names import safe
 from millstream.storage.store import Store
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch
 
 __all__ = [
+    "CommitId",
     "CommitPlan",
     "Guarantee",
     "Json",
@@ -134,7 +138,17 @@ class Source(ABC):
         return self.opened(store, session)
 
     def committed(self, positions: dict[str, Offset]) -> None:
-        """The manifest that holds `positions` is written: what lies before them is never read again."""
+        """A manifest that holds `positions` is written, or, before anything is read, found: the job goes on from there.
+
+        Remove nothing for it: the job may go back to an older epoch, and others may start from one. An error raised at
+        the start stops a job that the source cannot go on with.
+        """
+
+    def released(self, kept: Sequence[dict[str, Offset]]) -> None:
+        """`kept` are the positions of every epoch that is kept: what lies before all of them is never read again.
+
+        Called now and then, perhaps beside everything else, for sources that remove what they have stored.
+        """
 
     def close(self) -> None:
         """The driver is done with this source."""
@@ -146,7 +160,8 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class WriterContext:
-    """What a sink's writer knows of its task. `nonce` is unique per task attempt: put it into every staged name."""
+    """What a sink's writer knows of its task. `nonce` is unique per task attempt, `job` for the job's store: put the
+    first into every staged name, and both into one that other jobs could have too."""
 
     uid: str
     epoch: int
@@ -156,6 +171,7 @@ class WriterContext:
     store: Store
     now_ms: int
     input_type: TypeInformation | None
+    job: str
 
 
 class SinkWriter(ABC):
@@ -179,6 +195,34 @@ class SinkWriter(ABC):
 
 
 @dataclass(frozen=True)
+class CommitId:
+    """The name of what one commit publishes. Nothing else is ever called so: not after going back, nor elsewhere.
+
+    `job` is the job's id, new for every store and every fork; `sink` is the sink's uid; `epoch` only grows within a
+    job. `part` counts the staged values of an epoch where each is committed by itself.
+
+    >>> commit = CommitId("3f9a", "ledger", 7)
+    >>> str(commit), commit.committer
+    ('3f9a.ledger.000000000007', '3f9a.ledger')
+    """
+
+    job: str
+    sink: str
+    epoch: int
+    part: int | None = None
+
+    @property
+    def committer(self) -> str:
+        """Whose commits these are. Their epochs only grow, so an output need remember no more than the newest."""
+        part = "" if self.part is None else f".{self.part}"
+        return f"{self.job}.{safe(self.sink)}{part}"
+
+    def __str__(self) -> str:
+        """One text, fit to be a primary key or the name of a file; those of one committer sort by their epochs."""
+        return f"{self.committer}.{self.epoch:012d}"
+
+
+@dataclass(frozen=True)
 class CommitPlan:
     """What an epoch publishes of a sink, and what the sink keeps back for a later one. Both go into the manifest."""
 
@@ -188,13 +232,18 @@ class CommitPlan:
 
 @dataclass(frozen=True)
 class RestorePoint:
-    """Where a job goes on from: `epoch` of its past, or, `forked`, of another job, which may go on beside it. `store`
-    is the job's own from now on; `uid` the sink's."""
+    """Where a job goes on from: `epoch` of `past_job`, which is its own past, or, `forked`, another job that may go on
+    beside it. `job` and `store` are its own from now on; `uid` is the sink's."""
 
     epoch: int
     uid: str
     store: Store
-    forked: bool = False
+    job: str
+    past_job: str
+
+    @property
+    def forked(self) -> bool:
+        return self.job != self.past_job
 
 
 class Sink(ABC):
@@ -219,8 +268,12 @@ class Sink(ABC):
         return None
 
     @abstractmethod
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
-        """Publish what the manifest of `epoch` lists, on the driver. Harmless when repeated, also after half of it."""
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        """Publish what the manifest of `commit.epoch` lists, on the driver, epoch after epoch.
+
+        Harmless when repeated, also after half of it; whether it was done is told by `commit`, never by the epoch's
+        number alone: another job that writes to the same place has epochs of the same numbers.
+        """
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any] | None:
         """The records in what a writer staged, for a replay to compare. Default: None, it cannot tell.
@@ -238,7 +291,7 @@ class Sink(ABC):
         for the user on the output of later epochs, which is published already and comes again ("": nothing to say).
 
         Called before the job starts, again if that fails, and never on a sink that was opened."""
-        return pending, "what it published after that epoch stays, and comes again under new epoch numbers"
+        return pending, "what it published after that epoch stays, and comes again in commits of its own"
 
     def close(self) -> None:
         """The driver is done with this sink."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millstream.connectors.contracts import Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -45,7 +45,7 @@ class ForeachSink(Sink):
     def writer(self, context: WriterContext) -> SinkWriter:
         return _CallingWriter(self.function, context)
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         """Nothing is left to publish: the function saw every record already."""
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.common.types import print_text
-from millstream.connectors.contracts import Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.staging import read_staged, stage_bytes
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -54,7 +54,7 @@ class PrintSink(Sink):
     def writer(self, context: WriterContext) -> SinkWriter:
         return _PrintWriter(context, print_prefix(self.identifier, context.subtask, context.parallelism))
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         text = "".join(read_staged(payload, store).decode("utf-8", "surrogatepass") for payload in publish)
         if not text:
             return

@@ -18,7 +18,8 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.errors import JobFailedError, NotAvailableError, ProgramError
+from millstream.errors import JobFailedError, NotAvailableError, ProgramError, StoreDamagedError
+from millstream.storage.layered import LayeredStore
 from millstream.storage.names import safe
 from millstream.storage.store import Store, open_store
 
@@ -48,14 +49,13 @@ class SocketSource(Source):
         self.type_info: TypeInformation = Types.STRING()
         self._receiver: _Receiver | None = None
         self._folder = f"input/socket-{safe(host)}-{port}"
-        self._store_url = ""
+        self._stores: list[str] = []
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_receiver": None}
 
     def opened(self, store: Store, session: Any) -> Source:
         source = SocketSource(self.host, self.port, self.charset)
-        source._store_url = store.url
         try:
             connection = socket.create_connection((self.host, self.port), timeout=_CONNECT_TIMEOUT_S)
         except OSError as error:
@@ -64,18 +64,22 @@ class SocketSource(Source):
                 f"Start a server first, for instance: nc -lk {self.port}"
             ) from error
         connection.settimeout(_FLUSH_S)
-        source._receiver = _Receiver(connection, store, self._folder, self.charset)
-        source._receiver.start()
+        bases = store.bases if isinstance(store, LayeredStore) else ()
+        source._stores = [store.url, *(base.url for base in bases)]
+        source._receiver = _Receiver(connection, store, bases, self._folder, self.charset)
         return source
 
     def reopened(self, store: Store, session: Any) -> Source:
         raise NotAvailableError(
-            f"SocketSource: what {self.host}:{self.port} sent is removed once it is committed, so an epoch that read "
-            "it cannot be replayed. Run the job with millstream.record on: then its input is kept with its epochs"
+            f"SocketSource: what {self.host}:{self.port} sent is kept only while an epoch needs it to go on, so an "
+            "epoch that read it cannot be replayed. Run the job with millstream.record on: then its input is kept with "
+            "its epochs"
         )
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
-        return (Split("socket", 0, {"store": self._store_url, "folder": self._folder}),)
+        if self._receiver is not None:
+            self._receiver.begin()
+        return (Split("socket", 0, {"stores": self._stores, "folder": self._folder}),)
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
         assert self._receiver is not None, "the source is not opened"
@@ -89,17 +93,29 @@ class SocketSource(Source):
         return self._receiver is not None and self._receiver.ended
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        store = open_store(split.info["store"])
-        for name in store.list(split.info["folder"]):
-            first, count = _span(name)
-            if first < stop and first + count > start:
-                lines = store.get(name).decode("utf-8", "surrogatepass").split("\n")
-                yield lines[max(0, start - first) : min(count, stop - first)]
+        # A job that was forked finds the lines before its own in the store of the job it came from: nearest first.
+        stores = [open_store(url) for url in split.info["stores"]]
+        chunks = [(store, name, *_span(name)) for store in stores for name in store.list(split.info["folder"])]
+        while start < stop:
+            holding = [chunk for chunk in chunks if chunk[2] <= start < chunk[2] + chunk[3]]
+            if not holding:
+                raise StoreDamagedError(
+                    f"SocketSource: line {start} from {self.host}:{self.port} is not in {stores[0].url} any more, nor "
+                    "in a store that the job began with. Restore the files from a copy, or start from a newer epoch."
+                )
+            store, name, first, count = holding[0]
+            lines = store.get(name).decode("utf-8", "surrogatepass").split("\n")
+            yield lines[start - first : min(count, stop - first)]
+            start = first + count
         return stop
 
     def committed(self, positions: dict[str, Offset]) -> None:
         if self._receiver is not None:
-            self._receiver.forget(positions.get("socket", 0))
+            self._receiver.go_on_from(positions.get("socket", 0))
+
+    def released(self, kept: Sequence[dict[str, Offset]]) -> None:
+        if self._receiver is not None:
+            self._receiver.forget(min((positions.get("socket", 0) for positions in kept), default=0))
 
     def close(self) -> None:
         if self._receiver is not None:
@@ -110,9 +126,14 @@ class SocketSource(Source):
 
 
 class _Receiver(threading.Thread):
-    """Stores lines as they come. `stored` counts the lines that the job may read."""
+    """Stores lines as they come. `stored` counts the lines that the job may read.
 
-    def __init__(self, connection: socket.socket, store: Store, folder: str, charset: str) -> None:
+    It begins when the job has said where it goes on: no line gets a number that another one had.
+    """
+
+    def __init__(
+        self, connection: socket.socket, store: Store, bases: tuple[Store, ...], folder: str, charset: str
+    ) -> None:
         super().__init__(name="millstream-socket", daemon=True)
         self._connection = connection
         self._store = store
@@ -122,7 +143,17 @@ class _Receiver(threading.Thread):
         self._failure: Exception | None = None
         self.ended = False
         # The newest chunk is never removed, so its name says where the numbering goes on.
-        self.stored = max((sum(_span(name)) for name in store.list(folder)), default=0)
+        chunks = next((names for each in (store, *bases) if (names := each.list(folder))), [])
+        self.stored = max((sum(_span(name)) for name in chunks), default=0)
+
+    def go_on_from(self, position: int) -> None:
+        """The job has read so many lines, perhaps of a store that is not at hand."""
+        if self.ident is None:
+            self.stored = max(self.stored, position)
+
+    def begin(self) -> None:
+        if self.ident is None:
+            self.start()
 
     def run(self) -> None:
         try:
@@ -135,7 +166,10 @@ class _Receiver(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(timeout=10)
+        if self.ident is None:
+            self._connection.close()
+        else:
+            self.join(timeout=10)
 
     def raise_failure(self) -> None:
         if self._failure is not None:

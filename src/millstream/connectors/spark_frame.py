@@ -6,7 +6,10 @@ neither. So Spark writes rows to the store first, and the job reads them there, 
 Static: the DataFrame is computed once, at the first start of the job; a restarted job reads what was stored.
 Streaming: a query of Spark, with its own checkpoint in the same store, offers numbered batches; a batch is stored
 once although Spark offers it again after a crash, so each row enters the job exactly once. The query waits while too
-many batches are unread, and batches that were read and committed are removed.
+many batches are unread, and batches are removed that every epoch which can be gone on from has read.
+
+A job that was forked, or restored into another store, reads the batches that the job it came from has stored, where
+they are, and goes on with a query of its own after the last of them (`spark_checkpoint`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.connectors.spark_checkpoint import CHECKPOINT, inherit_checkpoint
 from millstream.connectors.spark_store import spark_url, type_of_spark_schema
 from millstream.connectors.stored_batches import StoredBatches, read_stored
 from millstream.errors import JobFailedError, NotAvailableError, ProgramError
@@ -75,12 +79,15 @@ class SparkFrameSource(Source):
         source = SparkFrameSource(self._df, self.type_info, self.name, self.trigger, self.unread_batches_max)
         source._claim = _claimed(store.url, self.name)
         try:
-            source._stored = StoredBatches(store, self.name, self.type_info)
+            source._stored = stored = StoredBatches(store, self.name, self.type_info)
+            if self.streaming and stored.is_new and stored.series.inherits:
+                inherit_checkpoint(self.name, stored.series.inherits[-1], store, stored.scratch(CHECKPOINT))
+            stored.begin()
             if self.streaming:
                 source._start_query(store)
-            elif not source._stored.has(0):
-                _write(self._df, self._names(), spark_url(store, source._stored.folder(0)))
-                source._stored.add(0)
+            elif not stored.has(0):
+                _write(self._df, self._names(), spark_url(store, stored.folder(0)))
+                stored.add(0)
         except BaseException:
             source.close()
             raise
@@ -89,9 +96,9 @@ class SparkFrameSource(Source):
     def reopened(self, store: Store, session: Any) -> Source:
         if self.streaming:
             raise NotAvailableError(
-                f"from_spark: what the streaming DataFrame {self.name!r} gave is removed once it is committed, so an "
-                "epoch that read it cannot be replayed. Run the job with millstream.record on: then its input is kept "
-                "with its epochs"
+                f"from_spark: what the streaming DataFrame {self.name!r} gave is kept only while an epoch needs it to "
+                "go on, so an epoch that read it cannot be replayed. Run the job with millstream.record on: then its "
+                "input is kept with its epochs"
             )
         return self.opened(store, session)
 
@@ -117,7 +124,11 @@ class SparkFrameSource(Source):
 
     def committed(self, positions: dict[str, Offset]) -> None:
         if self._stored is not None:
-            self._stored.committed(positions, delete=self.streaming)
+            self._stored.committed(positions)
+
+    def released(self, kept: Sequence[dict[str, Offset]]) -> None:
+        if self._stored is not None and self.streaming:
+            self._stored.released(kept)
 
     def close(self) -> None:
         if self._stored is not None:
@@ -145,7 +156,7 @@ class SparkFrameSource(Source):
             _write(batch, names, spark_url(store, stored.folder(number)))
             stored.add(number)
 
-        checkpoint = spark_url(store, f"{stored.scratch('checkpoint')}/any").rpartition("/")[0]
+        checkpoint = spark_url(store, f"{stored.scratch(CHECKPOINT)}/any").rpartition("/")[0]
         writing = self._df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
         if self.trigger:
             writing = writing.trigger(**self.trigger)

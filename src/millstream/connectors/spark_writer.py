@@ -1,9 +1,9 @@
 """A sink that hands an epoch's output, as a Spark DataFrame, to any batch writer that Spark has.
 
 Tasks stage Parquet in the job's store; on commit the driver reads the epoch's files as one DataFrame and calls the
-user's function with it and the epoch number. After a crash the function may be called again for the same epoch, with
-the same rows: a function that replaces what it wrote for that number, or skips a number it has seen, makes the output
-exactly-once (`idempotent=True` says that it does, and the plan shows it).
+user's function with it and the name of the commit (`CommitId`). After a crash the function may be called again for the
+same commit, with the same rows: a function that replaces what it wrote under that name, or skips one it has seen, makes
+the output exactly-once (`idempotent=True` says that it does, and the plan shows it).
 
 This module needs no import of Spark: the session is given, and does the reading.
 """
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, Json, Sink, SinkWriter, WriterContext
 from millstream.connectors.foreign_columns import foreign_schema, outward
 from millstream.connectors.spark_store import spark_url
 from millstream.errors import ProgramError, StoreDamagedError
@@ -29,17 +29,19 @@ __all__ = ["SparkWriterSink"]
 
 
 class SparkWriterSink(Sink):
-    """Calls `write(dataframe, epoch)` once an epoch is committed; epochs without output are left out.
+    """Calls `write(dataframe, commit)` once an epoch is committed; epochs without output are left out.
 
     >>> from millstream.common.typeinfo import Types
-    >>> sink = SparkWriterSink(lambda df, epoch: df.write.mode("overwrite").parquet(f"out/epoch={epoch}"), Types.LONG())
+    >>> sink = SparkWriterSink(lambda df, commit: df.write.mode("overwrite").parquet(f"out/{commit}"), Types.LONG())
     >>> sink.guarantee
     'at-least-once'
     """
 
-    def __init__(self, write: Callable[[Any, int], None], type_info: TypeInformation, idempotent: bool = False) -> None:
+    def __init__(
+        self, write: Callable[[Any, CommitId], None], type_info: TypeInformation, idempotent: bool = False
+    ) -> None:
         if not callable(write):
-            raise ProgramError(f"SparkWriterSink: {write!r} cannot be called. Give a function of (DataFrame, epoch).")
+            raise ProgramError(f"SparkWriterSink: {write!r} cannot be called. Give a function of (DataFrame, commit).")
         if not is_typed(type_info):
             raise ProgramError("A Spark DataFrame needs columns, and this stream is untyped. Declare its output_type.")
         foreign_schema(type_info)
@@ -60,20 +62,20 @@ class SparkWriterSink(Sink):
     def writer(self, context: WriterContext) -> SinkWriter:
         return _ParquetWriter(context, self.type_info)
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         if not publish:
             return
         for payload in publish:
             # Told here, before Spark tells it in its own words.
             if not store.exists(payload["file"]):
                 raise StoreDamagedError(
-                    f"Store {store.url} has no file {payload['file']!r}, output of epoch {epoch} that was not yet "
-                    f"handed to the Spark writer. Put it back; nothing of the epoch was written."
+                    f"Store {store.url} has no file {payload['file']!r}, output of epoch {commit.epoch} that was not "
+                    f"yet handed to the Spark writer. Put it back; nothing of the epoch was written."
                 )
         paths = [spark_url(store, payload["file"]) for payload in publish]
         # The names of staged files are not partition columns, whatever characters the sink's uid has.
         reader = self._session.read.option("recursiveFileLookup", "true")
-        self.write(reader.parquet(*paths), epoch)
+        self.write(reader.parquet(*paths), commit)
 
     def describe(self) -> str:
         return f"Spark writer {getattr(self.write, '__name__', type(self.write).__name__)}"

@@ -1,12 +1,14 @@
 """Input that is written to the job's store before it is read, batch by batch, so that it can be read again.
 
 A batch is a folder of Parquet files and, once it is complete, a marker that lists them; a folder without its marker
-does not exist. Batches are numbered from 0 by whoever writes them, and the same number is stored once however often
-it is offered. What the job has read and committed may be removed; how far that has gone is written down before, so
-that a batch offered once more after a crash is still known.
+does not exist. Batches are numbered by whoever writes them, within a series that no other job has (`batch_series`), and
+the same number is stored once however often it is offered. What every kept epoch has read to its end may be removed;
+how far that has gone is written down before, so that a batch offered once more after a crash is still known, and a job
+that goes on before it is refused.
 
-    input/{name}/batch-000000000000/…parquet
-    input/{name}/markers/000000000000.json
+    input/{name}/series.json
+    input/{name}/batch-3f9a2c1b7d40-000000000000/…parquet
+    input/{name}/markers/3f9a2c1b7d40-000000000000.json
     input/{name}/consumed.json
 """
 
@@ -21,12 +23,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.batch_series import (
+    batch_folder,
+    batch_of_split,
+    consumed_through,
+    marked_batches,
+    marker_name,
+    new_series,
+    save_consumed,
+    save_series,
+    scratch_folder,
+    series_of,
+    split_name,
+)
 from millstream.connectors.contracts import Json, Offset, Read, Split
 from millstream.connectors.files.parquet_rows import row_ranges
 from millstream.connectors.foreign_columns import inward
-from millstream.errors import ProgramError, StoreDamagedError
+from millstream.errors import ProgramError, StoreDamagedError, StoreError
 from millstream.records.columns import stream_schema
-from millstream.storage.names import safe
 from millstream.storage.store import Store, open_store
 
 __all__ = ["StoredBatches", "read_stored"]
@@ -40,38 +54,72 @@ class _StoredFile:
     rows: int
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """A complete batch, and the store that holds it."""
+
+    series: str
+    number: int
+    store: str
+    files: tuple[_StoredFile, ...]
+
+    def ends(self) -> dict[str, int]:
+        """The splits that have rows, each with the number of its rows."""
+        return {split_name(self.series, self.number, at): f.rows for at, f in enumerate(self.files) if f.rows}
+
+    def is_read(self, positions: Mapping[str, Offset]) -> bool:
+        return all(positions.get(split, 0) >= end for split, end in self.ends().items())
+
+
 class StoredBatches:
-    """The batches of one input in a job's store. Written by one thread, read by another."""
+    """The batches of one input in a job's store. Written by one thread, read by another, released by a third.
+
+    `series` is new where the input is first opened in the store; `begin` then says that all it needs is there.
+    """
 
     def __init__(self, store: Store, name: str, type_info: TypeInformation) -> None:
-        self._store = store
-        self._folder = f"input/{safe(name)}"
+        self._store, self._name = store, name
         self._type_text = str(type_info)
         self._changed = threading.Condition()
-        self._batches: dict[int, tuple[_StoredFile, ...]] = {}
         self._finished: set[int] = set()
         self._closed = False
-        consumed = f"{self._folder}/consumed.json"
-        self._consumed_through: int = json.loads(store.get(consumed))["through"] if store.exists(consumed) else -1
-        for marker in store.list(f"{self._folder}/markers"):
-            number = int(marker.rpartition("/")[2].removesuffix(".json"))
-            if number > self._consumed_through:
-                self._batches[number] = self._read_marker(marker)
+        known = series_of(store, name)
+        self.is_new = known is None
+        self.series = new_series(store, name) if known is None else known
+        self._consumed_through = consumed_through(store, name)
+        self._checked = False
+        self._batches: dict[int, _Batch] = {}  # numbers go on from series to series: each names one batch
+        for past in self.series.inherits:
+            self._load(open_store(past.store), past.series, past.through)
+        self._load(store, self.series.series, None)
         # What a driver before this one stored may have been read already; its reader need not say so again.
-        self._inherited = frozenset(self._batches)
+        self._before = frozenset(self._batches)
+
+    def _load(self, store: Store, series: str, through: int | None) -> None:
+        removed_through = consumed_through(store, self._name)
+        for number in marked_batches(store, self._name, series):
+            if number > removed_through and (through is None or number <= through):
+                files = self._read_marker(store, marker_name(self._name, series, number))
+                self._batches[number] = _Batch(series, number, store.url, files)
+
+    def begin(self) -> None:
+        """All that a new series needs is there: from now on the store has it."""
+        if self.is_new:
+            save_series(self._store, self._name, self.series)
+            self.is_new = False
 
     def folder(self, number: int) -> str:
         """Where the files of a batch are to be written."""
-        return f"{self._folder}/batch-{number:012d}"
+        return batch_folder(self._name, self.series.series, number)
 
     def scratch(self, name: str) -> str:
-        """A folder beside the batches for whoever writes them."""
-        return f"{self._folder}/{name}"
+        """A folder beside the batches for whoever writes them; of this series alone."""
+        return scratch_folder(self._name, self.series.series, name)
 
     def has(self, number: int) -> bool:
         """Whether this batch is stored already, or was stored and read to its end."""
         with self._changed:
-            return number <= self._consumed_through or number in self._batches
+            return number <= max(self._consumed_through, self.series.inherited_through) or number in self._batches
 
     def add(self, number: int) -> None:
         """The files of the batch are written: make them durable, list them, and let the job see them."""
@@ -82,34 +130,68 @@ class StoredBatches:
                 with _opened(self._store, name) as file:
                     files.append(_StoredFile(name, file.metadata.num_rows))
         marker = {"type": self._type_text, "files": [{"file": file.file, "rows": file.rows} for file in files]}
-        self._store.put(self._marker(number), json.dumps(marker, indent=1).encode())
+        series = self.series.series
+        self._store.put(marker_name(self._name, series, number), json.dumps(marker, indent=1).encode())
         with self._changed:
-            self._batches[number] = tuple(files)
+            self._batches[number] = _Batch(series, number, self._store.url, tuple(files))
 
     def splits(self) -> list[Split]:
         """A split for each file that is not empty; its offset is the row number."""
+        self._check_once({})  # nothing was said to be committed: the job begins
         with self._changed:
             return [
-                Split(f"{number:012d}-{at:05d}", 0, {"store": self._store.url, "file": file.file, "end": file.rows})
-                for number, files in sorted(self._batches.items())
-                for at, file in enumerate(files)
-                if file.rows
+                Split(split_name(batch.series, number, at), 0, {"store": batch.store, "file": f.file, "end": f.rows})
+                for number, batch in sorted(self._batches.items())
+                for at, f in enumerate(batch.files)
+                if f.rows
             ]
 
-    def committed(self, positions: Mapping[str, Offset], *, delete: bool) -> None:
-        """A manifest holds these positions: batches read to their end make room, and may be deleted."""
+    def committed(self, positions: Mapping[str, Offset]) -> None:
+        """A manifest holds these positions: batches read to their end make room for others."""
+        self._check_once(positions)
         with self._changed:
-            for number, files in self._batches.items():
-                ends = {f"{number:012d}-{at:05d}": file.rows for at, file in enumerate(files) if file.rows}
-                if all(positions.get(name, 0) >= end for name, end in ends.items()):
-                    self._finished.add(number)
-            through = self._consumed_through
-            while through + 1 in self._finished:
-                through += 1
-            gone = {n: files for n, files in self._batches.items() if n <= through} if delete else {}
+            self._finished |= {number for number, batch in self._batches.items() if batch.is_read(positions)}
             self._changed.notify_all()
-        if gone:
-            self._forget(through, gone)
+
+    def _check_once(self, positions: Mapping[str, Offset]) -> None:
+        if not self._checked:
+            self._check(positions)
+            self._checked = True
+
+    def _check(self, positions: Mapping[str, Offset]) -> None:
+        """Whether the job can go on from `positions` with what is stored here; what is gone must not be passed over."""
+        batches = [batch for split in positions if (batch := batch_of_split(split)) is not None]
+        foreign = sorted({series for series, _ in batches} - self.series.tokens)
+        if foreign:
+            raise StoreError(
+                f"Store {self._store.url}: the job has read stored batches of DataFrame {self._name!r} (series "
+                f"{foreign[0]!r}) that neither this store nor one that the job began with has: rows would be missing, "
+                f"or come twice. A savepoint in a folder of its own does not hold the input of a DataFrame: start from "
+                f"STORE@EPOCH of the job itself. Or begin that input anew: give its source another uid."
+            )
+        newest = max((number for _, number in batches), default=-1)
+        # An input from before there were series does not keep the batch that tells.
+        if self.series.series and newest < self._consumed_through:
+            raise StoreError(
+                f"Store {self._store.url}: batches {newest + 1} to {self._consumed_through} of DataFrame "
+                f"{self._name!r} are removed, because no epoch that was kept needed them, and the job is to go on "
+                f"before them. Start from a newer epoch, or begin that input anew: give its source another uid."
+            )
+
+    def released(self, kept: Sequence[Mapping[str, Offset]]) -> None:
+        """Remove what was read to its end in every epoch that can still be gone on from; `kept` are their positions.
+
+        The newest such batch that has rows stays: by its splits every later manifest tells how far it had read.
+        """
+        with self._changed:
+            through = begin = max(self._consumed_through, self.series.inherited_through)
+            number = through + 1
+            while number in self._batches and all(self._batches[number].is_read(positions) for positions in kept):
+                if self._batches[number].ends():
+                    through = number - 1
+                number += 1
+        if kept and through > begin:
+            self._forget(through)
 
     def wait_for_room(self, unread_max: int) -> None:
         """Wait while `unread_max` batches are stored and not yet read. Raises when the input was closed meanwhile."""
@@ -119,7 +201,7 @@ class StoredBatches:
                 raise InterruptedError("the job that reads this input has stopped")
 
     def _unread(self) -> int:
-        return len(self._batches.keys() - self._finished - self._inherited)
+        return len(self._batches.keys() - self._finished - self._before)
 
     def close(self) -> None:
         """Nobody will read any more: let the writer go."""
@@ -127,29 +209,30 @@ class StoredBatches:
             self._closed = True
             self._changed.notify_all()
 
-    def _forget(self, through: int, gone: Mapping[int, Sequence[_StoredFile]]) -> None:
+    def _forget(self, through: int) -> None:
         # First say that these are done, then remove them: a batch offered again in between must not be stored again.
-        self._store.put(f"{self._folder}/consumed.json", json.dumps({"through": through}).encode())
+        save_consumed(self._store, self._name, through)
         with self._changed:
             self._consumed_through = through
+            gone = [number for number, batch in self._batches.items() if number <= through and self._is_own(batch)]
             for number in gone:
                 del self._batches[number]
                 self._finished.discard(number)
         for number in gone:
-            self._store.delete(self._marker(number))
+            self._store.delete(marker_name(self._name, self.series.series, number))
             for name in self._store.list(self.folder(number)):
                 self._store.delete(name)
 
-    def _marker(self, number: int) -> str:
-        return f"{self._folder}/markers/{number:012d}.json"
+    def _is_own(self, batch: _Batch) -> bool:
+        return batch.series == self.series.series
 
-    def _read_marker(self, name: str) -> tuple[_StoredFile, ...]:
+    def _read_marker(self, store: Store, name: str) -> tuple[_StoredFile, ...]:
         try:
-            marker: Json = json.loads(self._store.get(name))
+            marker: Json = json.loads(store.get(name))
             files = tuple(_StoredFile(**entry) for entry in marker["files"])
         except (ValueError, KeyError, TypeError) as error:
             raise StoreDamagedError(
-                f"Store {self._store.url}: {name!r}, a list of stored input, is not readable ({error}). "
+                f"Store {store.url}: {name!r}, a list of stored input, is not readable ({error}). "
                 f"Restore it from a copy."
             ) from error
         if marker["type"] != self._type_text:

@@ -4,7 +4,8 @@ A subclass is one plain object with five methods. The engine gives every task at
 what `open`, `write` and `stage` keep on `self` belongs to that attempt alone; the copy on the driver sees only what
 `stage` returned. What `stage` returns goes into the manifest (JSON, small: put large things where they belong and
 return their name). `commit` is called after the manifest is written, and again after a crash: it must be harmless
-when repeated. The epoch number is the usual way to make it so.
+when repeated. The commit's own name is the way to make it so (`CommitId`): it is never given to anything else, also
+when the job is restored elsewhere, forked, or begun again.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import copy
 import pickle
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 import cloudpickle
 
-from millstream.connectors.contracts import CommitPlan, Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.checked import check_commit
+from millstream.connectors.contracts import CommitId, CommitPlan, Json, Sink, SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -34,12 +37,12 @@ class TwoPhaseSink(Sink):
     ...     def open(self, context): self.values = []
     ...     def write(self, values): self.values.extend(values)
     ...     def stage(self): return self.values or None
-    ...     def commit(self, epoch, staged): self.pages[epoch] = [v for values in staged for v in values]
+    ...     def commit(self, commit, staged): self.pages[str(commit)] = [v for values in staged for v in values]
     >>> Ledger().guarantee
     'exactly-once'
 
-    `commit_in = "tasks"` runs `commit(epoch, [one staged value])` for each staged value in a Spark task instead of
-    on the driver; use it when publishing is heavy work.
+    `commit_in = "tasks"` runs `commit(commit, [one staged value])` for each staged value in a Spark task instead of
+    on the driver, each under a name of its own; use it when publishing is heavy work.
     """
 
     commit_in: Literal["driver", "tasks"] = "driver"
@@ -59,8 +62,8 @@ class TwoPhaseSink(Sink):
         """The task failed: remove what was written, if that is easy."""
 
     @abstractmethod
-    def commit(self, epoch: int, staged: Sequence[Json]) -> None:  # type: ignore[override]
-        """Publish what the tasks staged in `epoch`. Must be harmless when repeated."""
+    def commit(self, commit: CommitId, staged: Sequence[Json]) -> None:  # type: ignore[override]
+        """Publish what the tasks staged in `commit.epoch`. Must be harmless when repeated."""
 
     def writer(self, context: WriterContext) -> SinkWriter:
         # A worker process keeps the unpickled plan; a copy keeps one attempt's fields out of the next one's.
@@ -70,6 +73,7 @@ class TwoPhaseSink(Sink):
         """The engine's view of this sink: the same writer, and a `commit` that needs no store."""
         if self.commit_in not in ("driver", "tasks"):
             raise ProgramError(f"{type(self).__name__}.commit_in is {self.commit_in!r}. Set it to 'driver' or 'tasks'.")
+        check_commit(self, "commit, staged")
         return _TwoPhaseCommitter(self, session)
 
 
@@ -123,15 +127,17 @@ class _TwoPhaseCommitter(Sink):
     def due_ms(self, pending: Json) -> int | None:
         return self._sink.due_ms(pending)
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         if not publish:
             return
         if self._sink.commit_in == "driver":
-            self._sink.commit(epoch, list(publish))
+            self._sink.commit(commit, list(publish))
             return
-        rows = self._session.sparkContext.parallelize(list(publish), len(publish))
+        # Each has a name of its own: who remembers names must not take the second for the first.
+        parts = [(replace(commit, part=part), staged) for part, staged in enumerate(publish)]
+        rows = self._session.sparkContext.parallelize(parts, len(parts))
         # Pickled as the plan is: Spark's own copy of cloudpickle does not know which modules the user registered.
-        rows.foreach(partial(_commit_one, cloudpickle.dumps(self._sink), epoch))
+        rows.foreach(partial(_commit_one, cloudpickle.dumps(self._sink)))
 
     def close(self) -> None:
         self._sink.close()
@@ -140,7 +146,8 @@ class _TwoPhaseCommitter(Sink):
         return self._sink.describe()
 
 
-def _commit_one(pickled_sink: bytes, epoch: int, staged: Json) -> None:
+def _commit_one(pickled_sink: bytes, part: tuple[CommitId, Json]) -> None:
     """In a task: publish what one writer staged."""
+    commit, staged = part
     sink: TwoPhaseSink = pickle.loads(pickled_sink)
-    sink.commit(epoch, [staged])
+    sink.commit(commit, [staged])

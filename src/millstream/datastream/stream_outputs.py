@@ -69,17 +69,20 @@ class StreamOutputs(StreamEdges):
             raise refuse(f"print: found {sink_identifier!r} as the sink's identifier, expected a text")
         return self._written(PrintSink(sink_identifier), "Print to Std. Out")
 
-    def to_spark(self, writer: Callable[[DataFrame, int], None], idempotent: bool = False) -> DataStreamSink:
-        """Hand each epoch's output to `writer(dataframe, epoch)`, any Spark batch write (beyond PyFlink).
+    def to_spark(
+        self, writer: Callable[[DataFrame, contracts.CommitId], None], idempotent: bool = False
+    ) -> DataStreamSink:
+        """Hand each epoch's output to `writer(dataframe, commit)`, any Spark batch write (beyond PyFlink).
 
-        The same epoch may be handed over again after a crash. A writer that overwrites by epoch number, or skips
-        numbers it has seen, makes the output exactly-once: say so with `idempotent=True`, and the plan shows it. The
+        The same epoch may be handed over again after a crash. `commit` is its name, which nothing else ever has, also
+        when the job is restored elsewhere or forked: a writer that overwrites what stands under `str(commit)`, or skips
+        a commit it has seen, makes the output exactly-once. Say so with `idempotent=True`, and the plan shows it. The
         stream must be typed.
         """
         from millstream.connectors.spark_writer import SparkWriterSink
 
         if not callable(writer):
-            raise refuse(f"to_spark: found {writer!r}, expected a function of (DataFrame, epoch)")
+            raise refuse(f"to_spark: found {writer!r}, expected a function of (DataFrame, commit)")
         type_info = self._stream_type()
         if type_info is None:
             raise refuse(

@@ -6,16 +6,17 @@ job goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from millstream.common.job_status import JobStatus
 from millstream.errors import JobFailedError
+from millstream.jobs.command import Command, Parameter
 from millstream.jobs.job import Job
 
 __all__ = ["commands_of"]
 
 
-def commands_of(job: Job) -> Mapping[str, Callable[..., str]]:
+def commands_of(job: Job) -> Mapping[str, Command]:
     """The commands of a job, by name, for a `RequestServer`."""
 
     def stop(drain: bool = False) -> str:
@@ -38,7 +39,13 @@ def commands_of(job: Job) -> Mapping[str, Callable[..., str]]:
     def published() -> str:
         return str(job.published())
 
-    return {"stop": stop, "cancel": cancel, "rescale": rescale, "savepoint": savepoint, "published": published}
+    return {
+        "stop": Command(stop, {"drain": Parameter(bool)}),
+        "cancel": Command(cancel),
+        "rescale": Command(rescale, {"parallelism": Parameter(int, required=True)}),
+        "savepoint": Command(savepoint, {"to": Parameter(str), "name": Parameter(str)}),
+        "published": Command(published),
+    }
 
 
 def _end_text(job: Job) -> str:

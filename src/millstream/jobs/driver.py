@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,8 @@ from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
 from millstream.compiler.stages import Plan
-from millstream.connectors.contracts import Sink, SourceContext
+from millstream.connectors.checked import removes_input
+from millstream.connectors.contracts import CommitId, Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale
@@ -76,7 +77,7 @@ class EpochDriver:
         self._clock, self._board, self._settings = clock, board, settings
         self._log = ManifestLog(job.facts.store)
         self._finished = FinishedSplits(job.facts.store)
-        self._sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention)
+        self._sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention, release=self._release_input)
         self._outside: queue.Queue[e.Event] = queue.Queue()
         self._own: deque[e.Event] = deque()
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="millstream-publish")
@@ -202,9 +203,9 @@ class EpochDriver:
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
             newest, strategies = self._newest, self._strategies
             positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
-            finished, passed = self._finished.names(newest), {} if self._input is None else self._input.passed
+            finished, cursors = self._finished.names(newest), {} if self._input is None else self._input.cursors
             budget = self._sizing.budget
-            planned = plan_input(self._sources, positions, budget, context, strategies, states, finished, passed)
+            planned = plan_input(self._sources, positions, budget, context, strategies, states, finished, cursors)
             if action.drains:
                 planned = without_reads(planned)
             # The epoch's processing time is fixed here: retries see the same.
@@ -287,7 +288,8 @@ class EpochDriver:
         assert self._outcome is not None and self._input is not None
         planned, outcome, newest = self._input, self._outcome, self._newest
         sources = {p.uid: p.source for p in self._sources}
-        filed = {} if newest is None else self._finished.filed(newest, action.epoch)
+        listed = {p.uid for p in self._sources if removes_input(p.source)}
+        filed = {} if newest is None else self._finished.filed(newest, action.epoch, listed)
         manifest = epoch_manifest(
             action, self._plan, self._job.facts, planned, outcome, newest, now_ms, sources, self._sinks, filed
         )
@@ -333,6 +335,13 @@ class EpochDriver:
             positions = manifest.sources.get(planned.uid, {})
             planned.source.committed({split: at.offset for split, at in positions.items()})
 
+    def _release_input(self, kept: Collection[Manifest]) -> None:
+        for planned in self._sources:
+            if not removes_input(planned.source):
+                continue  # it stores nothing; positions may be many
+            positions = [manifest.sources.get(planned.uid, {}) for manifest in kept]
+            planned.source.released([{split: at.offset for split, at in splits.items()} for splits in positions])
+
     def _inspect_commit(self, action: e.InspectCommit) -> None:
         assert self._attempted is not None
         try:
@@ -360,7 +369,8 @@ class EpochDriver:
             manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
             started = time.monotonic()
             for uid, staged in manifest.staged.items():
-                self._sinks[uid].commit(action.epoch, [item.payload for item in staged], self._job.facts.store)
+                commit = CommitId(manifest.job_id, uid, manifest.epoch)
+                self._sinks[uid].commit(commit, [item.payload for item in staged], self._job.facts.store)
             self._watch.published(action.epoch, (time.monotonic() - started) * 1000)
             self._board.change(published=action.epoch)
             self._outside.put(e.Published(action.epoch))

@@ -1,7 +1,8 @@
 """How far the next epoch reads: asked of every source, decided here, recorded only by the manifest.
 
 The plan is not written down before it is run: if the epoch dies, the next one is planned anew, perhaps with other
-ranges. Only what a manifest says was read has been read.
+ranges. Only what a manifest says was read has been read. A split that was begun and that its source no longer lists
+stops the job: what it still holds would be missing in silence.
 
 A split stays with its subtask from epoch to epoch, so that a strategy in mid-stream sees the same records' time in the
 same place; it moves only when the parallelism changes or finished splits have left the others badly spread. A split
@@ -9,7 +10,7 @@ that is too far ahead of its alignment group is not read at all until the slowes
 
 Of a source whose splits may be read one after the other (`Source.sequential`) only the first unfinished ones are
 planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. What is finished at
-the beginning of its list is passed over from then on (`passed`, which is no truth, only a short cut).
+the beginning of its list is passed over from then on (`Cursor`, which is no truth, only a short cut).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 from millstream.checkpoint.manifest import SplitPosition
 from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+from millstream.connectors.checked import is_complete, is_finished, listed_splits, reach_of
 from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.split_shares import share_out
@@ -56,13 +58,22 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Cursor:
+    """How much of the list of a sequential source need not be looked at again: so many splits at its beginning are
+    finished (`passed`), and so many are known to be splits (`listed`)."""
+
+    passed: int = 0
+    listed: int = 0
+
+
+@dataclass(frozen=True)
 class InputPlan:
     """The ranges of one epoch. `exhausted`: nothing will ever follow them.
 
     `ended` are the sources of which nothing is left, `now_ms` is the epoch's processing time. `shares`: how many
     records each range was meant to be. `unread`: how many splits of a sequential source stand behind those that are
-    read; `passed`: how many at the beginning of its list are finished. `forgotten`: finished splits that a source does
-    not list any more, so that the manifest need not do so either.
+    read; `cursors`: where the next plan may begin. `forgotten`: finished splits that a source does not list any more,
+    so that the manifest need not do so either.
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]
@@ -74,7 +85,7 @@ class InputPlan:
     run_started_ms: int
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
-    passed: Mapping[str, int] = field(default_factory=dict)
+    cursors: Mapping[str, Cursor] = field(default_factory=dict)
     forgotten: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
@@ -105,7 +116,7 @@ class _Listing:
     unfinished: Sequence[tuple[Split, SplitPosition]]
     forgotten: frozenset[str] = frozenset()
     unread: int = 0
-    passed: int = 0
+    cursor: Cursor = Cursor()
 
 
 def plan_input(
@@ -116,19 +127,19 @@ def plan_input(
     strategies: Mapping[str, WatermarkStrategy] | None = None,
     states: Mapping[str, Any] | None = None,
     finished: Mapping[str, Collection[str]] | None = None,
-    passed: Mapping[str, int] | None = None,
+    cursors: Mapping[str, Cursor] | None = None,
 ) -> InputPlan:
     """Ask every source how far it can be read; share `budget` records among the splits that may be read.
 
     `strategies` are those of the sources that have one; `states` is what the last manifest keeps per operator.
-    `finished` are splits that are read to their end and have no position any more; `passed` is what the last plan said.
+    `finished` are splits that are read to their end and have no position any more; `cursors` are the last plan's.
     """
-    strategies, states, finished, passed = strategies or {}, states or {}, finished or {}, passed or {}
+    strategies, states, finished, cursors = strategies or {}, states or {}, finished or {}, cursors or {}
     listings: dict[str, _Listing] = {}
     live: dict[str, list[_LiveSplit]] = {}
     for planned in sources:
         uid, own = planned.uid, replace(context, parallelism=planned.parallelism)
-        listing = _listing(planned, positions.get(uid, {}), finished.get(uid, ()), passed.get(uid, 0), own)
+        listing = _listing(planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, Cursor()), own)
         listings[uid] = listing
         kept = states.get(uid, {}).get("splits", {})
         live[uid] = _live(planned, listing, kept, strategies.get(uid), own)
@@ -142,7 +153,7 @@ def plan_input(
         uid, own = planned.uid, replace(context, parallelism=planned.parallelism)
         names = frozenset(split for source, split in held if source == uid)
         reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid])
-        ends = ends and not listings[uid].unread and planned.source.complete(own)
+        ends = ends and not listings[uid].unread and is_complete(planned.source, own)
         exhausted = exhausted and ends
         if ends and not reads[uid]:
             ended.add(uid)
@@ -156,7 +167,7 @@ def plan_input(
         context.run_started_ms,
         shares={uid: {name: share for name, (_, share) in of_source.items()} for uid, of_source in stops.items()},
         unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
-        passed={uid: listing.passed for uid, listing in listings.items()},
+        cursors={uid: listing.cursor for uid, listing in listings.items()},
         forgotten={uid: listing.forgotten for uid, listing in listings.items()},
     )
 
@@ -165,22 +176,32 @@ def _listing(
     planned: PlannedSource,
     positions: Mapping[str, SplitPosition],
     finished: Collection[str],
-    passed: int,
+    cursor: Cursor,
     context: SourceContext,
 ) -> _Listing:
     source = planned.source
-    splits = source.splits(context)
+    splits = listed_splits(source, context, known=cursor.listed if source.sequential else 0)
     if source.sequential:
-        return _in_sequence(planned, splits, positions, finished, passed)
+        return _in_sequence(planned, splits, positions, finished, cursor.passed)
     unlisted = positions.keys() - {split.name for split in splits}
-    vanished = sorted(name for name in unlisted if not positions[name].finished)
-    if vanished:
-        raise StoreError(
-            f"source '{planned.uid}' ({source.describe()}) no longer lists split '{vanished[0]}', which was not read "
-            "to its end. Put back what was removed; or start from an older epoch, or a new job, to go on without it"
-        )
+    _check_none_vanished(planned, unlisted, positions)
     standing = ((split, _standing(source, split, positions, finished)) for split in splits)
     return _Listing([(split, at) for split, at in standing if not at.finished], frozenset(unlisted))
+
+
+def _check_none_vanished(
+    planned: PlannedSource, unlisted: Collection[str], positions: Mapping[str, SplitPosition]
+) -> None:
+    """What a split still holds must not be passed over because its source has forgotten it."""
+    gone = sorted(name for name in unlisted if not positions[name].finished)
+    if gone:
+        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        raise StoreError(
+            f"source '{planned.uid}' ({planned.source.describe()}) no longer lists split '{gone[0]}'{more}, which the "
+            f"job has read to {positions[gone[0]].offset!r} and not to its end: the rest of it would be missing. Bring "
+            f"it back (a file, a partition, the input this job was started with), or, to do without, give the source "
+            f"another uid and start with --allow-non-restored-state: it is then read anew."
+        )
 
 
 def _in_sequence(
@@ -201,7 +222,7 @@ def _in_sequence(
         elif not unfinished:
             passed = at + 1
         at += 1
-    return _Listing(unfinished, unread=len(splits) - at, passed=passed)
+    return _Listing(unfinished, unread=len(splits) - at, cursor=Cursor(passed, len(splits)))
 
 
 def _stops(
@@ -224,7 +245,7 @@ def _stops(
 
     def reach(number: int, share: int) -> Any:
         source, own, standing, _ = asked[number]
-        return source.reach(standing.split, standing.offset, share, own)
+        return reach_of(source, standing.split, standing.offset, share, own)
 
     given = share_out([standing.offset for _, _, standing, _ in asked], budget, reach)
     for (_, _, standing, of_source), stop in zip(asked, given, strict=True):
@@ -272,7 +293,7 @@ def _standing(
     known = positions.get(split.name)
     if known is not None:
         return known
-    return SplitPosition(split.start, split.name in finished or source.finished(split, split.start), None)
+    return SplitPosition(split.start, split.name in finished or is_finished(source, split, split.start), None)
 
 
 def homes(splits: Iterable[str], before: Mapping[str, int], parallelism: int) -> dict[str, int]:
@@ -346,7 +367,7 @@ def _plan_source(
     for one in live:
         name = one.split.name
         stop = one.offset if name in held else stops[name][0]
-        finishes = source.finished(one.split, stop)
+        finishes = is_finished(source, one.split, stop)
         if stop != one.offset:
             ranges.append(ReadRange(one.split, one.offset, stop, one.subtask, one.time.watermark))
         elif not finishes:

@@ -2,7 +2,7 @@
 
 Everything that is logged while the job runs goes there, in full: what Millstream has to say, what the user's code logs,
 and the JVM's own words about a failure, which nobody wants on the screen. A job whose store is not local logs to a
-temporary file.
+temporary file of its own (`storage/temporary_logs.py`).
 
 Attaching a handler must not change what the user sees. Python prints warnings of programs that never set up logging;
 it stops doing so as soon as any handler exists. So where there was none, we print them instead, one line each.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from millstream.jobs.console_view import ConsoleView, plain_line
 from millstream.jobs.progress import JobProgress, ProgressBoard
 from millstream.storage.names import log_name
 from millstream.storage.store import Store
+from millstream.storage.temporary_logs import fresh_log
 
 __all__ = ["JobLog", "attach_log"]
 
@@ -71,7 +71,11 @@ class JobLog:
 
 def attach_log(store: Store, run: str, board: ProgressBoard | None = None) -> JobLog:
     """Log to the file of `run` in `store` until the log is closed."""
-    path = store.local_path(log_name(run)) or Path(tempfile.gettempdir(), f"millstream-{run}.log")
+    path = store.local_path(log_name(run))
+    if path is None:
+        path = fresh_log(run)
+    else:
+        store.put(log_name(run), b"")  # so that it may be read by whom the store's other files may be
     log = JobLog(path, board)
     whose = "" if board is None else f" of job '{board.now.job_name}' ({board.now.job_id})"
     log.write(f"run {run}{whose}, store {store.url}")

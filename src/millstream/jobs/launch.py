@@ -20,8 +20,10 @@ from typing import Any
 import cloudpickle
 
 from millstream.common import options
+from millstream.compiler.masters import check_store_reachable
 from millstream.compiler.passes import compile_graph
 from millstream.compiler.stages import Plan
+from millstream.connectors.checked import opened_sink, opened_source
 from millstream.connectors.contracts import Sink
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Graph, Read, Write
@@ -44,6 +46,8 @@ from millstream.jobs.rounds import rounds_max
 from millstream.jobs.settings import Clock, JobSettings
 from millstream.runtime.residents import Job as SentJob
 from millstream.runtime.spec import JobFacts
+from millstream.storage.layered import LayeredStore
+from millstream.storage.local import make_private
 from millstream.storage.store import Store, open_store
 
 __all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
@@ -69,7 +73,7 @@ class Launch:
     def start(self, graph: Graph, settings: JobSettings) -> Job:
         """Check everything, then start the job on a thread of its own; other processes may now ask things of it."""
         job = self.prepare(graph, settings)
-        server = RequestServer(job.store, commands_of(job), self.clock.now_ms())
+        server = RequestServer(job.store, commands_of(job))
         job.at_end(server.close)
         server.start()
         return job.start()
@@ -94,8 +98,13 @@ class Launch:
         sources, sinks = ends_of(plan)
         batch = is_batch(settings, sources)
         own = self.store or open_store(settings.store or _new_folder(graph.job_name))
+        self._check_reachable(own, settings)
+        if options.read(options.STORE_PRIVATE, settings.configuration):
+            make_private(own)
         own.check_writable()
         store, record = ready_store(own, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
+        for base in store.bases if isinstance(store, LayeredStore) else ():
+            self._check_reachable(base, settings)
         runner, session = self._runner(settings)
         facts = JobFacts(
             job_name=record.job,
@@ -127,8 +136,8 @@ class Launch:
         )
 
         def make_driver() -> EpochDriver:
-            opened = tuple(replace(p, source=p.source.opened(store, session)) for p in sources)
-            ready = {uid: sink.opened(session) for uid, sink in sinks.items()}
+            opened = tuple(replace(p, source=opened_source(p.source, store, session)) for p in sources)
+            ready = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
             opened_plan = with_sources(plan, opened)
             sent = SentJob(cloudpickle.dumps(opened_plan), facts)
             replan = partial(_at_parallelism, graph, opened)
@@ -136,6 +145,12 @@ class Launch:
 
         savepoint_folder = savepoint_directory(settings.configuration)
         return Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close), log
+
+    def _check_reachable(self, store: Store, settings: JobSettings) -> None:
+        """Refuse a store that tasks cannot reach, before a JVM is started for them."""
+        if self.runner is None:
+            shared = options.read(options.STORE_SHARED, settings.configuration)
+            check_store_reachable(store.url, _master_of(settings), shared=shared)
 
     def _runner(self, settings: JobSettings) -> tuple[Runner, Any]:
         if self.runner is not None:
@@ -163,6 +178,16 @@ def session_for(settings: JobSettings) -> Any:
 
     spark_settings = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
     return make_session(options.read(options.SPARK_MASTER, settings.configuration), spark_settings)
+
+
+def _master_of(settings: JobSettings) -> str:
+    """The master of the user's Spark session, or of the one that will be made."""
+    from pyspark.sql import SparkSession
+
+    session = settings.session or SparkSession.getActiveSession()
+    if session is not None:
+        return str(session.sparkContext.master)
+    return str(options.read(options.SPARK_MASTER, settings.configuration))
 
 
 def _ship_files(session: Any, configuration: Mapping[str, str]) -> None:
@@ -206,9 +231,9 @@ def _at_parallelism(
     graph: Graph, opened: tuple[PlannedSource, ...], parallelism: int
 ) -> tuple[Plan, tuple[PlannedSource, ...]]:
     """The plan of the program at another parallelism; operators that set their own keep it."""
-    if not 1 <= parallelism <= graph.max_parallelism:
+    if type(parallelism) is not int or not 1 <= parallelism <= graph.max_parallelism:
         raise ProgramError(
-            f"rescale: found {parallelism}, expected 1 to {graph.max_parallelism}, the job's maximum parallelism. It "
+            f"rescale: found {parallelism!r}, expected 1 to {graph.max_parallelism}, the job's maximum parallelism. It "
             "cannot change: state is cut into so many key groups"
         )
     plan = compile_graph(replace(graph, parallelism=parallelism))
@@ -230,7 +255,7 @@ def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
 
 
 def _new_run() -> str:
-    return secrets.token_hex(4)
+    return secrets.token_hex(8)
 
 
 def _new_folder(job_name: str) -> str:

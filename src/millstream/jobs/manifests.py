@@ -13,6 +13,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition, Staged
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.compiler.stages import Plan
+from millstream.connectors.checked import due_ms_of, is_finished, planned_commit
 from millstream.connectors.contracts import Sink, Source
 from millstream.errors import ProgramError, StoreError
 from millstream.graph.nodes import Node
@@ -85,7 +86,7 @@ def epoch_manifest(
     for uid, sink in sinks.items():
         given = outcome.staged.get(uid, [])
         pending = before.get(uid, {}).get("pending")
-        decided = sink.plan_commit([item for _, item in given], pending, now_ms, final)
+        decided = planned_commit(sink, [item for _, item in given], pending, now_ms, final)
         if decided.publish:
             staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
         if decided.pending is not None:
@@ -178,7 +179,7 @@ def _positions(
         positions[uid] = own
         for range_ in ranges:
             read = outcome.sources[uid][range_.split.name]
-            ends = sources[uid].finished(range_.split, read["offset"])
+            ends = is_finished(sources[uid], range_.split, read["offset"])
             if final and not ends:
                 raise StoreError(
                     f"split '{range_.split.name}' of source '{uid}' was to be read to its end, "
@@ -223,7 +224,7 @@ def sink_is_due(sinks: Mapping[str, Sink], newest: Manifest | None, now_ms: int)
     states: Mapping[str, Any] = {} if newest is None else newest.states
     for uid, sink in sinks.items():
         pending = states.get(uid, {}).get("pending")
-        due_ms = None if pending is None else sink.due_ms(pending)
+        due_ms = None if pending is None else due_ms_of(sink, pending)
         if due_ms is not None and due_ms <= now_ms:
             return True
     return False

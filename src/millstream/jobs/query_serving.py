@@ -61,6 +61,8 @@ def server_request(configuration: Mapping[str, str]) -> ServerRequest | None:
         allow_anonymous=options.read(options.QUERY_ALLOW_ANONYMOUS, configuration),
         allow_undeclared=options.read(options.QUERY_ALLOW_UNDECLARED, configuration),
         allow_origins=tuple(options.read(options.QUERY_ALLOW_ORIGINS, configuration) or ()),
+        allow_hosts=tuple(options.read(options.QUERY_ALLOW_HOSTS, configuration) or ()),
+        trusted_proxies=tuple(options.read(options.QUERY_TRUSTED_PROXIES, configuration) or ()),
         page=path(options.QUERY_PAGE),
         option_prefix=_PREFIX,
     )

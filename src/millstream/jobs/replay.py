@@ -34,6 +34,7 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
 from millstream.common import options
 from millstream.compiler.stages import Plan
+from millstream.connectors.checked import opened_source
 from millstream.connectors.contracts import Source
 from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.graph.nodes import Graph, Node
@@ -287,7 +288,7 @@ def _reopened(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tup
             if recorded is not None:
                 source: Source = RecordedSource(planned.source, recorded, store)
             else:
-                source = planned.source.reopened(store, session)
+                source = opened_source(planned.source, store, session, again=True)
             reopened.append(replace(planned, source=source))
     except BaseException:
         for planned in reopened:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, SplitPosition
+from millstream.connectors.checked import is_complete, listed_splits
 from millstream.connectors.contracts import SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.input_plan import InputPlan, PlannedSource, Waiting, homes
@@ -39,9 +40,9 @@ def replayed_input(
     ended: set[str] = set()
     for planned in sources:
         uid, context = planned.uid, SourceContext(now_ms, started_ms, planned.parallelism)
-        splits = {split.name: split for split in planned.source.splits(context)}
+        splits = {split.name: split for split in listed_splits(planned.source, context)}
         reads[uid], waiting[uid] = _of_source(planned, splits, parent, epoch)
-        if not reads[uid] and not waiting[uid] and uid not in unread and planned.source.complete(context):
+        if not reads[uid] and not waiting[uid] and uid not in unread and is_complete(planned.source, context):
             ended.add(uid)
     final = epoch.status == "DRAINED"
     return InputPlan(

@@ -27,6 +27,7 @@ from millstream.checkpoint.savepoints import Snapshot, find_snapshot
 from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
 from millstream.common import options
 from millstream.compiler.stages import Plan
+from millstream.connectors.checked import restored_pending
 from millstream.connectors.contracts import RestorePoint, Sink
 from millstream.errors import FencedError, StoreError
 from millstream.jobs.derived_uids import warn_of_derived_uids
@@ -188,7 +189,7 @@ def _go_back(
             f"that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is published, then "
             "go back."
         )
-    manifest = _for_sinks(found, manifest, sinks, own)
+    manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
     _commit(log, manifest, record, newest, now_ms, own.url)
     return record
 
@@ -204,18 +205,18 @@ def _go_on_elsewhere(
             "on with it leave --from out; to begin anew give another --store."
         )
     record = claim_fork(own, found, plan.job_name, now_ms)
-    manifest = _for_sinks(found, manifest, sinks, own)
+    manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
     _commit(log, manifest, record, None, now_ms, own.url)
     return record
 
 
-def _for_sinks(found: Snapshot, manifest: Manifest, sinks: Mapping[str, Sink], own: Store) -> Manifest:
+def _for_sinks(found: Snapshot, manifest: Manifest, sinks: Mapping[str, Sink], own: Store, job: str) -> Manifest:
     """The manifest with what its sinks still have to publish; the user is told what has been published since."""
     states: dict[str, Any] = dict(manifest.states)
     tells = _went_on(found)
     for uid, sink in sinks.items():
-        point = RestorePoint(manifest.epoch, uid, own, forked=found.store.url != own.url)
-        kept, sentence = sink.after_restore(states.get(uid, {}).get("pending"), point)
+        point = RestorePoint(manifest.epoch, uid, own, job, past_job=found.manifest.job_id)
+        kept, sentence = restored_pending(sink, states.get(uid, {}).get("pending"), point)
         if uid in states and "pending" in states[uid]:
             states[uid] = {key: value for key, value in states[uid].items() if key != "pending"}
             states[uid] |= {} if kept is None else {"pending": kept}

@@ -14,8 +14,9 @@ from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch
 from millstream.checkpoint.savepoints import Snapshot, copy_savepoint, find_snapshot
-from millstream.checkpoint.snapshot_names import parse_snapshot_name
+from millstream.checkpoint.snapshot_names import check_savepoint_name, parse_snapshot_name
 from millstream.errors import StoreError
+from millstream.storage.local import LocalStore, is_private
 from millstream.storage.store import Store, open_store, shown_address
 
 __all__ = ["check_folder", "epoch_to_save", "save_epoch", "save_newest"]
@@ -62,6 +63,8 @@ def save_epoch(
     store: Store, epoch: int, now_ms: Callable[[], int], *, to: str | None, name: str | None, note: Note | None = None
 ) -> str:
     """Save `epoch`; returns what to start from it with (`--from`). `to`: a folder, in which one of its own is made."""
+    if name is not None:
+        check_savepoint_name(name)
     if to is None:
         name = name or f"savepoint-{epoch}-{secrets.token_hex(3)}"
         pin_epoch(store, Pin(name, epoch, "savepoint", now_ms()))
@@ -69,6 +72,8 @@ def save_epoch(
     with LeasedEpoch(store, epoch, now_ms) as leased:
         place = f"{to.rstrip('/')}/{name or f'savepoint-{leased.manifest.job_id[:6]}-{secrets.token_hex(6)}'}"
         target = open_store(place)
+        if is_private(store) and isinstance(target, LocalStore):
+            target.make_private()  # a copy tells as much as the store
 
         def copied(files: int, of: int) -> None:
             leased.renew()

@@ -16,15 +16,17 @@ A sweeper that dies or fails between 1 and 3 has left the file aside: the next o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Collection, Mapping
 
+from millstream.checkpoint.job_record import renew
 from millstream.checkpoint.leases import leases_of
 from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.retention import RetentionPolicy, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal, unseal
 from millstream.errors import MillstreamError
-from millstream.storage.names import FINISHED, SEGMENTS, STAGED, lease_name, leaving_name, manifest_name
+from millstream.storage.names import FINISHED, INPUT, SEGMENTS, STAGED, lease_name, leaving_name, manifest_name
 from millstream.storage.store import Store
 
 __all__ = ["Sweeper"]
@@ -36,7 +38,8 @@ FORMAT = 1
 
 
 class Sweeper:
-    """Sweeps one job's store. `every_epochs`: how often, while the job runs."""
+    """Sweeps one job's store. `every_epochs`: how often, while the job runs. `release` is told which epochs are left,
+    so that sources remove input that they have stored and none of these needs."""
 
     def __init__(
         self,
@@ -44,9 +47,11 @@ class Sweeper:
         now_ms: Callable[[], int],
         policy: RetentionPolicy | None = None,
         every_epochs: int = _EVERY_EPOCHS,
+        release: Callable[[Collection[Manifest]], None] = lambda kept: None,
     ) -> None:
         self._store, self._log = store, ManifestLog(store)
         self._now_ms, self._policy, self._every_epochs = now_ms, policy or RetentionPolicy(), every_epochs
+        self._release = release
         self._known: dict[int, Manifest] = {}  # manifests do not change: each is read once
         self._named: dict[int, frozenset[str]] = {}
 
@@ -67,11 +72,17 @@ class Sweeper:
 
     def clear(self) -> None:
         """Remove everything but what pins and leases hold: the job is over, and nobody is to go on with it."""
+        # First, so that no start in between counts the same epochs of the same job once more.
+        renew(self._store, secrets.token_hex(16))
         self._put_back()
         kept = self._settled(set(self._log.epochs()) - self._held())
         named = frozenset().union(*(named_files(manifest) for manifest in kept.values()))
         for name in (*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)):
             if name not in named:
+                self._store.delete(name)
+        if not kept:
+            # Stored input belongs to positions. Without any, a new start must not find that some was read and removed.
+            for name in self._store.list(INPUT):
                 self._store.delete(name)
 
     def _sweep(self, newest: Manifest) -> None:
@@ -92,6 +103,7 @@ class Sweeper:
         for name in files_to_delete(files, named, newest=newest.epoch, published_through=published):
             self._store.delete(name)
         self._store.remove_unfinished(self._now_ms() - _UNFINISHED_MS)
+        self._release(left.values())
 
     def _manifests(self) -> Mapping[int, Manifest]:
         """All that are there, by epoch."""

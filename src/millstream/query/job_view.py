@@ -50,8 +50,8 @@ _KEEP = "Keep more of the past with millstream.retention.epochs, or save an epoc
 class _Tables:
     """The open tables of a store. Each state has segments of its own, so that what one lets go another keeps."""
 
-    def __init__(self, store: Store, cache_folder: Path | None) -> None:
-        self._store, self._cache_folder = store, cache_folder
+    def __init__(self, store: Store, cache_folder: Path | None, maps: bool) -> None:
+        self._store, self._cache_folder, self._maps = store, cache_folder, maps
         self.touched_bytes_max = 0
         self._open: dict[tuple[str, str], OpenSegments] = {}
         self._layouts: dict[tuple[str, str], tuple[Any, History, TableLayout]] = {}
@@ -75,7 +75,7 @@ class _Tables:
 
     def past(self) -> OpenSegments:
         """Segments to be opened for epochs of the past, and let go together."""
-        return OpenSegments(self._store, self._cache_folder)
+        return OpenSegments(self._store, self._cache_folder, maps=self._maps)
 
     def _layout(self, place: tuple[str, str], segments: OpenSegments, state: StoredState) -> TableLayout:
         newest, oldest = (pick(state.refs, key=lambda ref: ref.epoch) for pick in (max, min))
@@ -105,6 +105,7 @@ class JobView:
         allow_undeclared: bool = False,
         functions: Mapping[str, Any] | None = None,
         unpickle: Callable[[bytes], Any] | None = None,
+        maps: bool = True,
     ) -> None:
         self.job, self.job_id = job, job_id
         self._reader, self._store, self._where = reader, reader.store, reader.name.store
@@ -113,7 +114,7 @@ class JobView:
         self._allow_undeclared = allow_undeclared
         self._functions = dict(functions or {})
         self._open_pickle = unpickle or refuse_pickle
-        self._tables = _Tables(reader.store, cache_folder)
+        self._tables = _Tables(reader.store, cache_folder, maps)
         self._newest: EpochView | None = None
         self._looked_s = float("-inf")
         self._looking = threading.Lock()
@@ -150,6 +151,9 @@ class JobView:
         if current is not None:
             # Monotonic time, not the clock: a clock that is set back must not stop anybody from looking.
             if not self._follows or system_time.monotonic() - self._looked_s < POLL_MS / 1000:
+                return current
+            if self._manifests.is_unchanged():  # one look at a folder's time, in place of a listing
+                self._looked_s = system_time.monotonic()
                 return current
             if not self._looking.acquire(blocking=False):
                 return current  # somebody looks already
@@ -188,6 +192,7 @@ class JobView:
                 self._newest = current = self._opened_newest(0 if current is None else current.epoch)
         except StoreDamagedError:
             self.look_again()
+            self._manifests.note(None, 0)  # what was listed could not be read, so it counts for nothing
             raise
         except StoreError:
             # A store that cannot be reached now: what there is stays right, and tells its age.

@@ -23,6 +23,7 @@ from millstream.query.errors import StateKindError
 from millstream.query.key_encoding import KeyEncoding
 from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.records.columns import arrow_type
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.state_codec import StateCodec
 from millstream.state.keys import KeyColumn
 from millstream.state.saved_types import type_from, type_of_arrow
@@ -219,14 +220,14 @@ def _codec(located: Located, view: TableView | None, open_pickle: OpenPickle) ->
     return StateCodec(kind, located.what, open_pickle=open_pickle)
 
 
-def _map_key_codec(located: Located, view: TableView | None, open_pickle: OpenPickle) -> StateCodec | None:
+def _map_key_codec(located: Located, view: TableView | None, open_pickle: OpenPickle) -> MapKeyCodec | None:
     if view is None or view.layout.sub_type is None:
         return None
     history = located.stored.history if located.stored is not None else ()
     kind = type_of_arrow(pa.field("sub", view.layout.sub_type))
     if history and history[-1].map_key is not None:
         kind = type_from(history[-1].map_key, located.what)
-    return StateCodec(kind, f"the map keys of {located.what}", open_pickle=open_pickle)
+    return MapKeyCodec(kind, f"the map keys of {located.what}", open_pickle=open_pickle)
 
 
 def _stored_key(key_type: TypeInformation | None) -> pa.DataType | None:

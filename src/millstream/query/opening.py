@@ -30,6 +30,7 @@ def open(
     allow_undeclared: bool = False,
     functions: Mapping[str, Any] | None = None,
     unpickle: Callable[[bytes], Any] | None = None,
+    read_only: bool = False,
 ) -> JobView:
     """A job by its store, or by its name in a folder of stores; UnknownJobError says what exists.
 
@@ -41,13 +42,15 @@ def open(
                         program's own: answers are its results. Without, they are accumulators
     `unpickle`          what opens values that were stored without a declared type, which runs code that is in the
                         store: `pickle.loads`, if you trust everybody who can write it. Without, they are refused
+    `read_only`         nothing is written to the store, no lease for an older epoch either: the job may collect it
+                        while it is asked for, which is an error and never a wrong answer
 
     >>> open("memory://doctest-no-such-job-to-query")
     Traceback (most recent call last):
     millstream.query.errors.UnknownJobError: memory://doctest-no-such-job-to-query holds no job. Give the store of a \
 job, or a folder of stores and the job's name.
     """
-    reader = _reader(_store_of(store_url, job))
+    reader = _reader(_store_of(store_url, job), read_only)
     name, job_id = _whose(reader)
     if job is not None and job not in (name, job_id):
         raise UnknownJobError(f"{store_url} holds the job '{name}', not '{job}'. Give its store, or that name.")
@@ -66,10 +69,11 @@ job, or a folder of stores and the job's name.
 
 
 def open_store_of_job(store: Store, clock: Callable[[], int], *, allow_undeclared: bool = False) -> JobView:
-    """The job of a store that is open already, in the process that runs it."""
+    """The job of a store that is open already, in the process that runs it: files are read and not mapped, for a map of
+    a file that somebody cuts would end the job with this process."""
     reader = JobReader(store, SnapshotName(shown_address(store.url)), None, clock)
     name, job_id = _whose(reader)
-    return JobView(reader, name, job_id, clock=clock, allow_undeclared=allow_undeclared)
+    return JobView(reader, name, job_id, clock=clock, allow_undeclared=allow_undeclared, maps=False)
 
 
 def _whose(reader: JobReader) -> tuple[str, str]:
@@ -81,9 +85,9 @@ def _whose(reader: JobReader) -> tuple[str, str]:
         return saved.manifest.job, saved.manifest.job_id
 
 
-def _reader(url: str) -> JobReader:
+def _reader(url: str, read_only: bool) -> JobReader:
     try:
-        return job_reader.open(url)
+        return job_reader.open(url, read_only=read_only)
     except StoreDamagedError:
         raise
     except StoreError as error:

@@ -33,6 +33,8 @@ class ServerRequest:
     allow_anonymous: bool = False
     allow_undeclared: bool = False
     allow_origins: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
     requests_per_s: float | None = None
     page: Path | None = None
     option_prefix: str = "--"
@@ -60,6 +62,8 @@ def server_settings(request: ServerRequest) -> ServerSettings:
         rights=None if request.tokens is None else read_rights(request.tokens, f"{prefix}tokens"),
         allow_anonymous=request.allow_anonymous,
         allowed_origins=request.allow_origins,
+        allowed_hosts=request.allow_hosts,
+        trusted_proxies=request.trusted_proxies,
         certificate=request.certificate,
         private_key=request.private_key,
         page=None if request.page is None else read_page(request.page, f"{prefix}page"),

@@ -119,7 +119,7 @@ class FloatCodec(Codec):
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
         exact, kept = DoubleCodec().encode(values)
         wide = exact.to_numpy(zero_copy_only=False)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # a signalling NaN would warn
             narrow = wide.astype(np.float32)
         if np.any(np.isinf(narrow) & np.isfinite(wide)):
             raise Doubt

@@ -17,10 +17,11 @@ from typing import Any, NoReturn
 
 from millstream.errors import ProgramError
 from millstream.runtime.declared_states import evolution_of
+from millstream.runtime.map_keys import entries_of
 from millstream.runtime.settled_map import SettledMap
 from millstream.runtime.state_schemas import TableSchema, last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable
-from millstream.runtime.task_codec import task_codec
+from millstream.runtime.task_codec import task_codec, task_map_keys
 from millstream.state.schema_history import History
 from millstream.state.version import SegmentRef, refs_from_json, refs_to_json
 
@@ -54,7 +55,7 @@ class BroadcastMap(SettledMap):
     def __init__(self, descriptor: Any, operator: str, max_parallelism: int) -> None:
         self.name = descriptor.get_name()
         what = f"broadcast state '{self.name}' of '{operator}'"
-        key = task_codec(descriptor.type_info.key_type, f"the map keys of {what}")
+        key = task_map_keys(descriptor.type_info.key_type, f"the map keys of {what}")
         evolution = evolution_of(descriptor)
         value = task_codec(descriptor.type_info.value_type, what, None if evolution is None else evolution.serializer)
         super().__init__(key, value)
@@ -88,7 +89,7 @@ class BroadcastMap(SettledMap):
     @property
     def _entries(self) -> dict[Any, Any]:
         if not self._is_read:
-            self._held.update(self._table.read_rows([_KEY])[0])
+            self._held.update(entries_of(self._table, _KEY, self._table.read_rows([_KEY])[0]))
             self._is_read = True
         return self._held
 
@@ -106,6 +107,7 @@ class BroadcastMap(SettledMap):
             values = [self._entries[key] for key in puts]
             self._table.put([_KEY] * len(puts), values, self._table.encode_subs(puts))
         if gone and stored:
+            gone = [form for key in gone for form in self._forms(key)]
             self._table.delete([_KEY] * len(gone), self._table.encode_subs(gone))
         return self._table.end()
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import (
+    CommitId,
     CommitPlan,
     Json,
     Offset,
@@ -76,10 +77,10 @@ class CacheSink(Sink):
         # One item more than was staged: every epoch has a marker, so that a missing one is seen.
         return CommitPlan((*staged, {_LAST: final}))
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         blocks = [item for item in publish if _LAST not in item]
         marker = {"blocks": blocks, _LAST: any(item.get(_LAST) for item in publish)}
-        _opened(self.url).put(_marker(epoch), json.dumps(marker).encode())
+        _opened(self.url).put(_marker(commit.epoch), json.dumps(marker).encode())
 
     def describe(self) -> str:
         return f"the records of '{self.name}' for later jobs"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.runtime.map_keys import MapKeyCodec, entries_of
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.states import StateHandle
@@ -113,9 +114,11 @@ class MapHandle(StateHandle):
     """`MapState`: entries are rows of their own. Small maps are loaded whole, those of all keys at hand at once; of a
     large one single entries, until as many were asked for as make it worth reading whole."""
 
-    def __init__(self, table: StateTable, scope: Any, renews_on_read: bool, key: StateCodec, value: StateCodec) -> None:
+    def __init__(
+        self, table: StateTable, scope: Any, renews_on_read: bool, key: MapKeyCodec, value: StateCodec
+    ) -> None:
         super().__init__(table, scope, renews_on_read)
-        self._settle_key, self._settle = key.settle, value.settle
+        self._settle_key, self._settle, self._forms = key.settle, value.settle, key.forms
         self._forget()
 
     def begin(self) -> None:
@@ -136,8 +139,9 @@ class MapHandle(StateHandle):
             return
         for key, rows in zip(new, self.table.read_rows(new), strict=True):
             # What the function has set in this epoch stands above what is stored.
-            self._entries[key] = {**dict(rows), **self._entries.get(key, {})}
-            self._whole[key] = {map_key for map_key, _ in rows}
+            stored = entries_of(self.table, key, rows)
+            self._entries[key] = {**stored, **self._entries.get(key, {})}
+            self._whole[key] = set(stored)
 
     def _value(self, map_key: Any) -> Any:
         """The value of an entry of the current key, _ABSENT when there is none."""
@@ -163,7 +167,9 @@ class MapHandle(StateHandle):
         if self._asked[key] * _ENTRIES_PER_LOOKUP >= self._counts[key]:
             self.load((key,))
         else:
-            self._entries.setdefault(key, {})[map_key] = self.table.read_pairs([key], [map_key], _ABSENT)[0]
+            forms = self._forms(map_key)
+            values = self.table.read_pairs([key] * len(forms), list(forms), _ABSENT)
+            self._entries.setdefault(key, {})[map_key] = next((v for v in values if v is not _ABSENT), _ABSENT)
 
     def _all(self) -> dict[Any, Any]:
         key = self._scope.key
@@ -248,7 +254,7 @@ class MapHandle(StateHandle):
             for map_key in changed:
                 value = self._entries[key].get(map_key, _ABSENT)
                 if value is _ABSENT:
-                    gone.append((key, map_key))
+                    gone.extend((key, form) for form in self._forms(map_key))
                 else:
                     puts.append((key, map_key, value))
         if puts:

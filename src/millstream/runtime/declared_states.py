@@ -15,7 +15,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.states import Aggregating, PairHandle, Reducing, StateHandle, ValueHandle
-from millstream.runtime.task_codec import task_codec
+from millstream.runtime.task_codec import task_codec, task_map_keys
 from millstream.state.evolution import Evolution
 
 __all__ = ["declared_state", "evolution_of", "own_name_taken"]
@@ -32,7 +32,7 @@ def declared_state(
     declared = descriptor.type_info
     made: StateHandle
     if issubclass(kind, MapHandle):
-        key = task_codec(declared.key_type, f"the map keys of {what}")
+        key = task_map_keys(declared.key_type, f"the map keys of {what}")
         value = task_codec(declared.value_type, what, serializer)
         made = kind(make_table(value, key, **options), scope, renews, key, value)
         return made

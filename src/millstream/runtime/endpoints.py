@@ -11,6 +11,14 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
+from millstream.connectors.checked import (
+    new_writer,
+    offset_at_end,
+    own_watermark,
+    reading,
+    staged_items,
+    wrong_item,
+)
 from millstream.connectors.contracts import Sink, SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.graph.nodes import AssignTimestamps, Read, Write
@@ -70,12 +78,12 @@ class ReadOperator(Operator):
     def _read(self, range_: ReadRange, keeper: Timekeeper, now_ms: int) -> Iterator[None]:
         source, split, records, size = self._source, range_.split, 0, 0
         with self.call.running("read"):
-            reading = iter(source.read(split, range_.start, range_.stop))
+            items = reading(source, split, range_.start, range_.stop)
         reached: Any = None
         while True:
             started = time.perf_counter_ns()
             try:
-                item = next(reading)
+                item = next(items)
             except StopIteration as end:
                 reached = end.value
                 break
@@ -91,8 +99,9 @@ class ReadOperator(Operator):
                     self._recorder.add(batch)
                 self.emit(keeper.stamp(batch))
                 yield
-        offset = range_.stop if reached is None else reached
-        own = source.watermark(split, offset)
+        with self.call.running("read"):
+            offset = offset_at_end(source, split, range_.start, range_.stop, reached)
+            own = own_watermark(source, split, offset)
         time_ = keeper.end(now_ms)
         if own is not None:
             time_ = replace(time_, watermark=max(own, range_.watermark))
@@ -128,9 +137,7 @@ class ReadOperator(Operator):
             for start in range(0, len(item), limit):
                 yield self.typed(item[start : start + limit], None, self.node.output_type)
         else:
-            raise self.call.failed(
-                ProgramError(f"read() must yield lists of records or Arrow batches, got {type(item).__name__}"), "read"
-            )
+            raise self.call.failed(wrong_item(self._source, item), "read")
 
     def advance(self, watermark: int) -> int:
         return IDLE_WATERMARK if self._watermark == IDLE_WATERMARK else super().advance(self._watermark)
@@ -203,6 +210,7 @@ class WriteOperator(Operator):
             store=facts.store,
             now_ms=spec.now_ms,
             input_type=input_type,
+            job=facts.job_id,
         )
 
     def apply(self, batch: Batch) -> None:
@@ -214,7 +222,7 @@ class WriteOperator(Operator):
     def _new_writer(self) -> SinkWriter:
         assert self._context is not None
         sink: Sink = self._sink if self._pristine is None else pickle.loads(self._pristine)
-        writer = sink.writer(self._context)
+        writer = new_writer(sink, self._context)
         if self._pristine is not None and not keeps_state(writer.stateful()):
             raise ProgramError(
                 f"{type(sink).__name__} has initialize_state() and snapshot_state(), but it is its writer that "
@@ -228,7 +236,7 @@ class WriteOperator(Operator):
         if self._writer is not None:
             started = time.perf_counter_ns()
             with self.call.running("sink writer"):
-                acknowledgement.staged[self.uid] = list(self._writer.stage())
+                acknowledgement.staged[self.uid] = staged_items(self._writer)
             self.busy_ns += time.perf_counter_ns() - started
 
     def abort(self) -> None:

@@ -8,7 +8,6 @@ travels to the driver as data, not as a Spark error: it is not retried in vain a
 from __future__ import annotations
 
 import json
-import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +15,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from millstream.errors import MillstreamError, ProgramError, TypeMismatchError
+from millstream.runtime.returned import explained, is_engine_file
 
 __all__ = ["FailureReport", "UserCall", "UserFailureError"]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _RECORD_CHARACTERS_MAX = 500
 
 
@@ -113,6 +112,7 @@ class UserCall:
 
     def failed(self, error: BaseException, role: str, record: tuple[Any, ...] = ()) -> UserFailureError:
         """The report of `error`."""
+        error = explained(error, role)
         shown = record or ((error.value,) if isinstance(error, TypeMismatchError) else ())
         ours = isinstance(error, MillstreamError)
         return UserFailureError(
@@ -132,7 +132,7 @@ class UserCall:
 
 def _user_trace(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+    outside = [frame for frame in frames if not is_engine_file(frame.filename)]
     return "".join(traceback.format_list(outside))
 
 

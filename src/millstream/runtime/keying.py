@@ -6,12 +6,11 @@ user's selector is called for every record.
 Where records come without an exchange by their key (`reinterpret_as_keyed_stream`), each key is held against the key
 groups of the subtask: state of a key that belongs to another one would be lost or mixed, in silence.
 
-Invariant: both forms name the same keys, and equal keys are one key in either.
+Invariant: both forms name the same keys, and what is one key by the rule of `state.equality` is one key in either.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -22,19 +21,17 @@ from millstream.errors import ProgramError
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
 from millstream.records.batch import Batch
-from millstream.records.columns import KIND_COLUMN, as_declared
+from millstream.records.columns import KIND_COLUMN
 from millstream.runtime.failure import UserCall
 from millstream.runtime.key_classes import decode_key
 from millstream.runtime.visits import GatheredKeys, KeyRange
-from millstream.state.canonical import canonical_bytes
 from millstream.state.hashing import xxhash64_column
 from millstream.state.keys import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow
+from millstream.state.settled_keys import settled_keys
 from millstream.state.xxh64 import Int64s
 
-__all__ = ["Keying", "settled_keys"]
+__all__ = ["Keying"]
 
-_NAN = math.nan
-_PLAIN_KEYS = {int, str, bytes, type(None)}
 _SAMPLE_ROWS = 1_024
 # Hashing a text costs several times what finding it in a dictionary does, as long as the dictionary stays small.
 _REPEATS_MIN = 4
@@ -89,7 +86,7 @@ class Keying:
     def _settled(self, batch: Batch) -> list[Any]:
         keys = self._call.each(self._key_of, batch.values(), "key selector")
         with self._call.running("key selector"):
-            return settled_keys(keys, self.key_type)
+            return settled_keys(keys, self.key_type, decode_key)
 
     def _gathered_values(self, batch: Batch, keys: list[Any]) -> GatheredKeys:
         gathered = GatheredKeys.of_values(keys, self.key_type)
@@ -122,24 +119,6 @@ class Keying:
         if kind >= 0 and columns.column(kind).null_count:  # a record that is None has no field
             return None
         return columns.column(self._column)
-
-
-def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]:
-    """Keys in the one form that stands for all equal ones, the form in which the store gives them back.
-
-    So dictionaries agree with the store, and a function sees the same key whether an epoch has ended or not.
-
-    >>> settled_keys([True, 1.0, "a"], None)
-    [1, 1, 'a']
-    """
-    if key_type is not None:
-        return as_declared(keys, key_type)
-    if set(map(type, keys)) <= _PLAIN_KEYS:
-        return keys
-    # All NaNs are one key, but no NaN equals another: let them be one object.
-    keys = [_NAN if key != key else key for key in keys]
-    settled = {key: decode_key(canonical_bytes(key)) for key in dict.fromkeys(keys) if type(key) not in _PLAIN_KEYS}
-    return [key if type(key) in _PLAIN_KEYS or key is _NAN else settled[key] for key in keys]
 
 
 def _column_of(array: pa.Array) -> KeyColumn:

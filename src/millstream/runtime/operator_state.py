@@ -25,7 +25,7 @@ from millstream.runtime.declared_states import evolution_of
 from millstream.runtime.failure import UserCall
 from millstream.runtime.operator_lists import Entry, KeptState, Mode, column_of, entry_of
 from millstream.runtime.operator_values import OperatorList, OperatorMap, OperatorValue
-from millstream.runtime.task_codec import task_codec
+from millstream.runtime.task_codec import task_codec, task_map_keys
 from millstream.storage.names import segment_name
 from millstream.storage.store import Store
 
@@ -210,7 +210,7 @@ class OperatorState:
                 "ctx.get_broadcast_state(descriptor) in process_element and process_broadcast_element, or give this "
                 "one another name"
             )
-        key = task_codec(declared.key_type, f"the map keys of {what}")
+        key = task_map_keys(declared.key_type, f"the map keys of {what}")
         evolution = evolution_of(descriptor)
         serializer = None if evolution is None else evolution.serializer
         return self._opened(descriptor, OperatorMap(key, task_codec(declared.value_type, what, serializer), evolution))

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.operator_lists import Mode, schema_of, stored_type
 from millstream.runtime.settled_map import SettledMap
 from millstream.runtime.state_codec import StateCodec
@@ -89,7 +90,7 @@ class OperatorMap(SettledMap):
 
     mode: Mode = "broadcast"
 
-    def __init__(self, key: StateCodec, value: StateCodec, evolution: Evolution | None = None) -> None:
+    def __init__(self, key: MapKeyCodec, value: StateCodec, evolution: Evolution | None = None) -> None:
         super().__init__(key, value)
         map_key = written_type(key.saved_type)
         self.schema = {**schema_of(value), "map_key": map_key}

@@ -1,7 +1,8 @@
 """A map in memory whose entries have the form in which they would come back from the store.
 
 It is what functions see as a `BroadcastState`. So that a function reads the same whether an epoch ended in between or
-not, a key or value that storing would change (a float32, a tuple declared as a row) is changed when it is put. Where
+not, a key or value that storing would change (a float32, a tuple declared as a row) is changed when it is put; which
+keys are one, `state.equality` says. Where
 the entries come from, and what becomes of changes, is for subclasses to say.
 """
 
@@ -11,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.state_codec import StateCodec
 
 __all__ = ["SettledMap"]
@@ -19,8 +21,9 @@ __all__ = ["SettledMap"]
 class SettledMap(ABC):
     """What a function may do with a `BroadcastState`."""
 
-    def __init__(self, key: StateCodec, value: StateCodec) -> None:
+    def __init__(self, key: MapKeyCodec, value: StateCodec) -> None:
         self._settle_key, self._settle = key.settle, value.settle
+        self._forms = key.forms
 
     @property
     @abstractmethod

@@ -27,6 +27,7 @@ from millstream.state.layout import NEVER_MS, TableLayout
 from millstream.state.open_segments import OpenSegments
 from millstream.state.row_counts import row_counts
 from millstream.state.schema_history import History
+from millstream.state.settled_keys import keys_of_canonical, settled_declared
 from millstream.state.table import TableView
 from millstream.state.version import SegmentRef, merge_versions, refs_from_json
 from millstream.storage.names import segment_name
@@ -123,10 +124,10 @@ class StateTable:
         return key_column(keys, self._key_type)
 
     def keys_of(self, column: pa.Array) -> list[Any]:
-        """Stored keys as Python values again."""
+        """Stored keys as Python values again, settled."""
         if self._key_decoder is None:
-            return list(map(self._place.decode_key, column.to_pylist()))
-        return self._key_decoder.decode(column)
+            return keys_of_canonical(column.to_pylist(), self._key_type, self._place.decode_key)
+        return settled_declared(self._key_decoder.decode(column), column.type)
 
     def distinct_keys(self) -> list[Any]:
         """All keys that have a row, as Python values, in the order of segments."""

@@ -1,4 +1,4 @@
-"""The codec of a task: the one that opens pickles.
+"""The codecs of a task: those that open pickles.
 
 A task runs its owner's functions on what they stored, so it may open what they pickled. Readers of a store make their
 codecs without (`state_codec.StateCodec`), and may not import this module.
@@ -10,11 +10,17 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.unpickling import unpickled
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.state_codec import StateCodec
 
-__all__ = ["task_codec"]
+__all__ = ["task_codec", "task_map_keys"]
 
 
 def task_codec(type_info: TypeInformation | None, what: str, serializer: Any = None) -> StateCodec:
-    """The codec of a state, or of map keys, in a task."""
+    """The codec of a state's values in a task."""
     return StateCodec(type_info, what, serializer, unpickled)
+
+
+def task_map_keys(type_info: TypeInformation | None, what: str) -> MapKeyCodec:
+    """The codec of a map's keys in a task."""
+    return MapKeyCodec(type_info, what, open_pickle=unpickled)

@@ -1,7 +1,7 @@
 """Which Python values are one key: the canonical form of a key without a declared type.
 
-The rule is Python's own: values that compare equal are one key. So 1, True, 1.0 and Decimal("1.0") are one
-key, and (1, "a") and (True, "a") are one key. `simplify` brings a value to a form in which equal means same:
+The rule is that of `equality`. So 1, True, 1.0 and Decimal("1.0") are one key, and (1, "a") and (True, "a") are one
+key. `simplify` brings a value to a form in which equal means same:
 
     None                                itself; hashes to the seed
     int, bool, integral float, Decimal  an int: hashed as int64; beyond 64 bits as Spark hashes a decimal(38,0)
@@ -34,7 +34,7 @@ import reprlib
 import struct
 import uuid
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -161,6 +161,7 @@ _SIMPLIFIED_BY_TYPE: dict[type, Callable[[Any], Any]] = {
 
 # Tried in this order: an IntEnum is an int, a datetime is a date, and each is taken for the first it is.
 _SIMPLIFIED: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
+    (np.timedelta64, lambda key: _refuse(key)),  # an int to numpy, and without its unit equal to others
     ((int, np.integer, np.bool_), int),
     ((float, np.floating), lambda key: _of_float(float(key))),
     (str, str.__str__),
@@ -183,7 +184,12 @@ _INSTEAD: tuple[tuple[type | tuple[type, ...], str, str], ...] = (
     (list, "can change", "tuple(key)"),
     ((bytearray, memoryview), "can change", "bytes(key)"),
     (np.ndarray, "can change", "tuple(key.tolist())"),
+    (np.timedelta64, "is a number without its unit", "key.item()"),
 )
+
+
+def _refuse(key: Any) -> NoReturn:
+    raise _refused(key)
 
 
 def _refused(key: Any) -> ProgramError:

@@ -73,7 +73,8 @@ def _hash_ints(keys: list[int], seeds: Int64s) -> Int64s:
 
 def _hash_floats(keys: list[float], seeds: Int64s) -> Int64s:
     numbers = np.array(keys, dtype=np.float64)
-    integral = np.isfinite(numbers) & (numbers == np.floor(numbers))
+    with np.errstate(invalid="ignore"):  # a signalling NaN would warn
+        integral = np.isfinite(numbers) & (numbers == np.floor(numbers))
     if not integral.any():
         return xxhash64_column(pa.array(numbers), seeds)
     hashes = seeds.copy()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 import struct
 import uuid
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ __all__ = ["ClassKey", "OfClass", "decode"]
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
+_UNEQUAL: dict[tuple[Any, bytes], Any] = {}
+"""Keys that hold NaN and are not equal to themselves, by what made them and their bytes."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,12 @@ def _int64(data: bytes) -> int:
     return int(struct.unpack(">q", data)[0])
 
 
+def _float(data: bytes) -> float:
+    number: float = struct.unpack(">d", data)[0]
+    # All NaNs are one object, so that dictionaries take them for one key.
+    return number if number == number else math.nan
+
+
 def _moment(data: bytes) -> dt.datetime:
     return _EPOCH + dt.timedelta(microseconds=_int64(data))
 
@@ -103,14 +112,16 @@ def _named(data: bytes, of_class: OfClass) -> Any:
         return Instant(*values)
     if not isinstance(name, str):
         raise TypeError("the name of a class is a text")
-    return of_class(name, tuple(values))
+    made = of_class(name, tuple(values))
+    # Newer Pythons compare field by field, and a NaN is not equal to itself: then one object must do for all.
+    return made if made == made else _UNEQUAL.setdefault((of_class, data), made)
 
 
 _READ: dict[bytes, Callable[[bytes], Any]] = {
     b"n": lambda data: None,
     b"i": _int64,
     b"I": _number,
-    b"f": lambda data: struct.unpack(">d", data)[0],
+    b"f": _float,
     b"m": lambda data: decimal.Decimal(data.decode()),
     b"s": lambda data: data.decode(),
     b"b": lambda data: data,

@@ -1,13 +1,33 @@
-"""Whether keys (or subs) are the same, many pairs at once.
+"""What equality of keys means, stated once; and whether keys (or subs) are the same, many pairs at once.
 
-Two values are the same when they are one key: null is the same as null, NaN as NaN, -0.0 as 0.0. Arrow's own
-`equal` says otherwise for the first two and knows no structs, hence this module. Invariant: same values have
-the same hash, so a lookup may compare hashes first. Plain columns are compared in numpy, texts and decimals in
-Arrow, structs field by field; lists, which are rare as keys, one by one in Python.
+The rule, for the keys of a stream, of a `MapState` and of a broadcast state alike:
+
+- Numbers that are equal by value are one key, whatever their type: 1, True, 1.0, Decimal("1.00") and numpy's own. A
+  value is exact: numpy.float32(0.1) is not 0.1.
+- All NaNs are one key, whatever their bits; -0.0 is 0.0; None is None.
+- Rows, tuples and lists are one key if they have as many values and these are one key each, in order; frozen
+  dataclasses if they are of one class besides.
+- All else is one key if Python says that it is equal. Text is never equal to bytes, nor to a number.
+- In a map whose keys have no declared type, a row, a named tuple, a dataclass or a member of an enumeration is a key
+  of its own class, because it must come back as what it was; give such keys a type to have them compared by value.
+- A declared type comes first: a key is what the type makes of it (FLOAT rounds, BOOLEAN holds no number), and keys of
+  two types are not compared.
+
+Everything that hashes, numbers, sorts, routes, stores, looks up or asks for keys follows it:
+
+    `hashing`, `canonical`   one key has one hash: Spark's, which is blind to the bits of a NaN and the sign of a zero
+    `canonical`              keys without a declared type: one key has one row of bytes
+    `normalised` (here)      keys in columns: one key has one bit pattern, so that Arrow's dictionary may number them
+    `same` (here)            keys that share a hash are compared by the rule; older columns need not be normalised
+    `settled_keys`           keys as Python values: one key is one dictionary key, and the form that functions see
+
+Arrow's `equal` says otherwise for null and NaN and knows no structs, hence `same`. Plain columns are compared in numpy,
+texts and decimals in Arrow, structs field by field; lists, which are rare as keys, one by one in Python.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "bits_view", "of_bits", "plain_view", "same"]
+__all__ = ["Bools", "bits_view", "holds_floats", "normalised", "of_bits", "plain_view", "plain_view_type", "same"]
 
 Bools: TypeAlias = NDArray[np.bool_]
 
@@ -70,6 +90,33 @@ def _same_python(left: Any, right: Any) -> bool:
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_same_python(left[name], right[name]) for name in left)
     return bool(left == right) or (left != left and right != right)
+
+
+def holds_floats(kind: pa.DataType) -> bool:
+    """Whether values of this type are or contain floats: only then can one key have several bit patterns."""
+    if pa.types.is_struct(kind):
+        return any(holds_floats(field.type) for field in kind)
+    return pa.types.is_floating(kind) or (pa.types.is_list(kind) and holds_floats(kind.value_type))
+
+
+def normalised(array: pa.Array) -> pa.Array:
+    """The column with one bit pattern per key: every NaN the same, -0.0 as 0.0; a type without floats stays as it is.
+
+    >>> str(normalised(pa.array([[-0.0], [1.5], None])).to_pylist())
+    '[[0.0], [1.5], None]'
+    """
+    kind = array.type
+    if not holds_floats(kind):
+        return array
+    if pa.types.is_floating(kind):
+        array = pc.add(array, pa.scalar(0.0, kind))  # turns -0.0 into 0.0 and leaves every other number alone
+        is_nan = pc.is_nan(array)
+        return pc.if_else(is_nan, pa.scalar(math.nan, kind), array) if pc.any(is_nan).as_py() else array
+    if pa.types.is_struct(kind):
+        children = [normalised(array.field(i)) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    whole = array.take(pa.array(range(len(array)), pa.int64()))  # a slice cannot be given new values
+    return pa.ListArray.from_arrays(whole.offsets, normalised(whole.values), type=kind, mask=whole.is_null())
 
 
 def plain_view_type(kind: pa.DataType) -> type[np.signedinteger[Any]] | None:

@@ -11,8 +11,9 @@ lookup can find a whole batch.
   text as a STRING. A declared type that holds decimals of any size or pickled values is treated so too,
   after its values were checked: 1.0 and 1.00 are equal but are written differently.
 
-Invariant: one key has one hash, in every batch and every process, whatever stands next to it. Keys that
-cannot be found again (lists, dicts, objects without value equality) are refused.
+Invariant: one key, by the rule of `equality`, has one hash and one value in the column, in every batch and every
+process, whatever stands next to it. Keys that cannot be found again (lists, dicts, objects without value equality)
+are refused.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from millstream.records.columns import KIND_COLUMN, arrow_type, as_declared, stream_schema, to_record_batch
 from millstream.records.shapes import is_sequence, plain_type
 from millstream.state.canonical import canonical_bytes
 from millstream.state.canonical_columns import hash_canonical
+from millstream.state.equality import normalised
 from millstream.state.hashing import xxhash64_column
 from millstream.state.key_groups import Int32s, key_groups, partitions
 from millstream.state.xxh64 import Int64s
 
-__all__ = ["KeyColumn", "is_stored_as_is", "key_column", "key_column_of_arrow"]
+__all__ = ["KeyColumn", "is_hashed_as_values", "is_stored_as_is", "key_column", "key_column_of_arrow"]
 
 
 class KeyColumn:
@@ -92,7 +93,7 @@ kept for it could not be found again. Use tuple(sorted(key.items())) as the key.
     schema = None if key_type is None else stream_schema(key_type)
     if key_type is None or schema is None:
         return KeyColumn(hash_canonical(keys), None, keys)
-    if _is_hashed_as_values(key_type):
+    if is_hashed_as_values(key_type):
         return key_column(as_declared(keys, key_type), None)
     batch = to_record_batch(keys, key_type)
     if isinstance(plain_type(key_type), RowTypeInfo | TupleTypeInfo):
@@ -112,7 +113,7 @@ def key_column_of_arrow(array: pa.Array) -> KeyColumn:
     >>> key_column_of_arrow(pa.array([1])).hashes.tolist()
     [-7001672635703045582]
     """
-    return KeyColumn(xxhash64_column(array), _one_zero(array))
+    return KeyColumn(xxhash64_column(array), normalised(array))
 
 
 def _struct_of(batch: pa.RecordBatch, fields: list[pa.Field]) -> pa.Array:
@@ -123,33 +124,13 @@ def _struct_of(batch: pa.RecordBatch, fields: list[pa.Field]) -> pa.Array:
     return pa.StructArray.from_arrays(batch.columns[: len(fields)], fields=fields, mask=nulls)
 
 
-def _one_zero(array: pa.Array) -> pa.Array:
-    """The column with -0.0 written as 0.0, because the two are one key; anything else stays as it is."""
-    kind = array.type
-    if pa.types.is_floating(kind):
-        return pc.add(array, pa.scalar(0.0, kind))
-    if not _holds_floats(kind):
-        return array
-    if pa.types.is_struct(kind):
-        children = [_one_zero(array.field(i)) for i in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
-    whole = array.take(pa.array(range(len(array)), pa.int64()))  # a slice cannot be given new values
-    return pa.ListArray.from_arrays(whole.offsets, _one_zero(whole.values), mask=whole.is_null())
-
-
-def _holds_floats(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_holds_floats(field.type) for field in kind)
-    return pa.types.is_floating(kind) or (pa.types.is_list(kind) and _holds_floats(kind.value_type))
-
-
-def _is_hashed_as_values(type_info: TypeInformation) -> bool:
+def is_hashed_as_values(type_info: TypeInformation) -> bool:
     """Whether equal values of this type may be written differently in Arrow, so that only values tell."""
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         return plain.basic_type is BasicType.BIG_DEC
     if isinstance(plain, RowTypeInfo | TupleTypeInfo):
-        return any(map(_is_hashed_as_values, plain.get_field_types()))
+        return any(map(is_hashed_as_values, plain.get_field_types()))
     if is_sequence(plain):
-        return _is_hashed_as_values(plain.element_type)
+        return is_hashed_as_values(plain.element_type)
     return arrow_type(plain) is None  # pickled, inside a row

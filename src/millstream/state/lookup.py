@@ -111,8 +111,9 @@ class Runs:
 def _spans(segment: Segment, orders: UInt64s) -> Iterator[tuple[Chunk, int, int]]:
     """The chunks that may hold some of the sorted orders, and which."""
     bounds = orders.searchsorted(segment.fences)
-    stops = np.append(bounds[1:], len(orders))
-    for number in np.flatnonzero(stops > bounds).tolist():
+    stops = np.empty_like(bounds)  # not np.append, nor np.flatnonzero below: this runs for every segment of every read
+    stops[:-1], stops[-1] = bounds[1:], len(orders)
+    for number in (stops > bounds).nonzero()[0].tolist():
         if orders[bounds[number]] <= segment.entries[number].last_order:
             yield segment.chunk(number), int(bounds[number]), int(stops[number])
 
@@ -135,7 +136,7 @@ def _find_keys(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Hits:
         np.minimum(rows, chunk.rows - 1, out=rows)
     is_near = chunk.orders[rows] == orders
     if np.count_nonzero(is_near) < is_near.size:
-        near = np.flatnonzero(is_near)
+        near = is_near.nonzero()[0]
         at, rows = at[near], rows[near]
     found = probe.has_key_of(at, chunk, rows)
     if np.count_nonzero(found) == found.size:

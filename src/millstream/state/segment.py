@@ -1,10 +1,11 @@
-"""A segment: the changes of one task in one epoch (or of a compaction), immutable, sorted, mapped.
+"""A segment: the changes of one task in one epoch (or of a compaction), immutable, sorted, most often mapped.
 
 A segment is read a chunk at a time. Opening one reads its footer only; a chunk's checksum and order are
-checked when the chunk is first touched in this process, and then never again, because a segment never
-changes. What is damaged is an error that names the state, the epoch, the file and the part: it is never read
-as "no value". Chunks are numpy views and Arrow arrays over the mapped file, so what is not touched is not read,
-and what is touched is the page cache's to keep.
+checked when the chunk is first touched in this process, and then never again while it is held, because a segment
+never changes. What is damaged is an error that names the state, the epoch, the file and the part: it is never read
+as "no value". Chunks are numpy views and Arrow arrays over the bytes that were checked. Of a mapped file, what is not
+touched is not read, and what is touched is the page cache's to keep; of one that cannot be mapped, chunks are held in
+memory and let go (`HeldSegment`).
 
 All rows of one `order` stand in one chunk: a lookup never has to look into the next.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +25,13 @@ from millstream.errors import MillstreamError, StateSchemaError, StoreDamagedErr
 from millstream.state.equality import Bools, bits_view, plain_view, plain_view_type
 from millstream.state.layout import NEVER_MS, PUT, TableLayout
 from millstream.state.resolution import kinds_of, orders_in, sub_orders_in
-from millstream.state.segment_footer import ChunkEntry, SegmentFooter, read_footer
+from millstream.state.segment_file import DownloadedFile, SegmentFile
+from millstream.state.segment_footer import ChunkEntry, SegmentFooter, read_chunk, read_footer, read_schema
+from millstream.state.segment_memory import SegmentMemory
 from millstream.state.version import SegmentRef
 from millstream.state.xxh64 import Int64s
 
-__all__ = ["Chunk", "Segment", "described"]
+__all__ = ["Chunk", "HeldSegment", "Segment", "described"]
 
 PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
 
@@ -110,8 +113,8 @@ class Segment:
         self._subject = subject
         self._chunks = chunks
         self._epoch = 0
-        self._data: pa.Buffer | None = None
-        self._reader: pa.RecordBatchFileReader | None = None
+        self._file: SegmentFile | None = None
+        self._schema: pa.Schema | None = None
 
     @classmethod
     def of_rows(cls, batch: pa.RecordBatch, layout: TableLayout) -> Segment:
@@ -121,23 +124,20 @@ class Segment:
         return cls(layout, "changes", (entry_of(batch, layout),), [Chunk(batch, layout)])
 
     @classmethod
-    def of_file(cls, data: pa.Buffer, layout: TableLayout, ref: SegmentRef) -> Segment:
-        """The segment in a file's bytes, which are most often mapped. Checks the footer, not yet the chunks."""
+    def of_file(cls, file: SegmentFile, layout: TableLayout, ref: SegmentRef) -> Self:
+        """The segment in a file. Checks the footer, not yet the chunks."""
         subject = f"State {layout.state!r}, epoch {ref.epoch}: segment {ref.file}"
-        footer = read_footer(memoryview(data), subject)
-        if data.size != ref.file_bytes or footer.rows != ref.rows or footer.epoch != ref.epoch:
+        footer = read_footer(file, subject)
+        if file.size != ref.file_bytes or footer.rows != ref.rows or footer.epoch != ref.epoch:
             raise _damaged(
                 subject,
                 f"the manifest says {ref.file_bytes} bytes and {ref.rows} rows of epoch {ref.epoch}, the file has "
-                f"{data.size} bytes and {footer.rows} rows of epoch {footer.epoch}. Was a file copied or renamed?",
+                f"{file.size} bytes and {footer.rows} rows of epoch {footer.epoch}. Was a file copied or renamed?",
             )
         _check_layout(footer, layout)
         segment = cls(layout, subject, footer.chunks, [None] * len(footer.chunks))
         segment._epoch = footer.epoch
-        segment._data = data
-        segment._reader = pa.ipc.open_file(data)
-        if segment._reader.num_record_batches != len(footer.chunks):
-            raise _damaged(subject, f"it has {segment._reader.num_record_batches} chunks, not {len(footer.chunks)}")
+        segment._file, segment._schema = file, read_schema(file, footer, subject)
         return segment
 
     def chunk(self, number: int) -> Chunk:
@@ -145,11 +145,12 @@ class Segment:
         return self._chunks[number] or self._checked_chunk(number)
 
     def _checked_chunk(self, number: int) -> Chunk:
-        assert self._data is not None and self._reader is not None
+        assert self._file is not None and self._schema is not None
         entry, subject = self.entries[number], f"{self._subject}, chunk {number}"
-        if zlib.crc32(memoryview(self._data)[entry.offset : entry.offset + entry.length]) != entry.crc32:
+        data = self._file.read(entry.offset, entry.offset + entry.length)
+        if zlib.crc32(data) != entry.crc32:
             raise _damaged(subject, "its checksum does not match its content")
-        rows = self._reader.get_batch(number)
+        rows = read_chunk(data, self._schema)
         if self.layout.past is not None:
             rows = self.layout.past.present(rows, self._epoch, self.layout.schema)
         chunk = Chunk(rows, self.layout)
@@ -168,7 +169,7 @@ class Segment:
         for number, entry in enumerate(self.entries):
             if self._chunks[number] is None and touched + entry.length <= bytes_max:
                 with suppress(MillstreamError):
-                    self._checked_chunk(number)
+                    self.chunk(number)
                 touched += entry.length
         return touched
 
@@ -176,6 +177,36 @@ class Segment:
     def rows(self) -> int:
         """How many changes the segment holds."""
         return sum(entry.rows for entry in self.entries)
+
+
+class HeldSegment(Segment):
+    """A segment whose chunks are in this process's memory, as long as `memory` has room for them.
+
+    A chunk that was read counts by itself; of a file that was downloaded all chunks share the bytes, and go with them.
+    """
+
+    def in_memory(self, memory: SegmentMemory) -> Self:
+        """Count what is held by this memory."""
+        self._memory, self._token = memory, memory.join(self)
+        if isinstance(self._file, DownloadedFile):  # to read its footer, already
+            memory.use(self._token, 0, self._file.size)
+        return self
+
+    def chunk(self, number: int) -> Chunk:
+        chunk = self._chunks[number] or self._checked_chunk(number)
+        if isinstance(self._file, DownloadedFile):
+            self._memory.use(self._token, 0, self._file.size)
+        else:
+            self._memory.use(self._token, number, self.entries[number].length)
+        return chunk
+
+    def let_go(self, part: int) -> None:
+        """Forget a chunk; of a downloaded file, all that is held."""
+        if isinstance(self._file, DownloadedFile):
+            self._file.let_go()
+            self._chunks[:] = [None] * len(self._chunks)
+        else:
+            self._chunks[part] = None
 
 
 def entry_of(batch: pa.RecordBatch, layout: TableLayout) -> ChunkEntry:

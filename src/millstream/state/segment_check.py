@@ -1,7 +1,7 @@
 """Everything that can be wrong with a segment, found without a program: for people who ask whether a store is whole.
 
 A running job checks what it touches (`segment`). Here every byte is looked at, a chunk at a time, so that a segment of
-any size takes the memory of one chunk; from a local store it is mapped. The steps, each naming what it found:
+any size takes the memory of one chunk. The steps, each naming what it found:
 
 1. the file is there and has the length that the manifest says;
 2. its footer, schema and tail have their checksums, and tell the rows, epoch and key groups that the manifest tells;
@@ -25,7 +25,8 @@ from millstream.state.equality import plain_view, same
 from millstream.state.hashing import xxhash64_column
 from millstream.state.layout import CLEAR, PUT, TableLayout, order_of_group, orders_of, rests_of
 from millstream.state.resolution import kinds_of, orders_in, sub_orders_in
-from millstream.state.segment_footer import ChunkEntry, SegmentFooter, read_footer
+from millstream.state.segment_file import SegmentFile
+from millstream.state.segment_footer import ChunkEntry, SegmentFooter, read_chunk, read_footer, read_schema
 from millstream.state.stored_layout import stored_layout
 from millstream.state.version import SegmentRef
 from millstream.state.xxh64 import Int64s
@@ -36,24 +37,22 @@ KeyHashes = Callable[[pa.Array, TableLayout], Int64s | None]
 """The hashes that keys should have; None where that cannot be told."""
 
 
-def segment_problems(data: pa.Buffer, ref: SegmentRef, state: str, key_hashes: KeyHashes) -> list[str]:
-    """What is wrong with the segment in `data`, which the manifest names by `ref`; nothing, if it is whole."""
-    if data.size != ref.file_bytes:
-        return [f"it has {data.size} bytes, the manifest says {ref.file_bytes}"]
+def segment_problems(file: SegmentFile, ref: SegmentRef, state: str, key_hashes: KeyHashes) -> list[str]:
+    """What is wrong with the segment in a file, which the manifest names by `ref`; nothing, if it is whole."""
+    if file.size != ref.file_bytes:
+        return [f"it has {file.size} bytes, the manifest says {ref.file_bytes}"]
     try:
-        footer = read_footer(memoryview(data), "it")
-        layout = stored_layout(data, "it")
-        reader = pa.ipc.open_file(data)
+        footer = read_footer(file, "it")
+        layout = stored_layout(file, "it")
+        schema = read_schema(file, footer, "it")
     except StoreError as error:
         return [error.message.removeprefix("it is damaged: ").split(". Nothing was overwritten", 1)[0]]
     except (pa.ArrowException, KeyError, ValueError) as error:
         return [f"its schema cannot be read ({error})"]
     found = list(_footer_problems(footer, ref, state))
-    if reader.num_record_batches != len(footer.chunks):
-        return [*found, f"it has {reader.num_record_batches} chunks, its footer tells of {len(footer.chunks)}"]
     last = -1
     for number, entry in enumerate(footer.chunks):
-        problem, last = _chunk_problem(data, reader, number, entry, layout, footer.groups, last, key_hashes)
+        problem, last = _chunk_problem(file, schema, entry, layout, footer.groups, last, key_hashes)
         if problem is not None:
             found.append(f"chunk {number}: {problem}")
     return found
@@ -71,9 +70,8 @@ def _footer_problems(footer: SegmentFooter, ref: SegmentRef, state: str) -> Iter
 
 
 def _chunk_problem(
-    data: pa.Buffer,
-    reader: pa.RecordBatchFileReader,
-    number: int,
+    file: SegmentFile,
+    schema: pa.Schema,
     entry: ChunkEntry,
     layout: TableLayout,
     groups: tuple[int, int],
@@ -81,10 +79,11 @@ def _chunk_problem(
     key_hashes: KeyHashes,
 ) -> tuple[str | None, int]:
     """The first thing wrong with a chunk, and its last order."""
-    if zlib.crc32(memoryview(data)[entry.offset : entry.offset + entry.length]) != entry.crc32:
+    data = file.read(entry.offset, entry.offset + entry.length)
+    if zlib.crc32(data) != entry.crc32:
         return "its checksum does not match its content", max(last, entry.last_order)
     try:
-        rows = reader.get_batch(number)
+        rows = read_chunk(data, schema)
         rows.validate(full=True)
     except pa.ArrowException as error:
         return f"it cannot be read ({error})", max(last, entry.last_order)

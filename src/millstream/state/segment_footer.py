@@ -18,14 +18,19 @@ import zlib
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from millstream.errors import StoreDamagedError
+from millstream.state.segment_file import SegmentFile
 
 __all__ = [
     "FORMAT",
     "ChunkEntry",
     "SegmentFooter",
     "blank_footer",
+    "read_chunk",
     "read_footer",
+    "read_schema",
     "written_tail",
 ]
 
@@ -36,6 +41,7 @@ _NO_CRC = b'"tail_crc32":"00000000"'
 _CRC_AT = b'"tail_crc32":"'
 _HEAD_ROOM, _CHUNK_ROOM = 512, 224
 _MAGIC = b"ARROW1"
+_ARROW_START = 8
 
 
 @dataclass(frozen=True)
@@ -94,17 +100,18 @@ def _room(tail: bytes, at: int) -> int:
     return len(_OPENING) + len(rest) - len(rest.lstrip(b" "))
 
 
-def read_footer(data: memoryview, subject: str) -> SegmentFooter:
-    """The footer of the file in `data`; StoreDamagedError, which names `subject`, when a byte of it is wrong."""
-    size = len(data)
-    if size < 24 or bytes(data[:6]) != _MAGIC:
+def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
+    """The footer of a file; StoreDamagedError, which names `subject`, when a byte of it is wrong."""
+    size = file.size
+    if size < 24 or file.read(0, 6).to_pybytes() != _MAGIC:
         raise _damaged(subject, "it is empty" if not size else "it is not a segment from its first bytes on")
-    if bytes(data[-6:]) != _MAGIC:
+    end = file.read(size - 10, size).to_pybytes()
+    if end[4:] != _MAGIC:
         raise _damaged(subject, "it is cut short, or its end was overwritten")
-    length = int.from_bytes(data[-10:-6], "little", signed=True)
+    length = int.from_bytes(end[:4], "little", signed=True)
     if not 0 < length <= size - 18:
         raise _damaged(subject, "the length of its footer is wrong")
-    arrow_footer = bytes(data[size - 10 - length :])
+    arrow_footer = file.read(size - 10 - length, size).to_pybytes()
     start = arrow_footer.find(_OPENING)
     if start < 0:
         raise _damaged(subject, "its footer has no description of a segment")
@@ -123,9 +130,27 @@ def read_footer(data: memoryview, subject: str) -> SegmentFooter:
         )
     if tail_start is None or not 0 < tail_start <= size - 10 - length:
         raise _damaged(subject, "its footer does not fit the file")
-    if not _is_sealed(bytes(data[tail_start:])):
+    if not _is_sealed(file.read(tail_start, size).to_pybytes()):
         raise _damaged(subject, "the checksum of its footer does not match")
-    return _from_document(document, chunks, data, subject)
+    return _from_document(document, chunks, file, subject)
+
+
+def read_schema(file: SegmentFile, footer: SegmentFooter, subject: str) -> pa.Schema:
+    """The types of a file's columns, as its tail tells them, whose checksum held."""
+    last = footer.chunks[-1]
+    # Arrow finds its own footer from the end of a file, and asks for no more than that there is something before it.
+    tail = file.read(last.offset + last.length, file.size).to_pybytes()
+    reader = pa.ipc.open_file(pa.py_buffer(bytes(_ARROW_START) + tail))
+    if reader.num_record_batches != len(footer.chunks):
+        raise _damaged(subject, f"it has {reader.num_record_batches} chunks, not {len(footer.chunks)}")
+    return reader.schema
+
+
+def read_chunk(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in the bytes of a chunk. What Arrow writes at the start of a file belongs to the first."""
+    if data.size >= _ARROW_START and data.slice(0, len(_MAGIC)).to_pybytes() == _MAGIC:
+        return pa.ipc.open_stream(data.slice(_ARROW_START)).read_next_batch()
+    return pa.ipc.read_record_batch(data, schema)
 
 
 def _is_sealed(tail: bytes) -> bool:
@@ -135,7 +160,7 @@ def _is_sealed(tail: bytes) -> bool:
 
 
 def _from_document(
-    document: dict[str, Any], chunks: tuple[ChunkEntry, ...], data: memoryview, subject: str
+    document: dict[str, Any], chunks: tuple[ChunkEntry, ...], file: SegmentFile, subject: str
 ) -> SegmentFooter:
     """The footer, whose checksum held: what is wrong now was written so."""
     try:
@@ -152,7 +177,9 @@ def _from_document(
         raise _damaged(subject, f"its footer breaks the format ({type(error).__name__}: {error})") from error
     if footer.rows != sum(chunk.rows for chunk in chunks):
         raise _damaged(subject, f"its chunks have not the {footer.rows} rows its footer promises")
-    if zlib.crc32(data[: chunks[0].offset]) != footer.head_crc32:
+    if not all(0 <= chunk.offset <= chunk.offset + chunk.length <= file.size for chunk in chunks):
+        raise _damaged(subject, "its footer does not fit the file")
+    if zlib.crc32(file.read(0, chunks[0].offset)) != footer.head_crc32:
         raise _damaged(subject, "the checksum of its schema does not match")
     return footer
 

@@ -9,20 +9,19 @@ Invariant: a segment can always be opened with the layout that this gives.
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from millstream.state.layout import TableLayout
-from millstream.state.segment_footer import read_footer
+from millstream.state.segment_file import SegmentFile
+from millstream.state.segment_footer import read_footer, read_schema
 
 __all__ = ["stored_layout"]
 
 _CANONICAL = "canonical"
 
 
-def stored_layout(data: pa.Buffer, subject: str) -> TableLayout:
-    """The layout of the segment in `data`; StoreDamagedError, which names `subject`, when it cannot be told."""
-    footer = read_footer(memoryview(data), subject)
-    schema = pa.ipc.open_file(data).schema
+def stored_layout(file: SegmentFile, subject: str) -> TableLayout:
+    """The layout of the segment in a file; StoreDamagedError, which names `subject`, when it cannot be told."""
+    footer = read_footer(file, subject)
+    schema = read_schema(file, footer, subject)
     told = footer.layout
     return TableLayout(
         state=footer.state,

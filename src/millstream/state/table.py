@@ -172,7 +172,7 @@ class TableView:
         values: list[pa.Array | PlainKeys] = []
         for layer in reversed(self.layers):
             span = layer.among(probe.orders)
-            asked = span.start + np.flatnonzero(pending[span])
+            asked = span.start + pending[span].nonzero()[0]
             if not asked.size:
                 continue
             for hits in find_rows(layer.segment, probe, asked):
@@ -226,7 +226,7 @@ class TableView:
         positions: list[Int64s] = []
         for layer in reversed(self.layers):
             span = layer.among(probe.orders)
-            asked = span.start + np.flatnonzero(pending[span])
+            asked = span.start + pending[span].nonzero()[0]
             for runs in find_runs(layer.segment, probe, asked) if asked.size else ():
                 pending[runs.at[runs.cleared]] = False
                 rows, run = expanded(runs.starts, runs.stops)

@@ -15,10 +15,11 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records.columns import arrow_type, checked_batch, stream_schema
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.state_codec import StateCodec
 from millstream.state.keys import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow
 
-__all__ = ["Columns", "given_table", "key_columns", "python_values", "state_column"]
+__all__ = ["Columns", "given_table", "key_columns", "map_key_column", "python_values", "state_column"]
 
 Columns = str | Sequence[str]
 
@@ -94,6 +95,15 @@ def state_column(table: pa.Table, columns: Columns, type_info: TypeInformation |
     if is_row:
         return pa.StructArray.from_arrays(batch.columns[: len(schema)], fields=list(codec.arrow_type))
     return batch.column(0)
+
+
+def map_key_column(
+    table: pa.Table, columns: Columns, type_info: TypeInformation | None, codec: MapKeyCodec
+) -> pa.Array:
+    """The same for the keys of a map, as its `codec` has them."""
+    if codec.is_pickled:
+        return codec.encode(list(map(codec.settle, python_values(table, columns, codec.what))))
+    return state_column(table, columns, type_info, codec.what)
 
 
 def _fields(struct: pa.Array, schema: pa.Schema, what: str) -> list[pa.Array]:

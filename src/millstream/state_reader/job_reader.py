@@ -1,7 +1,7 @@
 """A job's past: its retained epochs, and a snapshot of any of them.
 
-A reader only reads (and writes leases, which keep what it reads). It needs neither Spark nor the job's program, and
-works while the job runs.
+A reader only reads (and writes leases, which keep what it reads; not even those, if it is opened `read_only`). It needs
+neither Spark nor the job's program, and works while the job runs.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ class EpochInfo:
     savepoints: tuple[str, ...] = ()
 
 
-def open(url: str, *, cache_folder: str | Path | None = None) -> JobReader:
+def open(url: str, *, cache_folder: str | Path | None = None, read_only: bool = False) -> JobReader:
     """The reader of a job's store, or of a savepoint's folder. `url` may name an epoch or a savepoint: `jobs/clicks@7`.
 
     `cache_folder`: where files of a remote store are kept while they are read; without, they are held in memory.
+    `read_only`: nothing is written to the store, no lease either: a running job may then collect an epoch while it is
+    read, which is an error and never a wrong answer.
 
     >>> open("memory://doctest-no-such-job")
     Traceback (most recent call last):
@@ -48,7 +50,7 @@ def open(url: str, *, cache_folder: str | Path | None = None) -> JobReader:
 store, STORE@EPOCH, or a savepoint's folder.
     """
     name = parse_snapshot_name(url)
-    store = open_job_store(name.store)
+    store = open_job_store(name.store, read_only=read_only)
     if not store.exists(savepoint_name()) and not store.exists(job_name()):
         half = store.list(MANIFESTS)
         what = "is a savepoint that was not copied whole" if half else "holds neither a job nor a savepoint"

@@ -29,6 +29,7 @@ from millstream.checkpoint.retention import named_files
 from millstream.checkpoint.savepoints import seal
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError, StoreError
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.operator_lists import Entry, entry_of, schema_of, stored_type
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import schemas_told
@@ -39,7 +40,7 @@ from millstream.state.open_segments import OpenSegments
 from millstream.state.segment import described
 from millstream.state.version import refs_to_json
 from millstream.state_reader.catalog import EVENT_TIMERS, PROCESSING_TIMERS, states_of
-from millstream.state_reader.given_rows import Columns, given_table, key_columns, picked, state_column
+from millstream.state_reader.given_rows import Columns, given_table, key_columns, map_key_column, picked, state_column
 from millstream.state_reader.job_reader import system_ms
 from millstream.state_reader.snapshot import Snapshot
 from millstream.state_reader.table_source import layout_of
@@ -144,7 +145,7 @@ class SavepointBuilder:
             present = picked(table, value, what)
             if len(present) == 1 and present[0].null_count:
                 table = table.filter(present[0].is_valid())
-        sub = StateCodec(map_key_type, f"the map keys of {what}") if kind == "map" else None
+        sub = MapKeyCodec(map_key_type, f"the map keys of {what}") if kind == "map" else None
         made = StateTable(
             name,
             key_type,
@@ -154,7 +155,7 @@ class SavepointBuilder:
             sub_type=pa.int64() if kind == "list" else None,
             ttl_ms=ttl_ms,
         )
-        subs = state_column(table, map_key, map_key_type, what) if kind == "map" else None
+        subs = None if sub is None else map_key_column(table, map_key, map_key_type, sub)
         if kind == "list":
             subs = pa.array(np.arange(table.num_rows) + (self._epoch << 31))
         self._begin(made, uid).put(
@@ -217,10 +218,10 @@ class SavepointBuilder:
         """The broadcast state `name` of the operator `uid`: an entry per row."""
         what = f"broadcast state '{name}' of '{uid}'"
         table = given_table(rows, what)
-        codec = StateCodec(map_key_type, f"the map keys of {what}")
+        codec = MapKeyCodec(map_key_type, f"the map keys of {what}")
         made = StateTable(name, None, self.max_parallelism, StateCodec(value_type, what), codec)
         keys: KeyColumn = key_column([_BROADCAST_KEY] * table.num_rows, None)
-        subs = state_column(table, map_key, map_key_type, what)
+        subs = map_key_column(table, map_key, map_key_type, codec)
         self._begin(made, uid).put(keys, state_column(table, value, value_type, what), subs=subs)
         return self._add(_Table(uid, made, is_broadcast=True), table.num_rows)
 

@@ -15,6 +15,7 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import MillstreamError, StoreError
 from millstream.storage.names import job_name
+from millstream.storage.read_only import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["DAMAGED", "DEFAULT_ROOT", "ListedJob", "jobs", "records_of"]
@@ -53,7 +54,7 @@ of stores
 def _stores(root: str | None) -> Iterator[tuple[Store, str]]:
     where = root or DEFAULT_ROOT
     if "://" in where:
-        store = open_store(where)
+        store = ReadOnlyStore(open_store(where))
         if not store.exists(job_name()):
             raise StoreError(f"{where} holds no job. Give the store of one job, or a local folder of stores")
         yield store, where
@@ -66,7 +67,7 @@ def _stores(root: str | None) -> Iterator[tuple[Store, str]]:
     places = [folder] if (folder / job_name()).is_file() else sorted(p for p in folder.iterdir() if p.is_dir())
     for place in places:
         if (place / job_name()).is_file():
-            yield open_store(str(place)), str(place)
+            yield ReadOnlyStore(open_store(str(place))), str(place)
 
 
 def _listed(store: Store, shown: str) -> ListedJob:

@@ -43,6 +43,7 @@ from millstream.state.past import footer_misfit, stored_value_type
 from millstream.state.schema_history import entry_at
 from millstream.state.segment import described
 from millstream.state.segment_check import segment_problems
+from millstream.state.segment_file import ReadFile, SegmentFile, WholeFile
 from millstream.state.stored_layout import stored_layout
 from millstream.state.version import SegmentRef
 from millstream.state.xxh64 import Int64s
@@ -61,10 +62,10 @@ _MISSING = "it is missing"
 def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
     """What is whole of a store, of one epoch (`STORE@EPOCH`, `STORE@SAVEPOINT`) or of a savepoint's folder.
 
-    `note` is told the name of every file that is about to be looked at.
+    `note` is told the name of every file that is about to be looked at. Nothing is ever written.
     """
     asked = parse_snapshot_name(name)
-    store = open_job_store(asked.store)
+    store = open_job_store(asked.store, read_only=True)
     is_savepoint = store.exists(savepoint_name())
     if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
         raise StoreError(f"{asked.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")
@@ -174,17 +175,13 @@ class _Verifier:
         def hashes(keys: pa.Array, layout: TableLayout) -> Int64s | None:
             return _key_hashes(keys, layout, is_of_windows(state, layout))
 
-        data = self._data(ref.file)
-        return segment_problems(data, ref, state.name, hashes) or _type_problems(data, ref, state)
+        file = self._file(ref.file)
+        return segment_problems(file, ref, state.name, hashes) or _type_problems(file, ref, state)
 
-    def _data(self, file: str) -> pa.Buffer:
+    def _file(self, file: str) -> SegmentFile:
         path = self._store.local_path(file)
-        if path is None:
-            return pa.py_buffer(self._store.get(file))
-        if not path.stat().st_size:
-            return pa.py_buffer(b"")
-        with pa.memory_map(str(path)) as source:
-            return source.read_buffer()
+        # Read, not mapped: whoever looks at a store because it may be damaged must not die of it.
+        return WholeFile(pa.py_buffer(self._store.get(file))) if path is None else ReadFile(path, file)
 
     def _entry(self, entry: Entry) -> list[str]:
         if "file" in entry:
@@ -232,11 +229,11 @@ class _Verifier:
                 yield Problem(file, problem, "listed by savepoint.json")
 
 
-def _type_problems(data: pa.Buffer, ref: SegmentRef, state: StoredState) -> list[str]:
+def _type_problems(file: SegmentFile, ref: SegmentRef, state: StoredState) -> list[str]:
     """Whether a whole segment is of the type that the manifest tells; those of older Millstreams do not."""
     if not state.history:
         return []
-    saved, layout = state.history[entry_at(state.history, ref.epoch)], stored_layout(data, "it")
+    saved, layout = state.history[entry_at(state.history, ref.epoch)], stored_layout(file, "it")
     expected = stored_value_type(saved)
     if layout.value_type != expected:
         return [f"it has values of {layout.value_type}, where the manifest tells of {expected}"]

@@ -78,6 +78,9 @@ class LayeredStore:
                     return base.get(name)
             raise
 
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        return self._holder(name).get_range(name, start, stop)
+
     def exists(self, name: str) -> bool:
         return any(store.exists(name) for store in (self._own, *self._sharing(name)))
 

@@ -4,6 +4,9 @@ A file is written beside its place under a temporary name, synced, and only then
 may replace, by `link` when it must not. Both are atomic, and the name never shows a part of a file. The folder is
 synced last, because on a local disk a name is not durable before its folder is.
 
+Who may read the files is for the store's folder to say. They are made as the user's umask says; in a folder that only
+its owner may enter (`make_private`, or made so by hand) every file is for its owner alone, too.
+
 File systems without hard links are refused by `check_writable`: they offer no create that is atomic and never torn.
 """
 
@@ -12,17 +15,19 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from millstream.errors import StoreDamagedError, StoreError
+from millstream.errors import ConfigurationError, StoreDamagedError, StoreError
 from millstream.storage.names import TEMPORARY, checked
 from millstream.storage.store import Names, Store, open_store
 
-__all__ = ["LocalStore"]
+__all__ = ["LocalStore", "is_private", "make_private"]
 
 _PROBE = "probe-"
+_OTHERS = 0o077
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -40,6 +45,24 @@ class LocalStore:
     def __init__(self, folder: Path, *, fsync: bool = True) -> None:
         self._root = Path(os.path.abspath(folder))
         self._fsync = fsync
+        self._private: bool | None = None  # not known before the folder is there
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody but the owner of its folder may enter the store."""
+        if self._private is None:
+            try:
+                self._private = not stat.S_IMODE(self._root.stat().st_mode) & _OTHERS
+            except OSError:
+                return False
+        return self._private
+
+    def make_private(self) -> None:
+        """Let nobody but this user enter the store, from now on; StoreError if the folder is somebody else's."""
+        with self._explained("."):
+            self._make_folder(self._root)
+            os.chmod(self._root, 0o700)
+        self._private = True
 
     @property
     def url(self) -> str:
@@ -72,9 +95,18 @@ class LocalStore:
             return True
 
     def get(self, name: str) -> bytes:
+        return self._read(name, 0, -1)
+
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        return self._read(name, start, stop - start)
+
+    def _read(self, name: str, start: int, length: int) -> bytes:
+        """So many bytes from `start` on; -1 for all."""
         path = self._root / checked(name)
         try:
-            return path.read_bytes()
+            with path.open("rb") as file:
+                file.seek(start)
+                return file.read(length)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise StoreDamagedError(
                 f"Store {self._root} has no file {name!r}, which was expected there. "
@@ -102,14 +134,26 @@ class LocalStore:
         with self._explained(name), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._root / checked(name))
 
+    def place(self, name: str) -> Path:
+        """Where `name` stands, or would; nothing is made for it."""
+        return self._root / checked(name)
+
     def local_path(self, name: str) -> Path | None:
-        path = self._root / checked(name)
+        path = self.place(name)
         with self._explained(name):
             self._make_folder(path.parent)
         return path
 
     def settle(self, name: str) -> None:
         """Sync the file and every folder from it up to the store's root."""
+        path = self._root / checked(name)
+        with self._explained(name):
+            if self.is_private:
+                os.chmod(path, 0o600)
+        self.sync(name)
+
+    def sync(self, name: str) -> None:
+        """Make durable what somebody wrote; nothing is changed."""
         path = self._root / checked(name)
         with self._explained(name):
             if self._fsync:
@@ -142,7 +186,8 @@ class LocalStore:
         self._make_folder(path.parent)
         temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
         try:
-            with open(temporary, "xb") as file:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if self.is_private else 0o666)
+            with open(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
                 if self._fsync:
@@ -159,7 +204,8 @@ class LocalStore:
         missing = [folder, *folder.parents]
         missing = missing[: next(i for i, place in enumerate(missing) if place.is_dir())]
         for place in reversed(missing):
-            place.mkdir(exist_ok=True)
+            inside = place.is_relative_to(self._root)
+            place.mkdir(0o700 if inside and self.is_private else 0o777, exist_ok=True)
             self._sync_folder(place.parent)
 
     def _sync_folder(self, folder: Path) -> None:
@@ -177,6 +223,22 @@ class LocalStore:
     def _unlistable(self, error: OSError) -> None:
         if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
             raise StoreError(_reason(self._root, str(error.filename), error)) from error
+
+
+def is_private(store: Store) -> bool:
+    """Whether the store is a folder that only its owner may enter."""
+    own = open_store(store.url)
+    return isinstance(own, LocalStore) and own.is_private
+
+
+def make_private(store: Store) -> None:
+    """Let nobody else enter the folder of `store`; ConfigurationError where it is none."""
+    if not isinstance(store, LocalStore):
+        raise ConfigurationError(
+            f"store {store.url} is no folder, so it cannot be made private here. Who may read it is for the service to "
+            "say: set the rights of the bucket, and leave millstream.store.private out"
+        )
+    store.make_private()
 
 
 def _reopen(url: str, fsync: bool) -> Store:

@@ -5,6 +5,7 @@
     staged/{sink}/{epoch}-{subtask}-{attempt}-{part}{suffix}   output waiting to be published
     segments/{uid}/{state}/{epoch}-{subtask}-{nonce}.arrow     keyed state
     finished/{uid}/{epoch}-{nonce}.json                        splits of a source that are read to their end
+    input/{name}/…                                             what a source has received and keeps until it is read
     pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
     leases/{id}.json                                           an epoch that somebody reads
     control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
@@ -25,9 +26,12 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from millstream.errors import StoreDamagedError
+
 __all__ = [
     "CONTROL",
     "FINISHED",
+    "INPUT",
     "LEASES",
     "MANIFESTS",
     "PINS",
@@ -35,6 +39,7 @@ __all__ = [
     "SERVERS",
     "STAGED",
     "TEMPORARY",
+    "OutsideStoreError",
     "SegmentName",
     "StagedName",
     "answer_name",
@@ -65,6 +70,7 @@ __all__ = [
 
 MANIFESTS = "manifests"
 STAGED = "staged"
+INPUT = "input"
 SEGMENTS = "segments"
 LOGS = "logs"
 PINS = "pins"
@@ -303,20 +309,25 @@ def safe(text: str) -> str:
     return f"{part[: _SAFE_PART_CHARS_MAX - 26]}=={digest}"
 
 
+class OutsideStoreError(StoreDamagedError, ValueError):
+    """A name that leaves its store: no name of ours, so whoever wrote it into a file has damaged that."""
+
+
 def checked(name: str) -> str:
-    """`name` itself when it is relative and stays inside the store; ValueError otherwise.
+    """`name` itself when it is relative and stays inside the store; OutsideStoreError otherwise.
 
     >>> checked("manifests/1.json")
     'manifests/1.json'
     >>> checked("../job.json")
     Traceback (most recent call last):
-    ValueError: '../job.json' is not a name inside a store: parts are separated by '/', and are not '.', '..' or empty
+    millstream.storage.names.OutsideStoreError: '../job.json' is not a name inside a store: parts are separated by \
+'/', and are not '.', '..' or empty
     """
     parts = name.split("/")
     if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
-        raise ValueError(
+        raise OutsideStoreError(
             f"{name!r} is not a name inside a store: parts are separated by '/', and are not '.', '..' or empty"
         )
     if parts[-1].startswith(TEMPORARY):
-        raise ValueError(f"{name!r} is not a name inside a store: {TEMPORARY!r} marks files still being written")
+        raise OutsideStoreError(f"{name!r} is not a name inside a store: {TEMPORARY!r} marks files still being written")
     return name

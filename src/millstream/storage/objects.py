@@ -68,10 +68,14 @@ class ObjectStore:
             try:
                 return bytes(self._connected().get(name).bytes())
             except FileNotFoundError as error:
-                raise StoreDamagedError(
-                    f"Store {self._url} has no file {name!r}, which was expected there. "
-                    f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
-                ) from error
+                raise self._missing(name) from error
+
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        with self._explained(checked(name)):
+            try:
+                return bytes(self._connected().get_range(name, start=start, end=stop)) if stop > start else b""
+            except FileNotFoundError as error:
+                raise self._missing(name) from error
 
     def exists(self, name: str) -> bool:
         with self._explained(checked(name)):
@@ -130,6 +134,12 @@ class ObjectStore:
             # S3's two spellings mean one service; obstore knows the plain one.
             self._backend = from_url(self._url.replace("s3a://", "s3://", 1))
         return self._backend
+
+    def _missing(self, name: str) -> StoreDamagedError:
+        return StoreDamagedError(
+            f"Store {self._url} has no file {name!r}, which was expected there. "
+            f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
+        )
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:

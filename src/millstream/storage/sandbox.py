@@ -49,6 +49,9 @@ class SandboxStore:
     def get(self, name: str) -> bytes:
         return self._holder(name).get(name)
 
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        return self._holder(name).get_range(name, start, stop)
+
     def exists(self, name: str) -> bool:
         return self._own.exists(name) or self._below.exists(name)
 

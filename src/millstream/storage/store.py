@@ -46,6 +46,9 @@ class Store(Protocol):
     def get(self, name: str) -> bytes:
         """The whole content of `name`; StoreDamagedError naming the file when it is absent."""
 
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        """The bytes from `start` to `stop` of `name`, fewer where it ends before; as `get` when it is absent."""
+
     def exists(self, name: str) -> bool:
         """Whether `name` holds something."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import cloudpickle
 
-from millstream.connectors.contracts import Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, Json, Sink, SinkWriter, WriterContext
 from millstream.connectors.staging import read_staged, stage_bytes
 from millstream.records.batch import Batch
 from millstream.records.unpickling import unpickled
@@ -44,13 +44,13 @@ class Collect(Sink):
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name
-        self._epochs: dict[int, list[Collected]] = {}
+        self._commits: dict[CommitId, list[Collected]] = {}
         self._published: list[int] = []
 
     @property
     def records(self) -> list[Collected]:
         """Everything published, in the order of epochs, then of subtasks."""
-        return [record for epoch in sorted(self._epochs) for record in self._epochs[epoch]]
+        return [record for records in self._commits.values() for record in records]
 
     @property
     def values(self) -> list[Any]:
@@ -64,23 +64,25 @@ class Collect(Sink):
 
     def clear(self) -> None:
         """Forget what was collected, before the sink is used in another run."""
-        self._epochs.clear()
+        self._commits.clear()
         self._published.clear()
 
     def writer(self, context: WriterContext) -> SinkWriter:
         return _CollectWriter(context)
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         staged = [unpickled(read_staged(payload, store)) for payload in publish]
-        self._epochs[epoch] = [Collected(value, time, epoch, at) for at, rows in staged for value, time in rows]
-        self._published.append(epoch)
+        self._commits[commit] = [
+            Collected(value, time, commit.epoch, at) for at, rows in staged for value, time in rows
+        ]
+        self._published.append(commit.epoch)
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
         _, rows = unpickled(read_staged(staged, store))
         return [value if time is None else (value, time) for value, time in rows]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_epochs": {}, "_published": []}
+        return {**self.__dict__, "_commits": {}, "_published": []}
 
     def describe(self) -> str:
         return "collect for a test" + (f" as '{self.name}'" if self.name else "")

@@ -2,7 +2,7 @@
 
 `FileFormat` is the contract. `ByteFormat` is the part that formats made of bytes share: a file is cut into byte
 ranges, an offset is a byte position, and a compressed file, whose length nobody knows before its end, is read from
-the front and says with its last offset, `{"end": n}`, that it is over.
+the front (`unpacking`) and says with its last offset, `{"end": n}`, that it is over.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import BinaryIO, cast
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
 from millstream.connectors.files.discovery import FoundFile
+from millstream.connectors.files.unpacking import FILES
 from millstream.errors import JobFailedError, TypeMismatchError
 
 __all__ = ["BadRecords", "ByteFormat", "FileFormat", "is_compressed", "opened_bytes"]
@@ -98,18 +99,18 @@ def opened_bytes(split: Split) -> Iterator[BinaryIO]:
     """The bytes of a split's file, uncompressed; a file that is not what it was planned to be is refused."""
     path, size = split.info["path"], split.info["size"]
     try:
-        with open(path, "rb") as file:
-            found = os.fstat(file.fileno()).st_size
-            if found < size:
-                raise JobFailedError(
-                    f"File {path} has {found} bytes, and had {size} when it was first seen: it was cut or replaced. "
-                    f"Nothing of it was skipped. Put the original back, and give changed data a new name."
-                )
-            if not is_compressed(path):
-                yield file
-                return
-            with gzip.open(file, "rb") as unpacked:
+        found = os.stat(path).st_size
+        if found < size:
+            raise JobFailedError(
+                f"File {path} has {found} bytes, and had {size} when it was first seen: it was cut or replaced. "
+                f"Nothing of it was skipped. Put the original back, and give changed data a new name."
+            )
+        if is_compressed(path):
+            with FILES.opened(path) as unpacked:
                 yield cast(BinaryIO, unpacked)
+        else:
+            with open(path, "rb") as file:
+                yield file
     except FileNotFoundError as error:
         raise JobFailedError(
             f"File {path} is gone, and its records were not all read. Put it back under its name and start again."

@@ -4,8 +4,8 @@ A **chunk** is what one task staged for one bucket in one epoch. A **part** is t
 (bucket, subtask), gathered until the rolling policy says enough. Chunks that wait are listed in the manifest, and so
 is every decision made here; a crash changes nothing about which file holds which record.
 
-A part is named after its subtask, the epoch of its last chunk, and a token from the task attempt that wrote its first
-chunk: two jobs that write to one folder, or one job run twice from the start, never meet in a name.
+A part is named after its subtask, the epoch of its last chunk, and a token from the job and the task attempt that wrote
+its first chunk: two jobs that write to one folder, or one job run twice from the start, never meet in a name.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = [
     "Part",
     "Published",
     "epoch_of_part",
+    "job_mark",
     "pending_json",
     "pending_parts",
     "plan_parts",
@@ -31,7 +32,7 @@ __all__ = [
     "token_of",
 ]
 
-_NAME = re.compile(r"-[0-9a-f]{8}-\d+-(?P<epoch>\d+)(-\d+)?")
+_NAME = re.compile(r"-(?P<job>[0-9a-f]{8})?[0-9a-f]{8}-\d+-(?P<epoch>\d+)(-\d+)?")
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,21 @@ class Part:
         return f"{last.bucket}/{name}" if last.bucket else name
 
 
-def epoch_of_part(file: str, prefix: str, suffix: str) -> int | None:
-    """The epoch in the name of a part, or None for any other file; what `Part.file_name` put there.
+def epoch_of_part(file: str, prefix: str, suffix: str, job: str) -> int | None:
+    """The epoch in the name of a part, or None for any other file and for a part that is known to be another job's.
 
-    >>> epoch_of_part("day=1/part-3f9a2c1b-2-7.txt", "part", ".txt"), epoch_of_part("notes.txt", "part", ".txt")
+    >>> [epoch_of_part(name, "part", ".txt", "j1") for name in ("day=1/part-3f9a2c1b-2-7.txt", "notes.txt")]
+    [7, None]
+    >>> name = f"part-{token_of('j1', 'a1')}-2-7.txt"
+    >>> epoch_of_part(name, "part", ".txt", "j1"), epoch_of_part(name, "part", ".txt", "j2")
     (7, None)
     """
     name = file.rpartition("/")[2]
     if not (name.startswith(prefix) and name.endswith(suffix)):
         return None
-    found = _NAME.fullmatch(name[len(prefix) : len(name) - len(suffix)])
-    return int(found["epoch"]) if found else None
+    match = _NAME.fullmatch(name[len(prefix) : len(name) - len(suffix)])
+    # A name from before there were marks does not tell whose it is.
+    return int(match["epoch"]) if match and match["job"] in (None, job_mark(job)) else None
 
 
 @dataclass(frozen=True)
@@ -99,9 +104,18 @@ class Published:
     chunks: tuple[Chunk, ...]
 
 
-def token_of(nonce: str) -> str:
-    """Eight letters and digits that stand for a task attempt."""
-    return hashlib.sha256(nonce.encode()).hexdigest()[:8]
+def job_mark(job: str) -> str:
+    """Eight letters and digits that stand for a job."""
+    return hashlib.sha256(job.encode()).hexdigest()[:8]
+
+
+def token_of(job: str, attempt: str) -> str:
+    """What stands for a task attempt in the name of a part: eight letters and digits for its job, eight for itself.
+
+    Eight alone, as there were once, are too few: of a million parts written by two jobs, two would meet once in some
+    thousand times, and the second would be taken for published.
+    """
+    return job_mark(job) + hashlib.sha256(attempt.encode()).hexdigest()[:8]
 
 
 def plan_parts(

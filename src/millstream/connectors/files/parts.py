@@ -131,7 +131,15 @@ class EncodedParts(_RowFormat):
     encode_value: Any
 
     def encode(self, values: list[Any]) -> bytes:
-        return b"".join(map(self.encode_value.encode, values))
+        pieces = list(map(self.encode_value.encode, values))
+        try:
+            return b"".join(pieces)
+        except TypeError:
+            wrong = next(piece for piece in pieces if not isinstance(piece, (bytes, bytearray, memoryview)))
+            raise ProgramError(
+                f"{type(self.encode_value).__name__}.encode returned {wrong!r} ({type(wrong).__name__}), expected "
+                "bytes: the record as it stands in the file, with its line end"
+            ) from None
 
 
 def parts_of_encoder(encoder: Encoder) -> PartFormat:

@@ -14,7 +14,6 @@ names, so never a file that somebody may still be writing or that waits for a la
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import zlib
@@ -35,12 +34,13 @@ STAGING = ".millstream-staging"
 _CHUNK = re.compile(r"(\d{12,})-\d{5,}-[A-Za-z0-9]+-\d{5,}")
 
 
-def staging_folder(store_url: str, uid: str) -> str:
-    """Where below STAGING the sink `uid` of the job in this store stages.
+def staging_folder(job: str, uid: str) -> str:
+    """Where below STAGING the sink `uid` of the job with this id stages.
 
-    The store's address tells jobs apart that write to one folder; one must never sweep the other's chunks.
+    The id tells jobs apart that write to one folder, whatever they call their stores and on whatever machine: one must
+    never sweep the other's chunks.
     """
-    return f"{hashlib.sha256(store_url.encode()).hexdigest()[:12]}-{safe(uid)}"
+    return f"{safe(job)}-{safe(uid)}"
 
 
 def chunk_name(folder: str, epoch: int, subtask: int, nonce: str, index: int) -> str:

@@ -25,30 +25,34 @@ def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list
     there = [part for part in parts if all(target.exists(chunk.file) for chunk in part.chunks)]
     if not point.forked:
         return there
-    folder = staging_folder(point.store.url, point.uid)
-    return [replace(part, chunks=tuple(_copied(target, chunk, folder) for chunk in part.chunks)) for part in there]
+    folder = staging_folder(point.job, point.uid)
+    return [
+        replace(part, chunks=tuple(_copied(target, chunk, folder, point.job) for chunk in part.chunks))
+        for part in there
+    ]
 
 
-def _copied(target: Store, chunk: Chunk, folder: str) -> Chunk:
+def _copied(target: Store, chunk: Chunk, folder: str, job: str) -> Chunk:
     """The chunk in another staging folder; copying it again, after a crash, changes nothing.
 
     Its token is another one: parts are named after their first chunk, and the two jobs must not meet in a name.
     """
     name = f"{STAGING}/{folder}/{chunk.file.rpartition('/')[2]}"
     target.put(name, target.get(chunk.file))
-    return replace(chunk, file=name, token=token_of(f"{chunk.token} in {folder}"))
+    return replace(chunk, file=name, token=token_of(job, chunk.token))
 
 
-def later_parts(target: Store, epoch: int, prefix: str, suffix: str) -> list[str]:
-    """The part files there that hold records of later epochs, in the order of their epochs."""
-    found = [(of, file) for file in target.list("") if (of := epoch_of_part(file, prefix, suffix)) is not None]
-    return [file for of, file in sorted(found) if of > epoch]
+def later_parts(target: Store, point: RestorePoint, prefix: str, suffix: str) -> list[str]:
+    """The part files of the job that hold records of later epochs, in the order of their epochs."""
+    files = target.list("")
+    parts = [(of, file) for file in files if (of := epoch_of_part(file, prefix, suffix, point.past_job)) is not None]
+    return [file for of, file in sorted(parts) if of > point.epoch]
 
 
 def restored_sentence(later: list[str], gone: list[Part], point: RestorePoint) -> str:
     """What the user should know; "" when nothing came after that epoch.
 
-    >>> restored_sentence(["part-a-0-8", "part-a-1-8", "part-a-0-9"], [], RestorePoint(7, "out", None))
+    >>> restored_sentence(["part-a-0-8", "part-a-1-8", "part-a-0-9"], [], RestorePoint(7, "out", None, "3f9a", "3f9a"))
     '3 part files there hold records of later epochs (part-a-0-8 to part-a-0-9), which come again: delete them, or let \
 the job write to another folder'
     """

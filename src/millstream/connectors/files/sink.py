@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from millstream.connectors.contracts import CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.files.buckets import BasePathBuckets, BucketAssigner, checked_bucket
 from millstream.connectors.files.part_plan import Chunk, pending_json, pending_parts, plan_parts, token_of
 from millstream.connectors.files.parts import PartEncoder, PartFormat
@@ -60,6 +60,7 @@ class FileSink(Sink):
         self.rolling: RollingPolicy = rolling or OnCheckpoint()
         self.prefix = prefix
         self.suffix = format.suffix if suffix is None else suffix
+        self._folders: set[str] = set()  # where this job stages
 
     def writer(self, context: WriterContext) -> SinkWriter:
         return _FileWriter(self, context)
@@ -67,7 +68,8 @@ class FileSink(Sink):
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
         return plan_parts(staged, pending, now_ms, final, self.rolling, self.prefix, self.suffix)
 
-    def commit(self, epoch: int, publish: Sequence[Json], store: Store) -> None:
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        self._folders.add(staging_folder(commit.job, commit.sink))
         if publish:
             publish_all(open_store(self.base_url), publish, self.format)
 
@@ -81,7 +83,7 @@ class FileSink(Sink):
         waiting = waiting_parts(target, parts, point)
         places = {part.place for part in waiting}
         gone = [part for part in parts if part.place not in places]
-        later = later_parts(target, point.epoch, self.prefix, self.suffix)
+        later = later_parts(target, point, self.prefix, self.suffix)
         return pending_json(waiting), restored_sentence(later, gone, point)
 
     def opened(self, session: Any) -> Sink:
@@ -93,10 +95,10 @@ class FileSink(Sink):
         return self
 
     def close(self) -> None:
-        """Remove the staging folders if they are empty. What still waits there stays."""
+        """Remove this job's staging folders if they are empty. What still waits there stays, and so do other jobs'."""
         staging = open_store(self.base_url).local_path(f"{STAGING}/any")
         if staging is not None:
-            for folder in (*staging.parent.glob("*"), staging.parent):
+            for folder in (*(staging.parent / name for name in self._folders), staging.parent):
                 with suppress(OSError):
                     os.rmdir(folder)
 
@@ -111,7 +113,7 @@ class _FileWriter(SinkWriter):
         self._sink = sink
         self._context = context
         self._target = open_store(sink.base_url)
-        self._folder = staging_folder(context.store.url, context.uid)
+        self._folder = staging_folder(context.job, context.uid)
         self._open: dict[str, PartEncoder] = {}
         self._records: dict[str, int] = {}
         self._chunks: list[Chunk] = []
@@ -162,7 +164,7 @@ class _FileWriter(SinkWriter):
                 subtask=context.subtask,
                 epoch=context.epoch,
                 index=index,
-                token=token_of(context.nonce),
+                token=token_of(context.job, context.nonce),
                 bytes=len(data),
                 crc32=zlib.crc32(data),
                 records=self._records[bucket],

@@ -3,8 +3,8 @@
 Subclass `PythonSource`: name your splits, say how far each can be read now, and read a range of one. The same range
 must always give the same records: that is what makes a job over it exactly-once.
 
-Subclass `TwoPhaseSink`: `write` stages records in the task, and `commit(epoch, staged)` publishes them on the driver
-after the epoch is committed. It may be called again for the same epoch, and must then change nothing.
+Subclass `TwoPhaseSink`: `write` stages records in the task, and `commit(commit, staged)` publishes them on the driver
+after the epoch is committed. It may be called again for the same `CommitId`, and must then change nothing.
 
 Hand them to `env.from_source` or `env.add_source`, and to `stream.sink_to`.
 
@@ -24,8 +24,8 @@ Hand them to `env.from_source` or `env.add_source`, and to `stream.sink_to`.
 
 from __future__ import annotations
 
+from millstream.connectors.contracts import CommitId, RestorePoint, SourceContext, Split, WriterContext
 from millstream.connectors.contracts import Source as PythonSource
-from millstream.connectors.contracts import SourceContext, Split, WriterContext
 from millstream.connectors.two_phase import TwoPhaseSink
 
-__all__ = ["PythonSource", "SourceContext", "Split", "TwoPhaseSink", "WriterContext"]
+__all__ = ["CommitId", "PythonSource", "RestorePoint", "SourceContext", "Split", "TwoPhaseSink", "WriterContext"]

@@ -12,6 +12,7 @@ Questions only read, so asking twice does no harm.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,8 @@ import httpx
 
 from millstream.query.client.directory import Directory, ServerPlace
 from millstream.query.client.errors import NoServerError, QueryRefusedError
+from millstream.query.client.received import JobIdentity, NoAnswer, body_of, check_form, json_of_body
+from millstream.query.client.trust import Trust
 
 __all__ = ["PAUSE_S", "Asking", "NobodyAnswered", "Question", "Unanswered", "answer_of"]
 
@@ -31,13 +34,15 @@ PAUSE_S = 0.05
 
 _ELSEWHERE = frozenset({408, 412, 421, 429, 500, 502, 503, 504})
 _CONNECT_S = 2.0
+_CODE_MAX, _MESSAGE_MAX = 60, 10_000
 
 
 @dataclass(frozen=True)
 class Question:
-    """A request, without the server."""
+    """A request, without the server. `part` is what an answer to it has besides the facts of its epoch."""
 
     path: str
+    part: str
     params: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     epoch_min: int = 0
@@ -51,33 +56,36 @@ class NobodyAnswered(Exception):
     """No server that is known to hold all the key groups of a question answered it; others, or several, may."""
 
 
-def answer_of(response: httpx.Response) -> dict[str, Any]:
+def answer_of(status: int, body: bytes) -> dict[str, Any]:
     """The answer in a response; Unanswered or QueryRefusedError if it is none."""
-    if response.status_code == 200:
-        found: dict[str, Any] = response.json()
-        return found
+    if status == 200:
+        return json_of_body(body)
     try:
-        told = response.json()
-        code, message = str(told["error"]), str(told["message"])
-    except (ValueError, KeyError, TypeError):
-        code, message = "unknown", f"status {response.status_code}"
-    if response.status_code in _ELSEWHERE:
+        told = json_of_body(body)
+        code, message = str(told["error"])[:_CODE_MAX], str(told["message"])[:_MESSAGE_MAX]
+    except (NoAnswer, KeyError):
+        code, message = "unknown", f"status {status}"
+    # A server of another job may have taken over the address of one of this job.
+    if status in _ELSEWHERE or code == "unknown-job":
         raise Unanswered(f"{code}: {message}")
-    raise QueryRefusedError(message, response.status_code, code)
+    raise QueryRefusedError(message, status, code)
 
 
 class Asking:
-    """Asks the servers of a directory. Closing it closes the connections too, with the last request in flight."""
+    """Asks the servers of a directory about the job it `expects`. Closing it closes the connections too, with the last
+    request in flight."""
 
     def __init__(
         self,
         directory: Directory,
         http: httpx.Client,
+        trust: Trust,
+        expects: Callable[[], JobIdentity],
         timeout_s: float,
         hedge_after_s: float,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._directory, self._http = directory, http
+        self._directory, self._http, self._trust, self._expects = directory, http, trust, expects
         self._timeout_s, self._hedge_after_s, self._now_s = timeout_s, hedge_after_s, now_s
         self._threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="query-client")
         self._in_flight, self._is_closed = 0, False
@@ -142,23 +150,33 @@ class Asking:
         self._close_if_idle()
 
     def _ask_one(self, place: ServerPlace, question: Question, until_s: float) -> dict[str, Any]:
-        headers = {"if-min-epoch": str(question.epoch_min)} if question.epoch_min else {}
+        headers = self._trust.headers(place.url)
+        if question.epoch_min:
+            headers["if-min-epoch"] = str(question.epoch_min)
+        if question.body is not None:
+            headers["content-type"] = "application/json"
         left_s = max(0.05, until_s - self._now_s())
         try:
-            response = self._http.request(
+            with self._http.stream(
                 "GET" if question.body is None else "POST",
                 place.url + question.path,
                 params=dict(question.params),
-                json=question.body,
+                # Written here: a key may be NaN, which httpx's own writer refuses.
+                content=None if question.body is None else json.dumps(question.body).encode(),
                 headers=headers,
                 timeout=httpx.Timeout(left_s, connect=min(left_s, _CONNECT_S)),
-            )
-            return answer_of(response)
-        except (httpx.HTTPError, OSError) as error:
+            ) as response:
+                answer = answer_of(response.status_code, body_of(response))
+            self._expects().check(answer)
+            check_form(answer, question.part, question.body)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             self._directory.failed(place)
             raise Unanswered(f"{type(error).__name__}: {error}") from error
-        except ValueError as error:
-            raise Unanswered("its answer is no JSON") from error
+        except NoAnswer as error:
+            self._directory.failed(place)
+            raise Unanswered(str(error)) from error
+        self._trust.answered(place.url)
+        return answer
 
     def close(self) -> None:
         """Wait for nobody any more.

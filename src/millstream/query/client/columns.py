@@ -1,7 +1,8 @@
 """Columns of keys in, columns of values out, over Arrow Flight: for many keys, with Arrow's own types.
 
 Who answers is chosen as for single keys. All rows that one server gives belong to one epoch, which the metadata of the
-table tells; `QueryClient` brings those of several servers to one.
+table tells; `QueryClient` brings those of several servers to one. An answer is believed if it is of the job that was
+asked about, has a row for every key, and is no larger than a server sends.
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ import pyarrow.flight as flight
 from millstream.query.client.asking import NobodyAnswered
 from millstream.query.client.directory import Directory, ServerPlace
 from millstream.query.client.errors import QueryRefusedError
+from millstream.query.client.received import ANSWER_BYTES_MAX, JobIdentity, NoAnswer, json_of_body
+from millstream.query.client.trust import Trust
 
 __all__ = ["ColumnAsking"]
 
 _ROWS_PER_BATCH = 65_536
+_FEWER = 16  # where an answer would be too large, so many times fewer rows are asked for at once
+_COLUMNS = ["key", "found", "value"]
+_FACTS = (b"job", b"job_id", b"epoch", b"watermark", b"committed_ms", b"age_ms")
 _ELSEWHERE = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightInternalError)
 
 
@@ -30,14 +36,15 @@ class ColumnAsking:
     def __init__(
         self,
         directory: Directory,
-        token: str | None,
+        trust: Trust,
+        expects: Callable[[], JobIdentity],
         timeout_s: float,
         root_certificates: bytes | None,
         now_s: Callable[[], float],
     ) -> None:
         self._directory, self._timeout_s, self._now_s = directory, timeout_s, now_s
+        self._trust, self._expects = trust, expects
         self._roots = root_certificates
-        self._headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
 
@@ -49,32 +56,56 @@ class ColumnAsking:
             if place.flight_url is None:
                 continue
             try:
-                return self._exchange(place.flight_url, question, keys, until_s)
+                answer = self._in_batches(place.flight_url, question, keys, until_s)
+                self._trust.answered(place.flight_url)
+                return answer
             except _ELSEWHERE as error:
                 said = str(error).partition(". Detail")[0]
                 self._forget(place)
-            except (flight.FlightError, pa.ArrowException) as error:
-                raise _refused(error) from error
+            except NoAnswer as error:
+                said = str(error)
+                self._forget(place)
         raise NobodyAnswered(f"no query server answered in columns within {self._timeout_s:g} s: {said}.")
 
-    def _exchange(self, url: str, question: dict[str, Any], keys: pa.Array, until_s: float) -> pa.Table:
+    def _in_batches(self, url: str, question: dict[str, Any], keys: pa.Array, until_s: float) -> pa.Table:
+        """Ask in large batches, and in smaller ones where their answer would be too large."""
+        rows = _ROWS_PER_BATCH
+        while True:
+            try:
+                return self._exchange(url, question, keys, rows, until_s)
+            except _ELSEWHERE:
+                raise
+            except (flight.FlightError, pa.ArrowException) as error:
+                refusal = _refused(error)
+                if refusal.code != "too-large" or rows == 1 or len(keys) == 1:
+                    raise refusal from error
+                rows = max(1, min(rows, len(keys)) // _FEWER)
+
+    def _client(self, url: str) -> Any:
         with self._lock:
             if url not in self._clients:
                 roots = {} if self._roots is None else {"tls_root_certs": self._roots}
-                self._clients[url] = flight.connect(url, **roots)
-            client = self._clients[url]
-        options = flight.FlightCallOptions(timeout=max(0.05, until_s - self._now_s()), headers=self._headers)
+                bounds = [("grpc.max_receive_message_length", ANSWER_BYTES_MAX)]
+                self._clients[url] = flight.connect(url, generic_options=bounds, **roots)
+            return self._clients[url]
+
+    def _exchange(self, url: str, question: dict[str, Any], keys: pa.Array, rows: int, until_s: float) -> pa.Table:
+        client = self._client(url)
+        headers = [(name.encode(), value.encode()) for name, value in self._trust.headers(url).items()]
+        options = flight.FlightCallOptions(timeout=max(0.05, until_s - self._now_s()), headers=headers)
         descriptor = flight.FlightDescriptor.for_command(json.dumps(question).encode())
         writer, reader = client.do_exchange(descriptor, options)
         parts = []
         with writer:
             writer.begin(pa.schema([pa.field("key", keys.type)]))
             # One batch out, one batch back: neither side ever waits with a full pipe for the other to read.
-            for start in range(0, max(1, len(keys)), _ROWS_PER_BATCH):
-                piece = keys.slice(start, _ROWS_PER_BATCH)
+            for start in range(0, max(1, len(keys)), rows):
+                piece = keys.slice(start, rows)
                 writer.write_batch(pa.RecordBatch.from_arrays([piece], ["key"]))
-                parts.append(reader.read_chunk().data)
-            writer.done_writing()
+                if start + rows >= len(keys):
+                    writer.done_writing()  # said with the last batch, so that its answer ends the call, too
+                parts.append(_batch_of(reader, len(piece)))
+        self._expects().check(_facts(parts[0].schema))
         return pa.Table.from_batches(parts)
 
     def _forget(self, place: ServerPlace) -> None:
@@ -88,6 +119,23 @@ class ColumnAsking:
             clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             client.close()
+
+
+def _batch_of(reader: Any, rows: int) -> pa.RecordBatch:
+    """The answer to one batch."""
+    try:
+        batch = reader.read_chunk().data
+    except StopIteration:
+        batch = None
+    if batch is None or batch.schema.names != _COLUMNS or batch.num_rows != rows:
+        raise NoAnswer(f"its answer to {rows} keys is not the columns key, found and value of {rows} rows")
+    return batch
+
+
+def _facts(schema: pa.Schema) -> dict[str, Any]:
+    """What an answer says of its epoch; every value is JSON."""
+    told = schema.metadata or {}
+    return json_of_body(b"{%s}" % b",".join(b'"%s":%s' % (name, told[name]) for name in _FACTS if name in told))
 
 
 def _refused(error: Exception) -> QueryRefusedError:

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from millstream.errors import ConfigurationError
+
 __all__ = ["Directory", "ServerPlace", "in_order"]
 
 _AGES_S = 5.0
@@ -95,7 +97,12 @@ class Directory:
         with self._lock:
             if self._now_s() - self._looked_s < age_s:
                 return
-            found = list(self._look())
+            try:
+                found = list(self._look())
+            except ConfigurationError:
+                if not self._places:
+                    raise
+                found = []  # those that are known were right
             # Whoever was there and is not now may still answer; finding nobody is no reason to forget everybody.
             self._places = found or self._places
             self._looked_s = self._now_s()

@@ -15,6 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -23,13 +24,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.query.client.answer import Answer
-from millstream.query.client.asking import Asking, Question
+from millstream.query.client.asking import Asking, Question, Unanswered, answer_of
 from millstream.query.client.columns import ColumnAsking
 from millstream.query.client.directory import Directory
-from millstream.query.client.errors import NoServerError, QueryRefusedError
-from millstream.query.client.finding import Finding
+from millstream.query.client.errors import NoServerError
+from millstream.query.client.finding import Finding, given_addresses
 from millstream.query.client.reading import Reading, Settling
-from millstream.query.wire.json_values import json_of
+from millstream.query.client.received import NoAnswer, body_of, json_of_body, lines_of, state_of
+from millstream.query.client.trust import Trust
+from millstream.query.wire.json_values import json_of_key
 from millstream.query.wire.served import ServedState
 
 __all__ = ["QueryClient"]
@@ -41,7 +44,9 @@ class QueryClient:
     """Asks the query servers of a job. It may be used by many threads; close it, or use it in a `with` block.
 
     `timeout_s` is for a whole question, retries included; `hedge_after_s` is how long a server may be silent before
-    another is asked too. `job` is needed where given addresses serve several jobs.
+    another is asked too. `job` is needed where given addresses serve several jobs. A `token` is sent to given addresses
+    and to this machine; servers that are found elsewhere, in a store or by others, are asked with it only on
+    `allow_hosts`: names, addresses, or patterns such as `*.example.com`.
     """
 
     def __init__(
@@ -50,22 +55,25 @@ class QueryClient:
         *,
         job: str | None = None,
         token: str | None = None,
+        allow_hosts: Sequence[str] = (),
         timeout_s: float = 10.0,
         hedge_after_s: float = 0.1,
         verify: Any = True,
         flight_root_certificates: bytes | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        trust = Trust(token, given_addresses(store_or_urls), allow_hosts)
         limits = httpx.Limits(max_connections=200, max_keepalive_connections=50)
         # What is asked is private to these servers: no proxy that the environment names comes in between.
+        headers = {"accept-encoding": "identity"}  # what is packed may become any number of bytes
         self._http = httpx.Client(headers=headers, verify=verify, limits=limits, trust_env=False)
-        self._finding = Finding(store_or_urls, self._http, job)
+        self._finding = Finding(store_or_urls, self._http, job, trust)
+        self._trust, expects = trust, self._finding.identity
         self._directory = Directory(self._finding.places, now_s)
-        self._asking = Asking(self._directory, self._http, timeout_s, hedge_after_s, now_s)
+        self._asking = Asking(self._directory, self._http, trust, expects, timeout_s, hedge_after_s, now_s)
         self._settling = Settling(self._directory, timeout_s, now_s)
         self._reading = Reading(self._asking, self._settling)
-        self._columns = ColumnAsking(self._directory, token, timeout_s, flight_root_certificates, now_s)
+        self._columns = ColumnAsking(self._directory, trust, expects, timeout_s, flight_root_certificates, now_s)
         self._timeout_s, self._now_s = timeout_s, now_s
         self._states: dict[str, ServedState] = {}
         self._epoch_seen = 0
@@ -78,20 +86,15 @@ class QueryClient:
 
     def states(self) -> list[ServedState]:
         """What can be asked for with this token."""
-        answer = self._asking.ask(Question(f"{self._base()}/states"))
-        found = [
-            ServedState(
-                one["name"], one["kind"], one["key_type"], one["value_type"], one["is_pickled"], one["key_groups"]
-            )
-            for one in answer["states"]
-        ]
+        answer = self._asking.ask(Question(f"{self._base()}/states", "states"))
+        found = [state for state in map(state_of, answer["states"]) if state is not None]
         self._states = {state.name: state for state in found}
         return found
 
     def get(self, state: str, key: Any, *, epoch: int | None = None, time: str | int | None = None) -> Answer:
         """The value of one key, now or in the past."""
         path = f"{self._base()}/states/{_quoted(state)}/keys/{_quoted(_text(key))}"
-        return self._one(Question(path, _params(epoch, time, key_format="json")), state, key)
+        return self._one(Question(path, "value", _params(epoch, time, key_format="json")), state, key)
 
     def get_many(
         self, state: str, keys: Sequence[Any], *, epoch: int | None = None, time: str | int | None = None
@@ -152,12 +155,12 @@ class QueryClient:
     def windows(self, state: str, key: Any, *, epoch: int | None = None, time: str | int | None = None) -> Answer:
         """The windows still open for a key: a list of dicts with start_ms, end_ms, result."""
         path = f"{self._base()}/states/{_quoted(state)}/windows/{_quoted(_text(key))}"
-        return self._one(Question(path, _params(epoch, time, key_format="json")), state, key, "windows")
+        return self._one(Question(path, "windows", _params(epoch, time, key_format="json")), state, key)
 
     def series(self, state: str, key: Any) -> list[Answer]:
         """The value of a key at every retained epoch, oldest first."""
         path = f"{self._base()}/states/{_quoted(state)}/series/{_quoted(_text(key))}"
-        told = self._asking.ask(Question(path, {"key_format": "json"}), self._groups(state, [key]))
+        told = self._asking.ask(Question(path, "points", {"key_format": "json"}), self._groups(state, [key]))
         now_ms = told["committed_ms"] + told["age_ms"]
         return [
             Answer(one["value"], one["epoch"], None, one["committed_ms"], max(0, now_ms - one["committed_ms"]))
@@ -168,7 +171,7 @@ class QueryClient:
         """Rows of a state."""
         params = {"limit": limit} if prefix is None else {"limit": limit, "prefix": prefix}
         told = self._asking.ask(
-            Question(f"{self._base()}/states/{_quoted(state)}/scan", params, None, self._epoch_seen)
+            Question(f"{self._base()}/states/{_quoted(state)}/scan", "rows", params, None, self._epoch_seen)
         )
         self._saw(told["epoch"], True)
         rows: list[dict[str, Any]] = told["rows"]
@@ -182,7 +185,7 @@ class QueryClient:
         while True:
             for place in self._directory.candidates(self._groups(state, [key])):
                 try:
-                    for told in self._events(place.url + path, seen):
+                    for told in self._events(place.url, path, seen):
                         if told["epoch"] < epoch_min:
                             break  # it lags: another may not
                         fails_at_s = self._now_s() + self._timeout_s
@@ -192,7 +195,7 @@ class QueryClient:
                         if last != (value,):
                             last = (value,)
                             yield Answer.of(told, value)
-                except (httpx.HTTPError, OSError):
+                except (httpx.HTTPError, httpx.InvalidURL, OSError, NoAnswer):
                     self._directory.failed(place)
             if self._now_s() > fails_at_s:
                 raise NoServerError(f"no server lets key {key!r} of {state!r} be watched. Look whether they run.")
@@ -212,26 +215,30 @@ class QueryClient:
 
     # --- one question ---------------------------------------------------------------------------------------------
 
-    def _one(self, question: Question, state: str, key: Any, part: str = "value") -> Answer:
+    def _one(self, question: Question, state: str, key: Any) -> Answer:
         is_newest = not {"epoch", "time"} & set(question.params)
-        asked = Question(question.path, question.params, None, self._epoch_seen if is_newest else 0)
+        asked = replace(question, epoch_min=self._epoch_seen if is_newest else 0)
         told = self._asking.ask(asked, self._groups(state, [key]))
         self._saw(told["epoch"], is_newest)
-        return Answer.of(told, told[part])
+        return Answer.of(told, told[question.part])
 
-    def _events(self, url: str, seen: int) -> Iterator[dict[str, Any]]:
-        params, headers = {"key_format": "json"}, {"last-event-id": str(seen)}
-        with self._http.stream("GET", url, params=params, headers=headers, timeout=30) as response:
-            if response.status_code in (401, 403, 404, 406, 409, 422):
-                told = json.loads(response.read())
-                raise QueryRefusedError(told["message"], response.status_code, told["error"])
+    def _events(self, url: str, path: str, seen: int) -> Iterator[dict[str, Any]]:
+        params, headers = {"key_format": "json"}, {"last-event-id": str(seen), **self._trust.headers(url)}
+        with self._http.stream("GET", url + path, params=params, headers=headers, timeout=30) as response:
             if response.status_code != 200:
-                return
-            for line in response.iter_lines():
-                if line.startswith("data: "):
-                    told = json.loads(line.removeprefix("data: "))
+                try:
+                    answer_of(response.status_code, body_of(response))
+                except Unanswered:
+                    return
+            for line in lines_of(response):
+                if line.startswith(b"data: "):
+                    told = json_of_body(line.removeprefix(b"data: "))
                     if "error" in told:
                         return
+                    self._finding.identity().check(told)
+                    self._trust.answered(url)
+                    if "value" not in told and "windows" not in told:
+                        raise NoAnswer("its event has no value")
                     yield told
 
     def _groups(self, state: str, keys: Sequence[Any]) -> Sequence[int]:
@@ -270,7 +277,7 @@ def _params(epoch: int | None, time: str | int | None, **more: Any) -> dict[str,
 
 
 def _text(key: Any) -> str:
-    return json.dumps(json_of(key), allow_nan=False)
+    return json.dumps(json_of_key(key))
 
 
 def _quoted(text: str) -> str:

@@ -9,18 +9,20 @@ there are then, until time is up.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 from millstream.query.client.asking import PAUSE_S, Asking, NobodyAnswered, Question
 from millstream.query.client.directory import Directory
 from millstream.query.client.errors import NoServerError, QueryRefusedError
 from millstream.query.client.shares import shares_of
-from millstream.query.wire.json_values import json_of
+from millstream.query.wire.json_values import json_of_key
 
-__all__ = ["Reading", "Row", "Settling", "bodies_of"]
+__all__ = ["Reading", "Row", "Settling", "bodies_of", "halves_of"]
 
 Row: TypeAlias = tuple[int, Any]
 """The number of the question that a key is asked by, and the key."""
@@ -56,7 +58,8 @@ class Settling:
             shares = shares_of(groups, self._directory.places())
 
             def ask_for(share: Sequence[int], epoch: int | None, groups: Sequence[int | None] = groups) -> _T:
-                return ask(share, {group for row in share if (group := groups[row]) is not None}, epoch, until_s)
+                held = set(groups) if len(share) == len(groups) else {groups[row] for row in share}
+                return ask(share, {group for group in held if group is not None}, epoch, until_s)
 
             try:
                 return shares, _of_one_epoch(shares, ask_for, epoch_of)
@@ -102,7 +105,7 @@ class Reading:
 
         def ask(share: Sequence[int], groups: set[int], epoch: int | None, until_s: float) -> dict[str, Any]:
             asked = params if epoch is None else {"epoch": epoch}
-            first = Question(path, asked, None, 0 if asked else epoch_min)
+            first = Question(path, "reads", asked, None, 0 if asked else epoch_min)
             return self._share(first, bodies_of(states, [rows[row] for row in share]), groups, until_s)
 
         shares, told = self._settling.settled(groups_of_rows, ask, lambda one: int(one["epoch"]), is_newest=not params)
@@ -117,14 +120,23 @@ class Reading:
     ) -> dict[str, Any]:
         """The values of rows that one server holds, in several requests, of one epoch: that of the first answer."""
         whole: dict[str, Any] = {}
-        for body in bodies:
-            told = self._asking.ask_once(replace(question, body=body), groups, until_s)
+        waiting = deque(bodies)
+        while waiting:
+            body = waiting.popleft()
+            try:
+                told = self._asking.ask_once(replace(question, body=body), groups, until_s)
+            except QueryRefusedError as error:
+                halves = halves_of(body) if error.code == "too-large" else []
+                if not halves:
+                    raise
+                waiting.extendleft(reversed(halves))  # their values are too large for one answer
+                continue
             values = [value for one in told["reads"] for value in one["values"]]
             if whole:
                 whole["values"] += values
             else:
                 whole = {**told, "values": values}
-                question = Question(question.path, {"epoch": told["epoch"]})
+                question = Question(question.path, "reads", {"epoch": told["epoch"]})
         return whole
 
 
@@ -137,7 +149,7 @@ def bodies_of(states: Sequence[str], rows: Sequence[Row]) -> Iterator[dict[str, 
     reads: list[dict[str, Any]] = []
     left = _KEYS_PER_REQUEST
     for number, of_question in groupby(rows, key=lambda row: row[0]):
-        keys = [json_of(key) for _, key in of_question]
+        keys = [json_of_key(key) for _, key in of_question]
         while keys:
             reads.append({"state": states[number], "keys": keys[:left]})
             keys, left = keys[left:], left - len(reads[-1]["keys"])
@@ -146,3 +158,19 @@ def bodies_of(states: Sequence[str], rows: Sequence[Row]) -> Iterator[dict[str, 
                 reads, left = [], _KEYS_PER_REQUEST
     if reads:
         yield {"reads": reads}
+
+
+def halves_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Two requests in place of one, in the same order; none where it asks for one key.
+
+    >>> halves_of({"reads": [{"state": "totals", "keys": ["ann", "bo", "cy"]}]})
+    [{'reads': [{'state': 'totals', 'keys': ['ann']}]}, {'reads': [{'state': 'totals', 'keys': ['bo', 'cy']}]}]
+    """
+    rows = [(read["state"], key) for read in body["reads"] for key in read["keys"]]
+    if len(rows) < 2:
+        return []
+    middle = len(rows) // 2
+    return [
+        {"reads": [{"state": state, "keys": [key for _, key in part]} for state, part in groupby(half, itemgetter(0))]}
+        for half in (rows[:middle], rows[middle:])
+    ]

@@ -54,6 +54,7 @@ class ReadQuestion(_Question):
 
 class _OfEpoch(BaseModel):
     job: str
+    job_id: str
     epoch: Annotated[int, Field(description="The committed epoch that the whole answer belongs to.")]
     watermark: Annotated[int | None, Field(description="Event time of that epoch, in milliseconds.")]
     committed_ms: Annotated[int, Field(description="When it was committed, in milliseconds since 1970.")]
@@ -74,7 +75,6 @@ class StateDescription(BaseModel):
 class JobAnswer(_OfEpoch):
     """A job."""
 
-    job_id: str
     held: Annotated[list[int] | None, Field(description="First and last key group of this server; null for all.")]
 
 

@@ -17,7 +17,6 @@ answering.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -32,11 +31,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from millstream.query.errors import UnknownJobError
 from millstream.query.server import answers
 from millstream.query.server.at_hand import AtHand
+from millstream.query.server.encoding import encoded
 from millstream.query.server.guard import Guard, refusal_headers
 from millstream.query.server.opened import OpenedJob
 from millstream.query.server.page import PAGE_HEADERS
@@ -50,6 +49,7 @@ from millstream.query.server.parameters import (
     KeyFormat,
     KeyText,
     Known,
+    LastingAsker,
     Limit,
     MinEpoch,
     Prefix,
@@ -57,8 +57,8 @@ from millstream.query.server.parameters import (
     only_known,
 )
 from millstream.query.server.reads import Moment, Reads
-from millstream.query.server.settings import ServerSettings, is_loopback
-from millstream.query.server.watching import EpochBell, watch
+from millstream.query.server.settings import ServerSettings
+from millstream.query.server.watching import EpochBell, WatchedAnswer, watch
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
 from millstream.query.wire.registration import Registration
 from millstream.query.wire.served import ServedJob
@@ -134,7 +134,7 @@ class Endpoints:
 
         def read() -> dict[str, Any]:
             with self.reads.epoch(moment) as epoch:
-                return {**self.reads.facts(epoch), "job_id": self._served.job_id, "held": self._settings.held_span}
+                return {**self.reads.facts(epoch), "held": self._settings.held_span}
 
         return await self._answer(moment, known, read)
 
@@ -156,7 +156,7 @@ class Endpoints:
             ]
             return {**self.reads.facts(self._served.newest()), "states": found}
 
-        return _json(await self._run(read))
+        return await self._read(read)
 
     async def value(
         self,
@@ -231,11 +231,11 @@ class Endpoints:
     ) -> Response:
         """The value of a key at every retained epoch."""
         self._check(job)
-        return _json(await self._run(lambda: self.reads.series(asker, state, key, key_format)))
+        return await self._read(lambda: self.reads.series(asker, state, key, key_format))
 
     async def watch(
         self,
-        asker: Asker,
+        asker: LastingAsker,
         job: JobName,
         state: StateName,
         key: KeyText,
@@ -245,8 +245,8 @@ class Endpoints:
         """The value of a key, or its open windows, again whenever that has changed: server-sent events."""
         self._check(job)
 
-        async def read() -> dict[str, Any]:
-            return await self._run(lambda: self.reads.watched(asker, state, key, key_format))
+        async def read() -> WatchedAnswer:
+            return await self._run(lambda: WatchedAnswer.of(self.reads.watched(asker(), state, key, key_format)))
 
         await read()  # what is wrong with the question is said with a status, before the stream begins
         self.bell.check()
@@ -280,8 +280,18 @@ class Endpoints:
             newest = await self.newest_epoch()
             if newest >= (moment.epoch_min or 0) and self.tag(newest) in known:
                 return Response(status_code=304, headers={"etag": self.tag(newest), "cache-control": "no-cache"})
-        answer = await self._run(read)
-        return _json(answer, {"etag": self.tag(answer["epoch"]), "cache-control": "no-cache"})
+        return await self._read(read, is_tagged=True)
+
+    async def _read(self, read: Callable[[], dict[str, Any]], *, is_tagged: bool = False) -> Response:
+        """Read, and encode what was read, both on a thread: a large answer keeps nobody waiting."""
+
+        def answer() -> tuple[int, bytes]:
+            content = read()
+            return content["epoch"], encoded(content)
+
+        epoch, body = await self._run(answer)
+        headers = {"etag": self.tag(epoch), "cache-control": "no-cache"} if is_tagged else None
+        return Response(body, media_type="application/json", headers=headers)
 
     async def _wait_for(self, epoch: int) -> None:
         until_s = time.monotonic() + self._settings.limits.min_epoch_wait_s
@@ -335,9 +345,6 @@ def application(
             allow_headers=["authorization", "content-type", "if-min-epoch", "if-none-match"],
             expose_headers=["etag"],
         )
-    if settings.rights is None and is_loopback(settings.host):
-        # A page of another site may have its name lead to this machine; its own name is then in the Host header.
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", settings.host])
     return app
 
 
@@ -370,8 +377,7 @@ def _routes(endpoints: Endpoints) -> APIRouter:
 
 
 def _json(content: Any, headers: dict[str, str] | None = None) -> Response:
-    body = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-    return Response(body, media_type="application/json", headers=headers)
+    return Response(encoded(content), media_type="application/json", headers=headers)
 
 
 def _refused(answer: RefusalAnswer, headers: Mapping[str, str] | None = None) -> Response:

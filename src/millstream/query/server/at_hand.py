@@ -2,9 +2,9 @@
 
 On a busy machine a question waits once for every thread that it passes through, and most of the work for a small answer
 is the framework's. So `GET …/keys/{key}` and `…/windows/{key}` without parameters are answered here when that takes
-microseconds: the epoch is at hand and as new as is asked for, the state is open and of a plain kind. Whatever is
-unusual, and whatever is wrong with the question, goes on to the application, which also says why. Invariant: an answer
-given here is the one that the application would give.
+microseconds: the epoch is at hand and as new as is asked for, the state is open and of a plain kind, the answer small.
+Whatever is unusual, and whatever is wrong with the question, goes on to the application, which also says why.
+Invariant: an answer given here is the one that the application would give.
 
 A newer epoch is looked for on a thread, while questions are answered from the epoch there is.
 """
@@ -12,13 +12,14 @@ A newer epoch is looked for on a thread, while questions are answered from the e
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from millstream.errors import MillstreamError
+from millstream.query.server.answer_size import json_size
+from millstream.query.server.encoding import encoded_at_once
 from millstream.query.server.opened import OpenedEpoch, OpenedJob
 from millstream.query.server.reads import Reads
 from millstream.query.wire.json_values import key_of_text
@@ -27,7 +28,7 @@ __all__ = ["AtHand"]
 
 _PATH_PARTS = 8  # /v1/jobs/JOB/states/STATE/keys/KEY, and nothing before the first slash
 _DIGITS_MAX = 12
-_encoded = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_QUICK_BYTES_MAX = 32 << 10
 
 
 class AtHand:
@@ -50,7 +51,7 @@ class AtHand:
         if answer is None:
             await self._app(scope, receive, send)
             return
-        body = _encoded(answer).encode()
+        body = encoded_at_once(answer)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
@@ -89,7 +90,9 @@ class AtHand:
         key = key_of_text(text, state.key_type)
         if state.key_groups and not self._reads.holds(epoch.group_of(name, key)):
             return None
-        return read(epoch, name, key)
+        answer = read(epoch, name, key)
+        part: Any = answer.get("windows" if what == "windows" else "value")
+        return answer if json_size(part) <= _QUICK_BYTES_MAX else None
 
     async def _look_again(self) -> None:
         try:

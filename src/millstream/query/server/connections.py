@@ -5,10 +5,13 @@ are bounded too:
 
 - the time from the first byte of a request to the end of its head, and until the first byte of a new connection (408);
 - the time that the rest of a body is still taken in, and thrown away, after the request was refused;
-- the time in which a client takes in nothing of an answer that waits for it;
-- how many connections there are: the one that has waited longest without asking makes room for a new one.
+- the time in which a client takes in nothing of an answer that waits for it, and the bytes that wait so for all of
+  them: the one that is slowest is let go;
+- how many connections there are: the one that has waited longest without asking makes room for a new one;
+- the size of a head, and how many requests may wait behind the one that is being answered.
 
-How long a body may take is the guard's affair.
+How long a body may take is the guard's affair. Parser and loop are those of uvicorn's that are written in C (httptools,
+uvloop): most of what a small answer costs is theirs.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ import json
 import ssl
 from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from millstream.errors import ConfigurationError
 from millstream.query.server.settings import Limits, ServerSettings
@@ -30,35 +33,66 @@ __all__ = ["StoppableServer", "impatient_loop", "impatient_protocol", "tls_check
 
 _LINGER_S = 1.0
 _HEAD_BYTES_MAX = 64 << 10
+_HEADER_COST_BYTES = 4  # what stands between a name, its value and the next
+_HEAD_END = b"\r\n\r\n"
+_PIPELINED_MAX = 16
+_COPIED_BYTES_MAX = 64 << 10
 
 
-class WholeAnswers(h11.Connection):
-    """Gives the head of an answer out together with its body, where the length of that is known: one packet in place of
-    two, and who waits for the answer is woken once."""
+class WholeAnswers:
+    """The transport of one answer. It gives the head out together with the body, where the length of that is known: one
+    packet in place of two, and who waits for the answer is woken once."""
 
-    _head = b""
+    __slots__ = ("_head", "_transport")
 
-    def send(self, event: Any) -> Any:
-        """What is to be written for it."""
-        data, head = super().send(event), self._head
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
         self._head = b""
-        if isinstance(event, h11.Response) and any(name == b"content-length" for name, _ in event.headers):
-            self._head = data or b""
-            return b""
-        return head + data if data is not None else None
+
+    def write(self, data: bytes) -> None:
+        """A part of the answer. The first is its head, if it is not the word that the client may go on."""
+        if self._transport.is_closing():
+            return
+        if data.endswith(_HEAD_END) and data.startswith(b"HTTP/1.1 ") and b"\r\ncontent-length: " in data:
+            self._head = data
+            return
+        head, self._head = self._head, b""
+        if head and len(data) > _COPIED_BYTES_MAX:
+            self._transport.write(head)
+            head = b""
+        self._transport.write(head + data if head else data)
+
+    def close(self) -> None:
+        """Hang up when all is written."""
+        if self._head:
+            self.write(b"")
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether the connection ends."""
+        return self._transport.is_closing()
 
 
-class ImpatientProtocol(H11Protocol):
-    """One connection. `waiting` are those of the same server that ask for nothing now, longest waiting first."""
+class ImpatientProtocol(HttpToolsProtocol):
+    """One connection. `waiting` are those of the same server that ask for nothing now, longest waiting first, `unread`
+    those that have not taken in their answers.
+
+    The parser tells where in a request it is: a head has begun (`_is_in_head`), or a body is still coming
+    (`_is_in_body`). It checks no sizes, so those of a head are counted here.
+    """
 
     limits: Limits
     waiting: dict[ImpatientProtocol, None]
+    unread: dict[ImpatientProtocol, None]
     _timer: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
+    _is_in_head = False
+    _is_in_body = False
+    _head_bytes = 0
+    _partial_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head; the one that waits longest makes room."""
-        self.conn = WholeAnswers(h11.SERVER, _HEAD_BYTES_MAX)
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=1, low=0)  # so that what is not taken in is heard of
         if len(self.connections) > self.limits.connections_max:
@@ -71,19 +105,81 @@ class ImpatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a head, of a body, or of the rest of a body that was refused."""
+        was_in_head = self._is_in_head
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
+        if self.transport.is_closing():
+            return
+        if was_in_head and self._is_in_head:
+            self._partial_bytes += len(data)  # a header without an end is told of by nobody
+            if self._partial_bytes > _HEAD_BYTES_MAX:
+                return self.send_400_response("")
+        if self._is_idle:
             if self._timer is None:  # else it waits already: a byte more does not make it younger
                 self._wait(self.limits.header_timeout_s)
-        elif self.conn.our_state is not h11.DONE:
+        elif not self._is_spoken_to:
             self._cancel()
+        return None
+
+    # --- what the parser tells --------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self._is_in_head, self._head_bytes, self._partial_bytes = True, 0, 0
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the path."""
+        self._count(len(url))
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, whole."""
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The request is to be answered, if it has a path of ours and says once whom it is for."""
+        self._is_in_head, self._is_in_body = False, True
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if not self.url.startswith(b"/") or len(hosts) > 1 or (not hosts and self.parser.get_http_version() != "1.0"):
+            raise ValueError("not for this server")
+        if len(self.pipeline) >= _PIPELINED_MAX:
+            raise ValueError("more requests than anybody waits for")
+        super().on_headers_complete()
+        if self.scope["method"] != "HEAD":  # whose answer is a head and nothing else
+            self.cycle.transport = WholeAnswers(self.transport)  # type: ignore[assignment]
+
+    def on_message_complete(self) -> None:
+        """All of the request is there."""
+        self._is_in_body = False
+        super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        self.cycle.keep_alive = False  # the parser is done with what comes: it would be of another protocol
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size + _HEADER_COST_BYTES
+        if self._head_bytes > _HEAD_BYTES_MAX:
+            raise ValueError("too large a head")
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing is asked for that is not answered, and no body is on its way."""
+        return not self._is_in_body and (self.cycle is None or self.cycle.response_complete)
+
+    @property
+    def _is_spoken_to(self) -> bool:
+        """Whether a body still comes although all is said."""
+        return self._is_in_body and self.cycle is not None and self.cycle.response_complete
+
+    # --- what happens to the answer ---------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
         """The connection is idle, or still sends what nobody reads."""
         super().on_response_complete()
         if self.transport.is_closing():
             return
-        if self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE:
+        if self._is_spoken_to:
             # Hanging up at once would have the client's machine throw away the refusal that it has not read yet.
             self._unset_keepalive_if_required()
             self._wait(_LINGER_S)
@@ -96,10 +192,18 @@ class ImpatientProtocol(H11Protocol):
         self.waiting.pop(self, None)
         if self._unread is None:
             self._watch_reading(self.transport.get_write_buffer_size())
+        self.unread[self] = None
+        left = sum(one.transport.get_write_buffer_size() for one in self.unread) - self.limits.unread_bytes_max
+        for slow in list(self.unread) if left > 0 else ():
+            left -= slow.transport.get_write_buffer_size()
+            slow.transport.abort()
+            if left <= 0:
+                return
 
     def resume_writing(self) -> None:
         """All is taken in."""
         super().resume_writing()
+        self.unread.pop(self, None)
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
@@ -108,6 +212,7 @@ class ImpatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing of it is left."""
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
         self.resume_writing()
         self._cancel()
 
@@ -115,7 +220,8 @@ class ImpatientProtocol(H11Protocol):
         """What came is no HTTP."""
         self._refuse(
             MalformedError(
-                "the request is no HTTP/1.1, or its head has more than 64 KiB. /openapi.json says how to ask."
+                "the request is no HTTP/1.1 for one host and a path of it, or its head has more than 64 KiB. "
+                "/openapi.json says how to ask."
             )
         )
 
@@ -136,8 +242,7 @@ class ImpatientProtocol(H11Protocol):
 
     def _rest(self) -> None:
         """It is idle, if all is said and taken in."""
-        is_done = self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.IDLE
-        if is_done and not self.flow.write_paused and not self.transport.is_closing():
+        if self.cycle is not None and self._is_idle and not self.flow.write_paused and not self.transport.is_closing():
             self.waiting[self] = None
 
     def _cancel(self) -> None:
@@ -148,7 +253,7 @@ class ImpatientProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         self._cancel()
-        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
+        if self._is_idle and self._is_in_head:
             self._refuse(
                 SlowRequestError(f"the head of the request was not there within {self.limits.header_timeout_s:g} s.")
             )
@@ -160,13 +265,16 @@ class ImpatientProtocol(H11Protocol):
         self._cancel()
         if self.transport.is_closing():
             return
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
             answer = answer_to(error)
             body = json.dumps(answer.body())
             self.transport.write(
                 f"HTTP/1.1 {answer.status} Refused\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
                 f"connection: close\r\n\r\n{body}".encode("ascii")
             )
+        if cycle is not None:
+            cycle.disconnected = True  # nothing may be said behind this
         self.transport.close()
 
 
@@ -176,23 +284,27 @@ def impatient_protocol(server_limits: Limits) -> type[asyncio.Protocol]:
     class OfOneServer(ImpatientProtocol):
         limits = server_limits
         waiting: dict[ImpatientProtocol, None] = {}  # noqa: RUF012 - of one server, and so of its class
+        unread: dict[ImpatientProtocol, None] = {}  # noqa: RUF012
 
     return OfOneServer
 
 
+class _ImpatientLoop(uvloop.Loop):
+    """Bounds the handshake of TLS: until it is done there is no connection that a protocol could let go."""
+
+    handshake_timeout_s: float
+
+    async def create_server(self, *args: Any, ssl: Any = None, **options: Any) -> Any:
+        if ssl is not None:
+            options["ssl_handshake_timeout"] = self.handshake_timeout_s
+        return await super().create_server(*args, ssl=ssl, **options)
+
+
 def impatient_loop(limits: Limits) -> asyncio.AbstractEventLoop:
-    """A loop for the server, on which a client must be done with the handshake of TLS in the time of a head.
-
-    Until then there is no connection that a protocol could let go, and asyncio's own patience is a minute.
-    """
-
-    class ImpatientLoop(asyncio.SelectorEventLoop):
-        async def create_server(self, *args: Any, ssl: Any = None, **options: Any) -> asyncio.Server:
-            if ssl is not None:
-                options["ssl_handshake_timeout"] = limits.header_timeout_s
-            return await super().create_server(*args, ssl=ssl, **options)
-
-    return ImpatientLoop()
+    """A loop for the server, on which a client must be done with the handshake of TLS in the time of a head."""
+    loop = _ImpatientLoop()
+    loop.handshake_timeout_s = limits.header_timeout_s
+    return loop
 
 
 def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:

@@ -19,18 +19,19 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from millstream.query.server.answer_size import check_size
 from millstream.query.server.connections import tls_context
 from millstream.query.server.flight_gate import FlightGate
+from millstream.query.server.flight_keys import key_columns, too_many_keys
 from millstream.query.server.reads import Moment, Reads
 from millstream.query.server.rights import EVERYONE, Reader
-from millstream.query.server.settings import Limits, ServerSettings
+from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.json_values import key_of_json
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooLargeError, TooManyError, answer_to
 from millstream.query.wire.served import ServedEpoch
@@ -41,7 +42,6 @@ _CALLS_MAX = 32
 _FOLDER = "millstream-flight-"
 _STARTED_S = 60.0
 _QUESTION_BYTES_MAX = 1 << 20
-_MESSAGES_MAX = 4  # so many of the largest size are taken in one call
 _FIELDS = {"state", "epoch", "time", "epoch_min", "keys", "prefix", "limit"}
 
 
@@ -118,13 +118,13 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             raise _flight_error(answer_to(error)) from error
 
     def _exchange(self, asker: Reader, name: str, epoch: ServedEpoch, reader: Any, writer: Any) -> None:
-        begun = False
-        for keys in _columns(reader, self._limits):
+        schema: pa.Schema | None = None
+        for keys in key_columns(reader, self._limits):
             found = self._reads.columns(asker, name, keys, epoch)
-            if not begun:
-                writer.begin(self._told(found.schema, epoch))
-                begun = True
-            writer.write_batch(pa.RecordBatch.from_arrays(found.columns, schema=self._told(found.schema, epoch)))
+            if schema is None:
+                schema = self._told(found.schema, epoch)
+                writer.begin(schema)
+            writer.write_batch(pa.RecordBatch.from_arrays(found.columns, schema=schema))
 
     def _table(self, asker: Reader, question: dict[str, Any], epoch: ServedEpoch) -> pa.Table:
         name = question["state"]
@@ -134,7 +134,7 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             if not isinstance(keys, list):
                 raise BadQuestionError("keys is no array. Give an array of keys.")
             if len(keys) > self._limits.flight_keys_max:
-                raise _too_many_keys(self._limits.flight_keys_max)
+                raise too_many_keys(self._limits.flight_keys_max)
             typed = [key_of_json(key, state.key_type) for key in keys]
             try:
                 column = state.column(typed)
@@ -148,8 +148,16 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
                 raise TooLargeError(f"limit is {str(limit)[:40]}. Give a number up to {self._limits.flight_keys_max}.")
             if prefix is not None and not (isinstance(prefix, str) and _is_text(prefix)):
                 raise BadQuestionError("prefix is no text. Give how the keys begin, as a text.")
-            table = epoch.scan(name, prefix=prefix, limit=limit).read_all()
+            table = self._scanned(epoch.scan(name, prefix=prefix, limit=limit))
         return table.replace_schema_metadata(self._told(table.schema, epoch).metadata)
+
+    def _scanned(self, rows: pa.RecordBatchReader) -> pa.Table:
+        batches, size = [], 0
+        for batch in rows:
+            size += batch.nbytes
+            check_size(size, self._limits.answer_bytes_max)
+            batches.append(batch)
+        return pa.Table.from_batches(batches, rows.schema)
 
     def _told(self, schema: pa.Schema, epoch: ServedEpoch) -> pa.Schema:
         facts = {key: json.dumps(value) for key, value in self._reads.facts(epoch).items()}
@@ -220,30 +228,6 @@ def _question(data: bytes) -> dict[str, Any]:
     return question
 
 
-def _columns(reader: Any, limits: Limits) -> Iterator[pa.Array]:
-    """The columns of keys that a client writes, none of them looked into before it is known to be sound."""
-    rows, size = 0, 0
-    while True:
-        try:
-            batch = reader.read_chunk().data
-            if batch is None:
-                continue
-            # What came may say that a text lies behind the end of memory.
-            batch.validate(full=True)
-        except StopIteration:
-            return
-        except pa.ArrowException as error:
-            raise BadQuestionError(f"a batch is damaged: {error}. Send what an Arrow library has made.") from error
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if size > _MESSAGES_MAX * limits.flight_message_bytes_max:
-            raise TooLargeError(f"the keys of one call have {size} bytes and more. Ask in several.")
-        if batch.num_columns != 1:
-            raise BadQuestionError(f"a batch has {batch.num_columns} columns. Send one column of keys.")
-        if rows > limits.flight_keys_max:
-            raise _too_many_keys(limits.flight_keys_max)
-        yield batch.column(0)
-
-
 def _is_text(text: str) -> bool:
     try:
         text.encode()
@@ -260,10 +244,6 @@ def _moment(question: dict[str, Any]) -> Moment:
     if time is not None and not isinstance(time, str):
         raise BadQuestionError("time is no text. Give milliseconds since 1970, or ISO 8601, in quotes.")
     return Moment(epoch, time, epoch_min)
-
-
-def _too_many_keys(most: int) -> TooLargeError:
-    return TooLargeError(f"more than {most} keys are asked for in one call. Ask in several.")
 
 
 _KINDS = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from millstream.query.server.flight_messages import is_packed
+from millstream.query.server.flight_messages import Unpacked
 from millstream.query.server.settings import Limits
 from millstream.query.wire.refusals import MalformedError, SlowRequestError, TooLargeError, TooManyError, answer_to
 
@@ -96,9 +96,9 @@ class _Call:
     is_asked: bool = False  # the client has said all
     is_answered: bool = False  # the server has begun to speak
     prefix: bytearray = field(default_factory=bytearray)
-    beginning: bytearray | None = None  # of a message that is not known yet to be unpacked
-    size: int = 0
+    message: Unpacked | None = None  # that is not known yet to be unpacked
     left: int = 0
+    asked_bytes: int = 0
 
 
 class Calls:
@@ -170,20 +170,23 @@ class Calls:
             if call.prefix[0]:
                 # A few bytes can become gigabytes.
                 raise _refused(call, MalformedError(_PACKED))
-            call.left = call.size = int.from_bytes(call.prefix[1:])
-            call.beginning = bytearray()
+            call.left = int.from_bytes(call.prefix[1:])
+            call.message = Unpacked(call.left)
+            call.asked_bytes += call.left
             call.prefix.clear()
             if call.left > most:
                 told = f"a message has {call.left} bytes, of {most} at most. Send the keys in several batches."
                 raise _refused(call, TooLargeError(told))
+            if call.asked_bytes > self._limits.flight_call_bytes_max:
+                told = f"a call has more than {self._limits.flight_call_bytes_max} bytes. Ask in several."
+                raise _refused(call, TooLargeError(told))
 
 
 def _look_into(call: _Call, taken: memoryview) -> None:
-    if call.beginning is None:
+    if call.message is None:
         return
-    call.beginning += taken
     try:
-        packed = is_packed(bytes(call.beginning), call.size)
+        packed = call.message.is_packed(taken)
     except ValueError as error:
         raise _refused(
             call, MalformedError(f"a message is none of Flight: {error}. Ask with a Flight client.")
@@ -191,8 +194,8 @@ def _look_into(call: _Call, taken: memoryview) -> None:
     if packed:
         raise _refused(call, MalformedError(_PACKED))
     if packed is not None:
-        call.beginning = None
-    elif len(call.beginning) > _BEGINNING_BYTES_MAX:
+        call.message = None
+    elif call.message.seen_bytes > _BEGINNING_BYTES_MAX:
         told = f"a question has more than {_BEGINNING_BYTES_MAX} bytes. Send many keys in batches, by do_exchange."
         raise _refused(call, TooLargeError(told))
 

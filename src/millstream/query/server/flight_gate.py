@@ -4,6 +4,9 @@ The Flight server takes in a message of any size before anybody may look at it, 
 and cannot be told otherwise. So it listens on a socket in a folder of its own, and this door listens to the network: it
 counts what goes through (`flight_frames.py`), tells a client whose call is refused, and hangs up on both sides, which
 ends the call in the server too. TLS ends here. Everything runs on one thread with a loop of its own.
+
+A passage is two sides that hand on what comes as it comes, without a task or a buffer in between: a side that cannot be
+written to has the other one stop reading.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import uvloop
+
 from millstream.query.server.flight_frames import PREFACE, CallRefusal, Calls, Frames, refusal_frames
 from millstream.query.server.rates import Rates
 from millstream.query.server.settings import Limits
@@ -25,7 +30,6 @@ from millstream.query.server.settings import Limits
 __all__ = ["FlightGate"]
 
 _LOG = logging.getLogger(__name__)
-_PIECE_BYTES = 1 << 18
 _LINGER_S = 1.0
 _STOP_S = 5.0
 
@@ -34,11 +38,11 @@ class FlightGate:
     """Lets connections to `listening` through to the server at `inner`, from the moment it is made."""
 
     def __init__(self, listening: socket.socket, inner: Path, limits: Limits, tls: ssl.SSLContext | None) -> None:
-        self._listening, self._inner, self._limits, self._tls = listening, inner, limits, tls
+        self._listening, self._tls = listening, tls
+        self.inner, self.limits, self.rates = inner, limits, Rates(limits.requests_per_s)
         self.port: int = listening.getsockname()[1]
-        self._passages: dict[_Passage, None] = {}
-        self._rates = Rates(limits.requests_per_s)
-        self._loop = asyncio.new_event_loop()
+        self.passages: dict[_Passage, None] = {}
+        self._loop = uvloop.new_event_loop()
         self._stopping = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="query-server-flight", daemon=True)
         self._thread.start()
@@ -54,106 +58,192 @@ class FlightGate:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(
-            self._pass,
+        server = await self._loop.create_server(
+            lambda: _Passage(self, self._loop).client,
             sock=self._listening,
             ssl=self._tls,
-            ssl_handshake_timeout=None if self._tls is None else self._limits.header_timeout_s,
-            limit=_PIECE_BYTES,
+            ssl_handshake_timeout=None if self._tls is None else self.limits.header_timeout_s,
         )
         await self._stopping.wait()
         server.close()
         until_s = time.monotonic() + _STOP_S
-        while time.monotonic() < until_s and any(len(one.calls) for one in self._passages):
+        while time.monotonic() < until_s and any(len(one.calls) for one in self.passages):
             await asyncio.sleep(0.02)
-        for passage in list(self._passages):
+        for passage in list(self.passages):
             passage.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = str((writer.get_extra_info("peername") or [""])[0])
-        calls = Calls(self._limits, lambda now_s: self._rates.wait_s(client, now_s))
-        passage = _Passage(reader, writer, self._limits, calls)
-        if len(self._passages) >= self._limits.connections_max:
-            idle = next((one for one in self._passages if not len(one.calls)), None)
-            (idle or passage).abort()
-        self._passages[passage] = None
-        try:
-            await passage.run(self._inner)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError) as error:
-            _LOG.debug("a Flight connection ended: %r", error)
-        finally:
-            self._passages.pop(passage, None)
-            passage.abort()
+
+class _Side(asyncio.Protocol):
+    """One of the two connections of a passage. `see` is told what comes, `lost` that nothing comes any more."""
+
+    def __init__(self, made: Callable[[], None], see: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        self._made, self._see, self._lost = made, see, lost
+        self.transport: asyncio.Transport | None = None
+        self.other: _Side | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self._made()
+
+    def data_received(self, data: bytes) -> None:
+        self._see(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None:
+            self.other.read(False)
+
+    def resume_writing(self) -> None:
+        if self.other is not None:
+            self.other.read(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something may be written there."""
+        return self.transport is not None and not self.transport.is_closing()
+
+    def write(self, data: bytes) -> None:
+        """Send it, if anybody is there."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def read(self, is_wanted: bool) -> None:
+        """Go on reading, or stop."""
+        if self.transport is None or self.transport.is_closing() or self.transport.is_reading() is is_wanted:
+            return
+        if is_wanted:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+    def close(self) -> None:
+        """Hang up once all is sent."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Hang up."""
+        if self.transport is not None:
+            self.transport.abort()
 
 
 class _Passage:
-    """One connection, and the one to the server that belongs to it."""
+    """One connection, and the one to the server that belongs to it.
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: Limits, calls: Calls
-    ) -> None:
-        self._reader, self._writer, self._limits, self.calls = reader, writer, limits, calls
-        self._inner_writer: asyncio.StreamWriter | None = None
+        the client's first bytes   -> the server is connected to
+        frames of either           -> looked at, and handed on
+        a call that is refused     -> the server is hung up on; the client is told, and a moment later hung up on too
+        either side is gone        -> the other is sent what is on its way, and a moment later hung up on
+    """
+
+    def __init__(self, gate: FlightGate, loop: asyncio.AbstractEventLoop) -> None:
+        self._gate, self._loop = gate, loop
+        self.client = _Side(self._begin, self._see_preface, self._end)
+        self._server = _Side(lambda: None, self._see_answer, self._end)
         self._questions, self._answers = Frames(), Frames()
+        self._preface = b""
+        self._address = ""
+        self.calls = Calls(gate.limits, lambda now_s: gate.rates.wait_s(self._address, now_s))
+        self._timer: asyncio.TimerHandle | None = None
+        self._connecting: asyncio.Task[None] | None = None
 
     def abort(self) -> None:
         """Hang up on both sides."""
-        self._writer.transport.abort()
-        if self._inner_writer is not None:
-            self._inner_writer.transport.abort()
+        self._gate.passages.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self.client.abort()
+        self._server.abort()
 
-    async def run(self, inner: Path) -> None:
-        """Let through what comes, until one side ends or a call is refused."""
-        async with asyncio.timeout(self._limits.header_timeout_s):
-            if await self._reader.readexactly(len(PREFACE)) != PREFACE:
-                return  # whatever this is, it is no Flight, and would not understand what we say
-        inner_reader, self._inner_writer = await asyncio.open_unix_connection(str(inner), limit=_PIECE_BYTES)
-        self._inner_writer.write(PREFACE)
-        ways = [
-            asyncio.ensure_future(_pump(self._reader, self._inner_writer, self._see_question)),
-            asyncio.ensure_future(_pump(inner_reader, self._writer, self._see_answer)),
-            asyncio.ensure_future(self._keep_time()),
-        ]
+    def _begin(self) -> None:
+        assert self.client.transport is not None
+        self._address = str((self.client.transport.get_extra_info("peername") or [""])[0])
+        gate = self._gate
+        if len(gate.passages) >= gate.limits.connections_max:
+            idle = next((one for one in gate.passages if not len(one.calls)), None)
+            (idle or self).abort()
+            if idle is None:
+                return
+        gate.passages[self] = None
+        self._timer = self._loop.call_later(gate.limits.header_timeout_s, self.abort)
+
+    def _see_preface(self, data: bytes) -> None:
+        """The first bytes, which are the same for every client of Flight."""
+        self._preface += data
+        if not PREFACE.startswith(self._preface[: len(PREFACE)]):
+            return self.abort()  # whatever this is, it is no Flight, and would not understand what we say
+        if len(self._preface) >= len(PREFACE) and self._connecting is None:
+            self.client.read(False)
+            self._connecting = self._loop.create_task(self._connect())
+        return None
+
+    async def _connect(self) -> None:
         try:
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-        try:
-            for way in done:
-                way.result()
-        except CallRefusal as refusal:
-            await self._refuse(refusal)
+            await self._loop.create_unix_connection(lambda: self._server, str(self._gate.inner))
+        except OSError as error:
+            _LOG.debug("a Flight connection could not be handed on: %r", error)
+            return self.abort()
+        self.client.other, self._server.other = self._server, self.client
+        self.client._see = self._see_question
+        self._server.write(PREFACE)
+        rest, self._preface = self._preface[len(PREFACE) :], b""
+        self._keep_time()
+        self.client.read(True)
+        if rest:
+            self._see_question(rest)
+        return None
 
     def _see_question(self, data: bytes) -> None:
         now_s = time.monotonic()
-        for frame, piece, is_last in self._questions.of(memoryview(data)):
-            self.calls.asked(frame, piece, is_last, now_s)
+        try:
+            for frame, piece, is_last in self._questions.of(memoryview(data)):
+                self.calls.asked(frame, piece, is_last, now_s)
+        except CallRefusal as refusal:
+            self._refuse(refusal)
+        else:
+            self._server.write(data)
 
     def _see_answer(self, data: bytes) -> None:
         now_s = time.monotonic()
         for frame, _, is_last in self._answers.of(memoryview(data)):
             self.calls.answered(frame, is_last, now_s)
+        self.client.write(data)
 
-    async def _keep_time(self) -> None:
-        while True:
-            await asyncio.sleep(min(1.0, self._limits.request_timeout_s / 4))
+    def _keep_time(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
             self.calls.check_time(time.monotonic())
+        except CallRefusal as refusal:
+            self._refuse(refusal)
+        else:
+            self._timer = self._loop.call_later(min(1.0, self._gate.limits.request_timeout_s / 4), self._keep_time)
 
-    async def _refuse(self, refusal: CallRefusal) -> None:
+    def _refuse(self, refusal: CallRefusal) -> None:
         """Say so, where a frame may be said, and wait a moment: hanging up at once would have it thrown away."""
-        if self._inner_writer is not None:
-            self._inner_writer.transport.abort()
+        self._server.other = self.client.other = None
+        self._server.abort()
         if self._answers.is_between:
-            self._writer.write(refusal_frames(refusal))
-        async with asyncio.timeout(_LINGER_S):
-            while await self._reader.read(_PIECE_BYTES):
-                pass
+            self.client.write(refusal_frames(refusal))
+        self.client._see = lambda data: None
+        self.client.read(True)
+        self._linger()
 
+    def _end(self) -> None:
+        """One side is gone."""
+        if self not in self._gate.passages:
+            return
+        for side in (self.client, self._server):
+            if side.is_open and side.other is not None:
+                side.close()
+        self._linger()
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see: Callable[[bytes], None]) -> None:
-    while data := await reader.read(_PIECE_BYTES):
-        see(data)
-        writer.write(data)
-        await writer.drain()
+    def _linger(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        is_over = not self.client.is_open and not self._server.is_open
+        self._timer = self._loop.call_later(0.0 if is_over else _LINGER_S, self.abort)

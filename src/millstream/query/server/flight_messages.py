@@ -4,61 +4,92 @@ A batch may be compressed inside, and then a few megabytes become many gigabytes
 protobuf, `FlightData`: a descriptor (1), the head of an Arrow message (2), metadata (3), and the body (1000), which
 comes last. The head is a flatbuffer that says whether the buffers in the body are compressed. Messages of other kinds
 have no body of that number and are none of our business.
+
+A message comes in pieces of any size, and every byte of it is looked at once: only the head is kept until it is whole.
 """
 
 from __future__ import annotations
 
 import struct
 
-__all__ = ["is_packed"]
+__all__ = ["Unpacked"]
 
 _HEAD, _BODY = 2, 1000
 _NUMBER, _BYTES = 0, 2
 _DICTIONARY, _BATCH = 2, 3
+_NUMBER_BITS_MAX = 70
 
 
-def is_packed(beginning: bytes, size: int) -> bool | None:
-    """Whether a message of `size` bytes that begins so is packed; None if more of it must be seen.
+class Unpacked:
+    """One message of `size` bytes, as it comes.
 
-    ValueError for what is no message of Flight.
-
-    >>> is_packed(bytes([10, 2]) + b"ab", 4), is_packed(bytes([10, 9]) + b"ab", 11)
-    (False, None)
+    >>> message = Unpacked(4)
+    >>> message.is_packed(bytes([10, 2])), message.is_packed(b"ab")
+    (None, False)
     """
-    at, packed = 0, False
-    try:
-        while at < size:
-            tag, at = _number(beginning, at)
-            field, kind = tag >> 3, tag & 7
-            value, at = _number(beginning, at)
-            if kind == _NUMBER:
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._number, self._shift = 0, 0
+        self._tag: int | None = None
+        self._content_left = 0
+        self._head: bytearray | None = None
+        self._packed = False
+        self.seen_bytes = 0
+
+    def is_packed(self, piece: bytes | memoryview) -> bool | None:
+        """Whether it is packed, now that this piece has come; None if more of it must be seen.
+
+        ValueError for what is no message of Flight.
+        """
+        at = 0
+        self.seen_bytes += len(piece)
+        while at < len(piece):
+            if self._content_left:
+                at += self._take(piece[at : at + self._content_left])
                 continue
-            if kind != _BYTES or at + value > size:
-                raise ValueError("no message of Flight")
-            if field == _BODY:
-                if at + value != size:
-                    raise ValueError("something comes behind the body")
-                return packed
-            if at + value > len(beginning):
-                return None
-            if field == _HEAD:
-                packed = packed or _is_compressed(beginning[at : at + value])
-            at += value
-    except IndexError:
-        return None
-    return False
+            byte = piece[at]
+            at, self._left = at + 1, self._left - 1
+            self._number |= (byte & 127) << self._shift
+            self._shift += 7
+            if byte >= 128:
+                if self._shift >= _NUMBER_BITS_MAX:
+                    raise ValueError("a number without an end")
+                continue
+            number, self._number, self._shift = self._number, 0, 0
+            if self._tag is None:
+                self._tag = number
+            elif self._begins_body(number):
+                return self._packed
+        return None if self._left > 0 else self._packed
 
+    def _begins_body(self, value: int) -> bool:
+        """A field has said its number, or how long it is."""
+        assert self._tag is not None
+        field, kind = self._tag >> 3, self._tag & 7
+        self._tag = None
+        if kind == _NUMBER:
+            return False
+        if kind != _BYTES or value > self._left:
+            raise ValueError("no message of Flight")
+        if field == _BODY:
+            if value != self._left:
+                raise ValueError("something comes behind the body")
+            return True
+        self._content_left = value
+        self._head = bytearray() if field == _HEAD else None
+        return False
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A protobuf number, seven bits to a byte, and where it ends."""
-    number = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number, at
-    raise ValueError("a number without an end")
+    def _take(self, content: bytes | memoryview) -> int:
+        size = len(content)
+        self._left -= size
+        self._content_left -= size
+        if self._head is not None:
+            self._head += content
+            if not self._content_left:
+                self._packed = self._packed or _is_compressed(bytes(self._head))
+                self._head = None
+        return size
 
 
 def _is_compressed(head: bytes) -> bool:

@@ -1,8 +1,9 @@
 """What stands before every HTTP request: who asks, how often, how much, and for how long.
 
-In this order: the rate of the client, its token, the size of the body, the time of the whole request. A body is read
-here, up to the limit and not a byte further, before anything looks at it; so neither a gigabyte of keys nor a body
-that comes a byte a minute costs more than the limit says. Event streams are the one thing without a time limit.
+In this order: the rate of the client, the host it names, its token, the size of the body, the time of the whole
+request. A body is read here, up to the limit and not a byte further, before anything looks at it; so neither a gigabyte
+of keys nor a body that comes a byte a minute costs more than the limit says. Event streams are the one thing without a
+time limit.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -47,11 +49,12 @@ def refusal_headers(answer: RefusalAnswer) -> dict[str, str]:
 
 
 class Guard:
-    """Lets through what is allowed; the reader is then in `scope["state"]["reader"]`."""
+    """Lets through what is allowed; `scope["state"]` then has the `reader`, and `reader_now`, which finds it again."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, now_s: Callable[[], float]) -> None:
         self._app, self._settings, self._now_s = app, settings, now_s
         self._rates = Rates(settings.limits.requests_per_s)
+        self._host_names = settings.host_names
         self._noted = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,8 +73,13 @@ class Guard:
 
         try:
             headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-            reader = self._admitted(scope, headers)
-            scope.setdefault("state", {})["reader"] = reader
+            self._check_rate(scope)
+            if self._host_names is not None:
+                self._host_names.check(headers.get("host", ""))
+            state = scope.setdefault("state", {})
+            # Who watches is asked again before every event: a token that was taken back ends the stream.
+            state["reader_now"] = reader_now = partial(self._reader, scope["path"], headers.get("authorization"))
+            state["reader"] = reader_now()
             until_s = asyncio.get_running_loop().time() + self._settings.limits.request_timeout_s
             body = await self._body(headers, receive, until_s)
             if body and scope["method"] == "POST":
@@ -91,7 +99,7 @@ class Guard:
             self._noted = str(error)
             _LOG.error("a request failed: %s", error, exc_info=error if answer.code == "internal" else None)
 
-    def _admitted(self, scope: Scope, headers: dict[str, str]) -> Reader:
+    def _check_rate(self, scope: Scope) -> None:
         client = scope.get("client")
         wait_s = self._rates.wait_s(client[0] if client else "", self._now_s())
         if wait_s:
@@ -100,11 +108,13 @@ class Guard:
                 "one request, or watch a key instead of asking again and again.",
                 retry_after_s=max(1, round(wait_s)),
             )
+
+    def _reader(self, path: str, authorization: str | None) -> Reader:
         rights = self._settings.rights
-        if rights is None or scope["path"] in OPEN_PATHS:
+        if rights is None or path in OPEN_PATHS:
             return EVERYONE
         try:
-            return rights.reader_of(headers.get("authorization"))
+            return rights.reader_of(authorization)
         except UnicodeError as error:
             raise NoTokenError("the token is not text. Send the header `Authorization: Bearer TOKEN`.") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Path, Query, Request
@@ -23,6 +24,7 @@ __all__ = [
     "KeyFormat",
     "KeyText",
     "Known",
+    "LastingAsker",
     "Limit",
     "MinEpoch",
     "Prefix",
@@ -51,6 +53,11 @@ async def _moment(epoch: Epoch = None, time: Time = None, min_epoch: MinEpoch = 
 async def _reader(request: Request) -> Reader:
     reader: Reader = request.state.reader
     return reader
+
+
+async def _reader_now(request: Request) -> Callable[[], Reader]:
+    reader_now: Callable[[], Reader] = request.state.reader_now
+    return reader_now
 
 
 class _KeyConvertor(Convertor[str]):
@@ -90,6 +97,8 @@ AskedMoment = Annotated[Moment, Depends(_moment)]
 """The epoch that a question is about: ?epoch=, ?time=, or the newest, at least If-Min-Epoch."""
 Asker = Annotated[Reader, Depends(_reader)]
 """Who asks, and what they may read."""
+LastingAsker = Annotated[Callable[[], Reader], Depends(_reader_now)]
+"""The same, found out again whenever it is called: a token may be taken back meanwhile."""
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": answers.RefusedAnswer, "description": what}

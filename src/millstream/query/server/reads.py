@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.query.errors import UnknownStateError
+from millstream.query.server.answer_size import check_size, has_small_values, json_size, read_in_portions
 from millstream.query.server.rights import Reader
 from millstream.query.server.settings import Limits
 from millstream.query.window_reads import WindowView
@@ -83,6 +84,7 @@ class Reads:
         """What every answer says of its epoch."""
         return {
             "job": self.job.job,
+            "job_id": self.job.job_id,
             "epoch": epoch.epoch,
             "watermark": epoch.watermark,
             "committed_ms": epoch.committed_ms,
@@ -127,8 +129,12 @@ class Reads:
     def value_at(self, epoch: ServedEpoch, name: str, key: Any) -> dict[str, Any]:
         """The value of one key, once all is checked."""
         value = epoch.get(name, key)
-        found = {"key": json_of(key), "found": value is not None, "value": json_of(value)}
+        found = {"key": json_of(key), "found": value is not None, "value": self._sized(json_of(value))}
         return {**self.facts(epoch), "state": name, **found}
+
+    def _sized(self, answer: Any) -> Any:
+        check_size(json_size(answer), self._limits.answer_bytes_max)
+        return answer
 
     def values(
         self, reader: Reader, questions: Sequence[tuple[str, Sequence[Any]]], moment: Moment
@@ -145,20 +151,30 @@ class Reads:
             state = self.readable(reader, name)
             keys = [key_of_json(key, state.key_type) for key in given]
             self.check_held(state, keys)
-            typed.append((name, keys))
+            typed.append((state, keys))
         with self.epoch(moment) as epoch:
-            answers = []
-            for name, keys in typed:
-                values = epoch.get_many(name, keys) if keys else []
-                answers.append(
-                    {
-                        "state": name,
-                        "keys": [json_of(key) for key in keys],
-                        "found": [value is not None for value in values],
-                        "values": [json_of(value) for value in values],
-                    }
-                )
+            answers, left = [], self._limits.answer_bytes_max
+            for state, keys in typed:
+                values, size = self._values(epoch, state, keys, left)
+                left -= size
+                shown = [json_of(key) for key in keys]
+                # A value that is there is never null in JSON.
+                found = [value is not None for value in values]
+                answers.append({"state": state.name, "keys": shown, "found": found, "values": values})
             return self.facts(epoch), answers
+
+    def _values(
+        self, epoch: ServedEpoch, state: ServedState, keys: Sequence[Any], most: int
+    ) -> tuple[list[Any], int]:
+        """The values as JSON has them, and about how many bytes that is."""
+
+        def read(portion: Sequence[Any]) -> list[Any]:
+            return [json_of(value) for value in epoch.get_many(state.name, portion)]
+
+        if has_small_values(state):
+            return (read(keys) if keys else []), 0
+        parts = read_in_portions(keys, read, json_size, most, is_small=False)
+        return [value for part in parts for value in part], sum(map(json_size, parts))
 
     def columns(self, reader: Reader, name: str, keys: pa.Array, epoch: ServedEpoch) -> pa.RecordBatch:
         """The values of a column of keys at an epoch that is held."""
@@ -171,7 +187,16 @@ class Reads:
             foreign = next((group for group in groups if group not in self._held), None)
             if foreign is not None:
                 raise self._not_here(foreign)
-        return epoch.get_columns(name, keys)
+        parts = read_in_portions(
+            keys,
+            lambda portion: epoch.get_columns(name, portion),
+            lambda batch: int(batch.nbytes),
+            self._limits.answer_bytes_max,
+            is_small=has_small_values(state),
+        )
+        if not parts:
+            return epoch.get_columns(name, keys)
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def windows(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
         """The windows that are open for a key, with what they have so far."""
@@ -181,7 +206,7 @@ class Reads:
 
     def windows_at(self, epoch: ServedEpoch, name: str, key: Any) -> dict[str, Any]:
         """The open windows of one key, once all is checked."""
-        windows = _windows(epoch.windows(name, key))
+        windows = self._sized(_windows(epoch.windows(name, key)))
         return {**self.facts(epoch), "state": name, "key": json_of(key), "windows": windows}
 
     def watched(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
@@ -200,7 +225,10 @@ class Reads:
             )
         with self.epoch(moment) as epoch:
             rows: list[dict[str, Any]] = []
+            size = 0
             for batch in epoch.scan(name, prefix=prefix, limit=limit + 1):
+                size += batch.nbytes
+                check_size(size, self._limits.answer_bytes_max)
                 rows += batch.to_pylist()
                 if len(rows) > limit:
                     break
@@ -218,7 +246,7 @@ class Reads:
             }
             for epoch, committed_ms, value in self.job.series(name, key)
         ]
-        return {**self.facts(self.job.newest()), "state": name, "key": json_of(key), "points": points}
+        return {**self.facts(self.job.newest()), "state": name, "key": json_of(key), "points": self._sized(points)}
 
     def _key_in_path(self, reader: Reader, name: str, text: str, key_format: str) -> tuple[ServedState, Any]:
         """The state and the key that a path names, both checked."""

@@ -6,6 +6,9 @@ A file of tokens is JSON:
      "operations": {"sha256": "…", "states": ["*"]}}
 
 A token is given as it is or as the SHA-256 of it. Only the hashes are kept, and they are compared in constant time.
+The file is read again when it has changed: tokens come and go without a restart, and one that was taken back opens
+nothing from then on. A file that is gone or damaged opens nothing at all until it is mended.
+
 Without a file everyone who reaches the server may read everything, so it then listens on this machine only.
 """
 
@@ -15,17 +18,22 @@ import fnmatch
 import hashlib
 import hmac
 import json
+import logging
+import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from millstream.errors import ConfigurationError
-from millstream.query.wire.refusals import NotAllowedError, NoTokenError
+from millstream.query.wire.refusals import NoRightsError, NotAllowedError, NoTokenError
 
-__all__ = ["EVERYONE", "Reader", "Rights", "read_rights"]
+__all__ = ["EVERYONE", "Reader", "Readers", "Rights", "TokenFile", "read_rights"]
 
+_LOG = logging.getLogger(__name__)
+_SETTLES_NS = 2_000_000_000  # a file may change twice within one tick of its file system's clock
 _TOKEN_CHARACTERS_MIN = 16
 
 
@@ -84,8 +92,58 @@ class Rights:
         return found
 
 
-def read_rights(path: Path, option: str = "--tokens") -> Rights:
-    """The tokens in a file; ConfigurationError saying what is wrong with it."""
+class Readers(Protocol):
+    """Knows who sends a token."""
+
+    def reader_of(self, authorization: str | None) -> Reader:
+        """Who sends this Authorization header; a Refusal if nobody does."""
+
+
+class TokenFile:
+    """The tokens that a file has now."""
+
+    def __init__(self, path: Path, option: str = "--tokens", now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._path, self._option, self._now_ns = path, option, now_ns
+        self._version, self._rights = self._look(), _rights_in(path, option)
+        self._complaint = ""
+
+    def reader_of(self, authorization: str | None) -> Reader:
+        """Who sends this Authorization header, by the tokens of this moment."""
+        return self._newest().reader_of(authorization)
+
+    def _newest(self) -> Rights:
+        version = self._look()
+        if version is None or version != self._version:
+            # The version is that from before the file was read: what comes while it is read is read next time.
+            try:
+                self._rights = _rights_in(self._path, self._option)
+            except ConfigurationError as error:
+                self._version = None
+                if str(error) != self._complaint:
+                    self._complaint = str(error)
+                    _LOG.error("no token opens anything until this is mended: %s", error)
+                raise NoRightsError(
+                    "the tokens of this server cannot be read now, and it answers nobody without. Its log says why."
+                ) from error
+            self._version, self._complaint = version, ""
+        return self._rights
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """What tells one content of the file from another; None where that cannot be told yet, or there is none."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        is_settled = not 0 <= self._now_ns() - found.st_mtime_ns < _SETTLES_NS
+        return (found.st_mtime_ns, found.st_size, found.st_ino) if is_settled else None
+
+
+def read_rights(path: Path, option: str = "--tokens") -> TokenFile:
+    """The tokens in a file, followed as it changes; ConfigurationError saying what is wrong with it."""
+    return TokenFile(path, option)
+
+
+def _rights_in(path: Path, option: str) -> Rights:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

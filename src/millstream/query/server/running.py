@@ -85,6 +85,8 @@ class QueryServer:
 
     def _start(self) -> None:
         self._ports = self._ports or Ports.taken(self._settings)
+        for warning in self._settings.warnings:
+            _LOG.warning("%s", warning)
         neighbourhood = Neighbourhood(
             lambda: {"url": self.url, "flight_url": self.flight_url},
             lambda: [] if self._store is None else registrations_of(self._store),
@@ -99,6 +101,9 @@ class QueryServer:
             log_config=None,
             log_level="error",  # what strangers send is not worth a line each
             access_log=False,
+            # Who asks is known by the connection, unless a proxy that is trusted tells otherwise.
+            proxy_headers=bool(self._settings.trusted_proxies),
+            forwarded_allow_ips=list(self._settings.trusted_proxies),
             backlog=min(2048, limits.connections_max),
             timeout_keep_alive=30,
             timeout_graceful_shutdown=_STOP_S,

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.errors import ConfigurationError
-from millstream.query.server.rights import Rights
+from millstream.query.server.host_names import HostNames, host_of
+from millstream.query.server.rights import Readers
+from millstream.query.wire.addresses import is_loopback
 
-__all__ = ["Limits", "ServerSettings", "is_loopback", "key_group_span"]
+__all__ = ["Limits", "ServerSettings", "key_group_span"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,9 @@ class Limits:
     scan_rows_max: int = 10_000
     flight_keys_max: int = 1_000_000
     flight_message_bytes_max: int = 32 << 20
+    flight_call_bytes_max: int = 128 << 20
+    answer_bytes_max: int = 128 << 20
+    unread_bytes_max: int = 512 << 20
     watchers_max: int = 200
     connections_max: int = 500
     requests_per_s: float | None = None
@@ -39,8 +44,9 @@ class Limits:
 class ServerSettings:
     """One server. `key_groups` is the range it holds, None for all; `rights` None means that everyone may read.
 
-    `page` is the HTML that is answered at `/`. `option_prefix` is how the names of options begin where they were said:
-    errors name them so.
+    `allowed_hosts` are further names that requests may be for. `trusted_proxies` are addresses and networks whose word
+    about who asks (X-Forwarded-For) is taken. `page` is the HTML that is answered at `/`. `option_prefix` is how the
+    names of options begin where they were said: errors name them so.
     """
 
     host: str = "127.0.0.1"
@@ -48,9 +54,11 @@ class ServerSettings:
     flight_port: int | None = None
     advertised_host: str | None = None
     key_groups: range | None = None
-    rights: Rights | None = None
+    rights: Readers | None = None
     allow_anonymous: bool = False
     allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
     certificate: Path | None = None
     private_key: Path | None = None
     page: bytes | None = None
@@ -82,15 +90,47 @@ machine read the job's state. Give a file of tokens, or say that this is meant (
         for name, path in tls.items():
             if path is not None and not path.is_file():
                 raise ConfigurationError(f"{self.called(name)} {path} is not there. Give the path of a PEM file.")
+        for proxy in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(proxy, strict=False)
+            except ValueError as error:
+                option = self.called("trusted-proxy", "trusted-proxies")
+                raise ConfigurationError(
+                    f"{option} {proxy!r} is no address. Give that of the proxy, such as 10.0.0.5 or 10.0.0.0/24."
+                ) from error
         return self
 
-    def called(self, option: str) -> str:
-        """The full name of an option.
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may be meant, and is worth a word.
 
-        >>> ServerSettings(option_prefix="millstream.query.").called("listen")
-        'millstream.query.listen'
+        >>> from millstream.query.server.rights import Rights
+        >>> ServerSettings(host="0.0.0.0", rights=Rights({})).warnings[0][:40]
+        'tokens are sent to 0.0.0.0 in the clear:'
         """
-        return self.option_prefix + option
+        if self.rights is None or self.has_tls or is_loopback(self.host):
+            return ()
+        return (
+            f"tokens are sent to {self.host} in the clear: whoever is on the way reads them, and may then ask too. "
+            f"Give {self.called('certificate')} and {self.called('private-key')}, or listen on 127.0.0.1 behind a "
+            "proxy that speaks TLS.",
+        )
+
+    @property
+    def host_names(self) -> HostNames | None:
+        """The names that requests may be for; None where any may be, because a token is needed anyway."""
+        if self.rights is not None and not self.allowed_hosts:
+            return None
+        names = ("localhost", self.host, self.advertised_host or "", *self.allowed_hosts)
+        return HostNames(frozenset(host_of(name) for name in names if name), self.called("allow-host", "allow-hosts"))
+
+    def called(self, option: str, plural: str | None = None) -> str:
+        """The full name of an option; `plural` is what a configuration calls one that a command line repeats.
+
+        >>> ServerSettings(option_prefix="millstream.query.").called("allow-host", "allow-hosts")
+        'millstream.query.allow-hosts'
+        """
+        return self.option_prefix + (option if plural is None or self.option_prefix == "--" else plural)
 
     @property
     def held_span(self) -> tuple[int, int] | None:
@@ -102,20 +142,6 @@ machine read the job's state. Give a file of tokens, or say that this is meant (
         """The host that clients are told."""
         host = self.advertised_host or self.host
         return f"[{host}]" if ":" in host else host
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address.
-
-    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0")]
-    [True, True, True, False]
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def key_group_span(text: str) -> range:

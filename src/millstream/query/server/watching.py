@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
+from millstream.query.server.encoding import encoded
 from millstream.query.wire.refusals import TooManyError, answer_to
 
-__all__ = ["EpochBell", "watch"]
+__all__ = ["EpochBell", "WatchedAnswer", "watch"]
 
 _LOOK_S = 0.025
 _SILENCE_S = 15.0
@@ -83,11 +85,26 @@ class EpochBell:
             await asyncio.sleep(_LOOK_S)
 
 
+@dataclass(frozen=True)
+class WatchedAnswer:
+    """An answer as a watcher is sent it, and what of it must have changed to be sent."""
+
+    epoch: int
+    value: bytes
+    text: bytes
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> WatchedAnswer:
+        """Encoded where it is read, not where all watchers are served."""
+        value: dict[str, Any] = {part: answer.get(part) for part in ("found", "value", "windows")}
+        return cls(answer["epoch"], encoded(value), encoded(answer))
+
+
 async def watch(
-    bell: EpochBell, read: Callable[[], Awaitable[dict[str, Any]]], seen: int, silence_s: float = _SILENCE_S
+    bell: EpochBell, read: Callable[[], Awaitable[WatchedAnswer]], seen: int, silence_s: float = _SILENCE_S
 ) -> AsyncIterator[bytes]:
     """The events of one watcher, who has seen epoch `seen`: an event per change, and a comment now and then."""
-    last: str | None = None
+    last: bytes | None = None
     epoch = seen
     bell.enter()  # here and not before: a stream that nobody begins to read is never left
     try:
@@ -104,10 +121,9 @@ async def watch(
                 refused = json.dumps(answer_to(error).body())
                 yield f"event: refused\ndata: {refused}\n\n".encode()
                 return
-            epoch = max(epoch, answer["epoch"])
-            value = json.dumps([answer.get(part) for part in ("found", "value", "windows")])
-            if value != last:
-                last = value
-                yield f"id: {answer['epoch']}\nevent: value\ndata: {json.dumps(answer)}\n\n".encode()
+            epoch = max(epoch, answer.epoch)
+            if answer.value != last:
+                last = answer.value
+                yield b"id: %d\nevent: value\ndata: %s\n\n" % (answer.epoch, answer.text)
     finally:
         bell.leave()

@@ -11,7 +11,9 @@
     rows, tuples, lists   JSON                   array or object
 
 A key without a declared type is a text in a path; with `key_format=json` it is a JSON value. Objects are refused as
-keys without a type, since nothing says which fields they have.
+keys without a type, since nothing says which fields they have. What is one key, `state.equality` says: 1, 1.0 and true
+ask for one key where there is no type, and 1.0 for the key 1 where it is LONG. NaN and Infinity without a type are
+written as such, without quotes (JSON proper has no word for them, Python's reads and writes these): "NaN" is a text.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from millstream.common.time import Duration, Instant
 from millstream.common.types import Row
 from millstream.query.wire.refusals import BadQuestionError, KeyMisfitError, PickledStateError
 
-__all__ = ["json_of", "key_of_json", "key_of_text"]
+__all__ = ["json_of", "json_of_key", "key_of_json", "key_of_text"]
 
 _SHOWN_CHARACTERS = 60
 _DIGITS_MAX = 4_000
@@ -113,6 +115,22 @@ def json_of(value: Any) -> Any:
     return _json_scalar(value)
 
 
+def json_of_key(key: Any) -> Any:
+    """A key as `key_of_json` takes it, whether the state's keys have a declared type or not: rows by position, and
+    floats that are no numbers as they are.
+
+    >>> json_of_key(Row(user="a", score=float("inf")))
+    ['a', inf]
+    """
+    if isinstance(key, float):
+        return float(key)
+    if isinstance(key, Row):
+        return [json_of_key(part) for part in key._values]
+    if isinstance(key, list | tuple):
+        return [json_of_key(part) for part in key]
+    return json_of_key(key.item()) if isinstance(key, np.floating) else json_of(key)
+
+
 def _json_float(value: float) -> Any:
     if math.isfinite(value):
         return value
@@ -186,6 +204,8 @@ def _from_text(text: str, written: str) -> Any:
 
 def _integer(value: Any, written: str) -> int:
     bits = _INTEGER_BITS[written]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if (
         isinstance(value, bool)
         or not isinstance(value, int)

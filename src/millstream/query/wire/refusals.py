@@ -14,6 +14,7 @@
     │   ├── KeyMisfitError       a key that is not of the state's key type
     │   └── AheadError           a time that has not come yet, by the server's clock
     ├── TooManyError        429  too many requests or watchers
+    ├── NoRightsError       503  the tokens of the server cannot be read
     └── TooSlowError        504  no answer in time
 
 What `millstream.query` raises is given a status by `answer_to`; what nobody foresaw is a 500 without details of this
@@ -34,6 +35,7 @@ __all__ = [
     "BadQuestionError",
     "KeyMisfitError",
     "MalformedError",
+    "NoRightsError",
     "NoTokenError",
     "NotAllowedError",
     "NotHereError",
@@ -137,6 +139,12 @@ class TooManyError(Refusal):
     """Requests come faster than they are allowed to."""
 
     status, code = 429, "too-many"
+
+
+class NoRightsError(Refusal):
+    """The server does not know now who may read."""
+
+    status, code = 503, "no-rights"
 
 
 class TooSlowError(Refusal):

@@ -78,7 +78,17 @@ def registrations_of(store: Store) -> list[Registration]:
         if is_server(name):
             try:
                 told: dict[str, Any] = unseal(store.get(name), "server", FORMAT, f"{name} of store {store.url}")
-                found.append(Registration(**told))
+                registration = Registration(**told)
             except (StoreDamagedError, TypeError):
                 continue
+            if _is_sound(registration) and name == server_name(registration.id):
+                found.append(registration)
     return found
+
+
+def _is_sound(one: Registration) -> bool:
+    """Whether it says what a server says: whoever writes there may write anything, with a seal that fits."""
+    texts, numbers = [one.id, one.job_id, one.url], [one.ends_ms]
+    texts += [] if one.flight_url is None else [one.flight_url]
+    numbers += [group for group in (one.first_group, one.last_group) if group is not None]
+    return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)

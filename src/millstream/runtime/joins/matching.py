@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.runtime.windows.groups import can_be_grouped, grouped
+from millstream.state.equality import normalised
 from millstream.state.runs import expanded
 from millstream.state.xxh64 import Int64s
 
@@ -37,7 +38,7 @@ def numbered(keys: Sequence[pa.Array]) -> list[Int64s]:
     whole = keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
     if not can_be_grouped(whole.type):
         # Lists have no dictionary of their own; how they are written tells them apart.
-        whole = pa.array(map(repr, whole.to_pylist()), pa.string(), size=len(whole))
+        whole = pa.array(map(repr, normalised(whole).to_pylist()), pa.string(), size=len(whole))
     codes = grouped(whole).codes
     return np.split(codes, np.cumsum([len(column) for column in keys[:-1]]))
 

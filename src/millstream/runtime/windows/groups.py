@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from millstream.state.equality import normalised
 from millstream.state.xxh64 import Int64s
 
 __all__ = ["Groups", "can_be_grouped", "grouped", "paired", "winners"]
@@ -46,7 +46,7 @@ def can_be_grouped(kind: pa.DataType) -> bool:
 
 
 def grouped(values: pa.Array) -> Groups:
-    """Rows of equal values together; null equals null, NaN equals NaN, -0.0 equals 0.0.
+    """Rows of equal values together; what is equal, `state.equality` says.
 
     >>> grouped(pa.array(["a", None, "a", "b"])).codes.tolist()
     [0, 1, 0, 2]
@@ -54,12 +54,10 @@ def grouped(values: pa.Array) -> Groups:
     kind = values.type
     if pa.types.is_struct(kind):
         groups = grouped(values.is_valid())
-        for number in range(kind.num_fields):
-            groups = paired(groups, grouped(values.field(number)))
+        for field in values.flatten():  # not as they stand: what is under a null says nothing
+            groups = paired(groups, grouped(field))
         return groups
-    if pa.types.is_floating(kind):
-        values = pc.add(values, pa.scalar(0.0, kind))
-    encoded = values.dictionary_encode(null_encoding="encode")
+    encoded = normalised(values).dictionary_encode(null_encoding="encode")
     return Groups(encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary))
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.typeinfo import MapTypeInfo, Types
+from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.windows.place_states import MapState, Scope
@@ -41,7 +42,7 @@ class _Mapping(MapState):
     """Tokens by tokens: bytes, which come back from the store as they are."""
 
     def __init__(
-        self, table: StateTable, scope: Scope, renews_on_read: bool, key: StateCodec, value: StateCodec
+        self, table: StateTable, scope: Scope, renews_on_read: bool, key: MapKeyCodec, value: StateCodec
     ) -> None:
         super().__init__(table, scope, renews_on_read, key, value)
         self._settle_key = self._settle = _as_it_is

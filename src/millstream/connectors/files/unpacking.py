@@ -1,0 +1,155 @@
+"""Compressed files, read on where the last epoch stopped.
+
+A gzip file can only be unpacked from its front. An epoch reads a part of it, and the next epoch the part behind: a task
+that began at the front each time would unpack a file of a hundred epochs fifty times over. So a worker keeps the files
+open that it has begun, each with what it unpacked last, and a read that goes on there unpacks nothing twice. Any other
+read is answered too: one that goes back, after a failure, begins at the front again.
+
+Kept are few files, those used last; a file that has changed under its name is not taken for the same. What is
+kept is a convenience: every answer is the one a fresh file would give.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+__all__ = ["FILES", "UnpackedFile", "UnpackedFiles"]
+
+_STEP_BYTES = 1 << 20
+_HEAD_BYTES = 64 << 10
+_SMALL_BYTES = 64 << 10
+_FILES_MAX = 16
+
+
+class UnpackedFile:
+    """The unpacked bytes of a gzip file: positions may be sought freely, and those near the last read cost nothing."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._head = b""  # the beginning of the file, where formats have their names
+        self._at = 0
+        self.unpacked_bytes = 0
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._file.seek(0)
+        self._gzip = gzip.GzipFile(fileobj=self._file, mode="rb")
+        self._window, self._window_start, self.is_at_end = b"", 0, False
+
+    def seek(self, position: int) -> None:
+        """Read on at `position`."""
+        self._at = position
+
+    def read(self, size: int) -> bytes:
+        """Some of the next bytes, at most `size`; none only at the end of the file."""
+        if self._at + size <= len(self._head):
+            data = self._head[self._at : self._at + size]
+        else:
+            offset = self._found(min(size, _SMALL_BYTES))
+            data = self._window[offset : offset + size]
+        self._at += len(data)
+        return data
+
+    def readline(self, size: int = -1) -> bytes:
+        """The rest of the line, with its end, or of the file; at most `size` bytes unless that is negative."""
+        end = self._head.find(b"\n", self._at) + 1
+        line = self._head[self._at : end] if end else self._line_of_window()
+        line = line if size < 0 else line[:size]
+        self._at += len(line)
+        return line
+
+    def _line_of_window(self) -> bytes:
+        wanted = 1
+        while True:
+            offset = self._found(wanted)
+            end = self._window.find(b"\n", offset) + 1
+            if end or self.is_at_end:
+                return self._window[offset : end or len(self._window)]
+            wanted = len(self._window) - offset + 1
+
+    def _found(self, size: int) -> int:
+        """Where in the window the next bytes stand: `size` of them at least, unless the file ends before."""
+        if self._at < self._window_start:
+            self._start_over()
+        while self._window_start + len(self._window) < self._at + size and not self.is_at_end:
+            fresh = self._gzip.read(_STEP_BYTES)
+            self.unpacked_bytes += len(fresh)
+            self.is_at_end = not fresh
+            self.trim()
+            self._window += fresh
+            if self._window_start <= len(self._head) < _HEAD_BYTES:
+                self._head += self._window[len(self._head) - self._window_start :][: _HEAD_BYTES - len(self._head)]
+        return min(self._at - self._window_start, len(self._window))
+
+    def trim(self) -> None:
+        """Forget what was read, but for the byte before the position: it tells whether a line starts there."""
+        passed = min(max(0, self._at - 1 - self._window_start), len(self._window))
+        self._window, self._window_start = self._window[passed:], self._window_start + passed
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+
+    def __del__(self) -> None:
+        self.close()  # a process ends with some of them kept
+
+
+class UnpackedFiles:
+    """The compressed files that this process has begun to read; each is used by one reader at a time."""
+
+    def __init__(self, files_max: int = _FILES_MAX) -> None:
+        self._files_max = files_max
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[str, tuple[tuple[int, ...], UnpackedFile]] = OrderedDict()
+
+    @property
+    def idle(self) -> list[str]:
+        """The files that are kept, those used last at the end."""
+        return list(self._idle)
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[UnpackedFile]:
+        """The file at `path`, where it was left or at its front. It is kept for the next reader unless it is at its
+        end, or reading fails."""
+        identity = _identity(path)
+        with self._lock:
+            known_identity, idle_file = self._idle.pop(path, ((), None))
+        if idle_file is not None and known_identity != identity:
+            idle_file.close()
+            idle_file = None
+        file = idle_file or UnpackedFile(open(path, "rb"))  # noqa: SIM115 (it outlives this call)
+        try:
+            yield file
+        except BaseException:
+            file.close()
+            raise
+        self._keep(path, identity, file)
+
+    def _keep(self, path: str, identity: tuple[int, ...], file: UnpackedFile) -> None:
+        surplus = [file] if file.is_at_end else []
+        file.trim()  # it may have read a very long line
+        with self._lock:
+            if not file.is_at_end:
+                if path in self._idle:
+                    surplus.append(self._idle.pop(path)[1])
+                self._idle[path] = (identity, file)
+                while len(self._idle) > self._files_max:
+                    surplus.append(self._idle.popitem(last=False)[1][1])
+        for unused in surplus:
+            unused.close()
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """What tells a file from another that was put under its name."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+FILES = UnpackedFiles()
+"""The files of this process."""

@@ -1,0 +1,52 @@
+"""A command that other processes may ask of a job, and the arguments that it takes.
+
+Arguments are what somebody wrote into a file: they are held against what the command takes before it is called, and an
+argument that is missing, unknown or of another type is refused in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.errors import JobFailedError
+
+__all__ = ["Command", "Parameter"]
+
+_KINDS = {int: "a whole number", bool: "true or false", str: "a text"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument that a command takes; one that is not `required` may be left out, or be null."""
+
+    type: type[int] | type[bool] | type[str]
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and the arguments that it takes.
+
+    >>> Command(lambda n: f"at {n}", {"n": Parameter(int, required=True)}).obey({"n": 2.5})
+    Traceback (most recent call last):
+    millstream.errors.JobFailedError: found 2.5 for 'n', expected a whole number
+    """
+
+    call: Callable[..., str]
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+    def obey(self, arguments: Mapping[str, Any]) -> str:
+        """Do it; JobFailedError when these are not its arguments."""
+        unknown = sorted(arguments.keys() - self.parameters.keys())
+        if unknown:
+            takes = ", ".join(sorted(self.parameters)) or "none"
+            raise JobFailedError(f"found the argument {unknown[0]!r}, which is not known here; it takes {takes}")
+        given = {name: value for name, value in arguments.items() if value is not None}
+        for name, parameter in self.parameters.items():
+            if name not in given and parameter.required:
+                raise JobFailedError(f"found no {name!r}, expected {_KINDS[parameter.type]}")
+            if name in given and type(given[name]) is not parameter.type:
+                raise JobFailedError(f"found {given[name]!r} for {name!r}, expected {_KINDS[parameter.type]}")
+        return self.call(**given)

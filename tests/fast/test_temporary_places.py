@@ -1,0 +1,124 @@
+"""What is made in places that others can write to: always new, for this user alone; only what is ours is removed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from millstream.compiler import session
+from millstream.compiler.shuffle_folder import ShuffleFolder, fresh_shuffle_folder
+from millstream.jobs.job_log import attach_log
+from millstream.storage.memory import MemoryStore
+from millstream.storage.temporary_logs import fresh_log
+
+HOST = "here"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def made(memory: Path, host: str = HOST) -> ShuffleFolder:
+    folder = fresh_shuffle_folder(memory, host, free_bytes_min=0)
+    assert folder is not None
+    return folder
+
+
+def left_behind(memory: Path, host: str = HOST) -> Path:
+    """The folder of a process that was killed."""
+    program = (
+        "import os, pathlib, sys\n"
+        "from millstream.compiler.shuffle_folder import fresh_shuffle_folder\n"
+        "print(fresh_shuffle_folder(pathlib.Path(sys.argv[1]), sys.argv[2], free_bytes_min=0).path, flush=True)\n"
+        "os._exit(9)\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program, str(memory), host], capture_output=True, text=True, check=False
+    )
+    path = Path(printed.stdout.strip())
+    assert path.is_dir(), printed.stderr
+    return path
+
+
+def test_the_shuffle_folder_is_new_for_every_process_and_nobody_else_may_enter_it(tmp_path: Path) -> None:
+    one, other = made(tmp_path), made(tmp_path)
+    assert one.path != other.path and mode(one.path) == mode(other.path) == 0o700
+    one.close()
+    assert not one.path.exists() and other.path.is_dir()
+    other.close()
+
+
+def test_a_folder_under_the_name_of_this_process_is_not_taken_over(tmp_path: Path) -> None:
+    taken = tmp_path / f"millstream-spark-{os.getpid()}"
+    taken.mkdir(mode=0o777)
+    folder = made(tmp_path)
+    assert folder.path != taken and not list(taken.iterdir())
+    folder.close()
+
+
+def test_the_shuffle_folder_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
+    left = left_behind(tmp_path)
+    folder = made(tmp_path)
+    assert not left.exists()
+    folder.close()
+
+
+def test_the_shuffle_folder_of_another_machine_is_left_alone(tmp_path: Path) -> None:
+    theirs = left_behind(tmp_path, "there")
+    folder = made(tmp_path)
+    assert theirs.is_dir()
+    folder.close()
+
+
+def test_a_folder_in_use_is_left_alone_whatever_its_process_is_called(tmp_path: Path) -> None:
+    used = made(tmp_path)
+    (used.path / "block").write_bytes(b"1")
+    folder = made(tmp_path)
+    assert (used.path / "block").exists()
+    folder.close()
+    used.close()
+
+
+def test_a_link_among_the_shuffle_folders_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir(mode=0o700)
+    (precious / "file").write_text("stays")
+    link = tmp_path / f"millstream-shuffle-{HOST}-link"
+    link.symlink_to(precious)
+    made(tmp_path).close()
+    assert (precious / "file").read_text() == "stays" and link.is_symlink()
+
+
+def test_a_temporary_log_is_a_new_file_of_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    victim = tmp_path / "victim"
+    for name in ("millstream-ab.log", f"millstream-spark-{os.getpid()}.log"):
+        (tmp_path / name).symlink_to(victim)
+    log = attach_log(MemoryStore("temporary-log"), "ab")
+    log.close()
+    assert "run ab" in log.path.read_text() and mode(log.path) == 0o600
+    assert mode(fresh_log("spark")) == 0o600 and not victim.exists()
+
+
+@pytest.mark.parametrize(
+    ("master", "address"),
+    [("local[2]", "127.0.0.1"), ("local-cluster[2,1,1024]", "127.0.0.1"), ("spark://there:7077", None), ("yarn", None)],
+)
+def test_only_a_driver_whose_tasks_are_all_here_hides_behind_the_loopback_address(
+    master: str, address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    with session._address_for(master):
+        assert os.environ.get("SPARK_LOCAL_IP") == address
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_a_cluster_keeps_its_own_shuffle_folders() -> None:
+    assert session._shuffle_dir("spark://there:7077", {}) == {}
+    assert session._shuffle_dir("local[2]", {"spark.local.dir": "/elsewhere"}) == {}
