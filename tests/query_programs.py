@@ -6,6 +6,7 @@ a window is open until the watermark has passed its last millisecond, and allowe
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
@@ -54,7 +55,7 @@ TIMED_EPOCHS = st.lists(
 def _asked(build: Callable[[StreamExecutionEnvironment], None], parallelism: int) -> query.JobView:
     store = f"query-programs-{next(STORES)}"
     run(build, store=store, parallelism=parallelism)
-    return query.open(f"memory://{store}")
+    return query.open(f"memory://{store}", unpickle=pickle.loads)
 
 
 # --- values of keys ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
     │   ├── ConfigurationError  a setting is unknown, malformed or out of range
     │   ├── StateSchemaError    state was saved as something that cannot be read as it is declared now
     │   └── TypeMismatchError   a value does not fit the declared type
+    ├── PickledValueError       a stored value can only be had by running code that is in it; says what to do
     ├── NotYetError             PyFlink has it, Millstream does not have it yet
     ├── NotAvailableError       PyFlink has it, Millstream will not (no JVM object behind it); says what to use
     ├── PlatformError           the machine is not ready (Java, Spark, Python); says the command that helps
@@ -27,6 +28,7 @@ __all__ = [
     "MillstreamError",
     "NotAvailableError",
     "NotYetError",
+    "PickledValueError",
     "PlatformError",
     "ProgramError",
     "StateSchemaError",
@@ -72,6 +74,10 @@ class TypeMismatchError(ProgramError):
 
 class StateSchemaError(ProgramError):
     """State was saved as something that cannot be read as the program declares it now. Nothing was changed."""
+
+
+class PickledValueError(MillstreamError):
+    """A stored value is a pickle, and whoever reads is not the job: nothing stored is unpickled outside of it."""
 
 
 class NotYetError(MillstreamError, NotImplementedError):

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import StateSchemaError, StoreDamagedError
 from millstream.records.columns import from_record_batch, to_record_batch
+from millstream.records.unpickling import unpickled
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.task_codec import task_codec
 from millstream.state.compaction import compact, plan_full_compaction
 from millstream.state.evolution import Evolution, IncompatibleChange, Same, plan_projection, project
 from millstream.state.evolution_reference import evolved_value
@@ -46,7 +48,7 @@ def column_of(held: list[Any], kind: TypeInformation) -> pa.Array:
 
 def values_of(column: pa.Array, kind: TypeInformation) -> list[Any]:
     batch = pa.RecordBatch.from_arrays([column], names=["f0"])
-    return [value for (value,) in from_record_batch(batch, Types.TUPLE([kind]))]
+    return [value for (value,) in from_record_batch(batch, Types.TUPLE([kind]), unpickled)]
 
 
 # --- columns against the reference ------------------------------------------------------------------------------
@@ -92,7 +94,7 @@ class Table:
         ttl_ms: int | None = None,
         serializer: Any = None,
     ) -> None:
-        codec = StateCodec(kind, "state 'total' of 'count-words'", serializer)
+        codec = task_codec(kind, "state 'total' of 'count-words'", serializer)
         self.table = StateTable("total", Types.STRING(), 128, codec, ttl_ms=ttl_ms, evolution=evolution or Evolution())
 
     def run(self, puts: dict[str, Any], *, whole: bool = False, gone: str = "") -> dict[str, Any]:
@@ -136,7 +138,7 @@ def test_what_is_read_is_what_each_change_makes_of_it_whether_or_not_compaction_
         expected = {key: evolved_value(value, *told) for key, value in expected.items()}
         for _ in range(data.draw(st.integers(1, 2))):
             puts = data.draw(st.dictionaries(st.sampled_from("abcd"), values(change.new), max_size=3))
-            codec = StateCodec(change.new, "expected")
+            codec = task_codec(change.new, "expected")
             assert table.run(puts, whole=data.draw(st.booleans())) == _settled(codec, expected)
             expected |= puts
 

@@ -6,6 +6,7 @@ The programs run in memory; `millstream.query` looks into the store they write, 
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import threading
 import time
 from itertools import count
@@ -48,7 +49,7 @@ def kept(build: Any, store: str | None = None, *, view: dict[str, Any] | None = 
     """Run a program and open what it left behind."""
     store = store or new_store()
     run(build, store=store, **options)
-    return query.open(f"memory://{store}", **(view or {}))
+    return query.open(f"memory://{store}", unpickle=pickle.loads, **(view or {}))
 
 
 STORY = (("a", 1), ("b", 2), EPOCH, ("a", 5), ("c", 7), EPOCH, ("b", -1), EPOCH)

@@ -30,6 +30,7 @@ from millstream.runtime.residents import _KINDS
 from millstream.runtime.rolling_columns import accumulated, order_numbers
 from millstream.runtime.rolling_records import FieldReduce, fresh
 from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.state.canonical_decoding import decode
 from millstream.state.settled_keys import settled_keys
 from millstream.storage.memory import MemoryStore
 
@@ -95,7 +96,8 @@ class Reference:
     def run(self, batches: list[list[Any]]) -> list[Any]:
         out = []
         for record in (record for values in batches for record in as_declared(values, self.type_info)):
-            key = repr(settled_keys([record[0] + 0.0 if type(record[0]) is float else record[0]], self.key_type)[0])
+            key = record[0] + 0.0 if type(record[0]) is float else record[0]
+            key = repr(settled_keys([key], self.key_type, decode)[0])
             before = self.results.get(key)
             self.results[key] = self.reduce.first(record) if before is None else self.reduce.reduce(before, record)
             out.append(self.results[key])

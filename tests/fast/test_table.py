@@ -20,6 +20,7 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.errors import TypeMismatchError
 from millstream.records.columns import from_record_batch, to_record_batch
+from millstream.records.unpickling import unpickled
 from millstream.state.canonical import decode
 from millstream.state.changes import TableChanges
 from millstream.state.key_groups import key_group_range
@@ -352,7 +353,7 @@ def test_values_survive_a_round_trip_through_a_segment(type_info: TypeInformatio
     found = table.view().get(keys)
     assert found.mask.all()
     batch = pa.RecordBatch.from_arrays([found.values], schema=to_record_batch([], wrapped).schema)
-    assert repr([value for (value,) in from_record_batch(batch, wrapped)]) == repr(given_values)
+    assert repr([value for (value,) in from_record_batch(batch, wrapped, unpickled)]) == repr(given_values)
 
 
 KEYS_BY_TYPE: list[tuple[pa.DataType | None, Any]] = [

@@ -18,18 +18,21 @@ from millstream.common._scalar_types import LocalTimeTypeInfo
 from millstream.common.time import Instant
 from millstream.common.typeinfo import ExternalTypeInfo, TypeInformation, Types
 from millstream.common.types import Row, RowKind
-from millstream.errors import ProgramError, TypeMismatchError
+from millstream.errors import PickledValueError, ProgramError, TypeMismatchError
 from millstream.records.columns import (
     KIND_COLUMN,
     arrow_type,
     as_declared,
     checked_batch,
     from_record_batch,
+    holds_pickles,
     keeps_values,
     stream_schema,
     to_record_batch,
 )
 from millstream.records.conform import conform
+from millstream.records.unpickling import unpickled
+from millstream.state.saved_types import type_from, written_type
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 WALL_TIMES = st.datetimes(timezones=st.sampled_from([None, None, dt.UTC, dt.timezone(dt.timedelta(hours=3))]))
@@ -148,8 +151,8 @@ def check_against_the_definition(type_info: TypeInformation, values: list[Any]) 
     expected = [conform(value, type_info) for value in values]
     batch = to_record_batch(values, type_info)
     assert batch.num_rows == len(values)
-    assert shape(from_record_batch(batch, type_info)) == shape(expected)
-    assert shape(from_record_batch(batch.slice(1, 3), type_info)) == shape(expected[1:4])
+    assert shape(from_record_batch(batch, type_info, unpickled)) == shape(expected)
+    assert shape(from_record_batch(batch.slice(1, 3), type_info, unpickled)) == shape(expected[1:4])
     assert shape(as_declared(values, type_info)) == shape(expected)
     if keeps_values(values, type_info):
         assert shape(values) == shape(expected)
@@ -191,7 +194,7 @@ def test_columns_refuse_exactly_what_the_slow_definition_refuses(case: tuple[Typ
         assert str(fast.value) == str(refusal)
         assert not keeps_values(values, type_info)
     else:
-        assert shape(from_record_batch(to_record_batch(values, type_info), type_info)) == shape(expected)
+        assert shape(from_record_batch(to_record_batch(values, type_info), type_info, unpickled)) == shape(expected)
 
 
 @pytest.mark.parametrize(
@@ -295,3 +298,20 @@ def test_empty_batches_have_the_columns_of_their_type() -> None:
     batch = to_record_batch([], type_info)
     assert batch.schema == stream_schema(type_info)
     assert from_record_batch(batch, type_info) == []
+
+
+@given(STREAMS, st.data())
+def test_a_type_holds_pickles_exactly_if_its_columns_do(typed: Typed, data: st.DataObject) -> None:
+    type_info, values = typed
+    saved = type_from(written_type(type_info), "a test")
+    assert arrow_type(saved) == arrow_type(type_info), "what a manifest tells is what a segment has"
+    assert holds_pickles(saved) == holds_pickles(type_info) == ("PICKLED" in repr(written_type(type_info)))
+    batch = to_record_batch(data.draw(st.lists(values, min_size=1, max_size=3)), type_info)
+    seen: list[bytes] = []
+    from_record_batch(batch, type_info, lambda written: seen.append(written) or 0)
+    if seen:
+        assert holds_pickles(type_info)
+        with pytest.raises(PickledValueError, match="stored as a pickle"):
+            from_record_batch(batch, type_info)
+    else:
+        assert shape(from_record_batch(batch, type_info)) == shape(from_record_batch(batch, type_info, unpickled))

@@ -5,6 +5,7 @@ What the rows are is tested where the reader is; this says that there is no kind
 
 from __future__ import annotations
 
+import pickle
 from itertools import count
 
 import pytest
@@ -27,7 +28,7 @@ def test_every_state_of_a_program_can_be_read_and_is_whole(name: str) -> None:
     for epoch in epochs:
         with reader.at(epoch=epoch) as snapshot:
             for info in snapshot.states():
-                rows = snapshot.read(info.uid, info.name)
+                rows = snapshot.read(info.uid, info.name, unpickle=pickle.loads)
                 assert all(list(row) == rows.schema.names for row in rows)
                 assert sum(before.diff(snapshot, info.uid, info.name).counts().values()) >= 0
     assert verify(f"memory://{store}").is_whole

@@ -22,6 +22,7 @@ from millstream.query.server.application import application
 from millstream.query.server.opened import OpenedJob
 from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.json_values import json_of_key
+from millstream.runtime.key_classes import decode_key
 from millstream.state.keys import is_hashed_as_values
 from millstream.state.settled_keys import settled_keys
 from millstream.testing import CRASH, EPOCH
@@ -70,7 +71,7 @@ def _counts_as_a_dictionary(name: str, drawn: Drawn, parallelisms: tuple[int, in
     if name.startswith(("process", "window, general", "window, merging", "window, folded")):
         # What functions see as the key is one form, whichever of the equal ones came first.
         forms = {(identity(key), repr(key)) for key, _ in outputs}
-        settled = settled_keys([item[0] for item in items if isinstance(item, tuple)], key_type)
+        settled = settled_keys([item[0] for item in items if isinstance(item, tuple)], key_type, decode_key)
         assert forms == {(identity(key), repr(key)) for key in settled}
 
 

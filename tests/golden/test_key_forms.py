@@ -14,8 +14,9 @@ from millstream.common import Row, Types
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch
 from millstream.runtime.joins.matching import numbered
-from millstream.runtime.map_keys import MapKeyCodec
-from millstream.runtime.state_table import StateTable
+from millstream.runtime.key_classes import decode_key
+from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.task_codec import task_map_keys
 from millstream.runtime.visits import GatheredKeys, KeyRange, visits
 from millstream.state.canonical import canonical_hash
 from millstream.state.changes import TableChanges
@@ -23,7 +24,9 @@ from millstream.state.equality import normalised, same
 from millstream.state.hashing_reference import hash_value
 from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
 from millstream.state.layout import TableLayout
+from millstream.state.open_segments import OpenSegments
 from millstream.state.settled_keys import settled_keys
+from millstream.storage import open_store
 
 TYPED_BATCHES = st.sampled_from(list(TYPED)).flatmap(
     lambda name: st.tuples(st.just(TYPED[name][0]), st.lists(TYPED[name][1], min_size=1, max_size=10))
@@ -31,6 +34,7 @@ TYPED_BATCHES = st.sampled_from(list(TYPED)).flatmap(
 BATCHES = st.tuples(st.none(), st.lists(KEYS, min_size=1, max_size=10)) | TYPED_BATCHES
 Given = tuple[TypeInformation | None, list[Any]]
 ALL = KeyRange(range(128), 128)
+PLACE = EpochPlace("t", 1, 0, "n", ALL.groups, 0, OpenSegments(open_store("memory://key-forms")), decode_key=decode_key)
 
 
 def numbers(keys: list[Any]) -> list[int]:
@@ -57,7 +61,7 @@ def test_equal_keys_and_only_they_have_one_number_however_they_are_numbered(draw
     column = key_column(keys, key_type)
     assert _numbers_by_column(column) == expected
     assert renumbered(numbered([column.array])[0]) == expected
-    gathered = GatheredKeys.of_values(settled_keys(keys, key_type), key_type)
+    gathered = GatheredKeys.of_values(settled_keys(keys, key_type, decode_key), key_type)
     assert gathered.codes is not None and renumbered(gathered.codes) == expected
     # Unequal ones may share a hash, as a value and a tuple of it do in Spark.
     assert len(set(zip(expected, column.hashes.tolist(), strict=True))) == len(set(expected))
@@ -68,7 +72,7 @@ def test_equal_keys_and_only_they_have_one_number_however_they_are_numbered(draw
 def test_a_key_hashes_and_routes_as_the_reference_says_and_as_any_equal_one(drawn: Given) -> None:
     key_type, keys = drawn
     column = key_column(keys, key_type)
-    settled = key_column(settled_keys(keys, key_type), key_type)
+    settled = key_column(settled_keys(keys, key_type, decode_key), key_type)
     assert column.hashes.tolist() == settled.hashes.tolist()
     assert column.partitions(7, 128).tolist() == settled.partitions(7, 128).tolist()
     if column.array.type == pa.binary():
@@ -81,15 +85,17 @@ def test_a_key_hashes_and_routes_as_the_reference_says_and_as_any_equal_one(draw
 @settings(max_examples=300, deadline=None)
 def test_a_settled_key_is_the_one_that_the_store_gives_back(drawn: Given, chance: Any) -> None:
     key_type, keys = drawn
-    settled = settled_keys(keys, key_type)
-    stored = StateTable("t", key_type, 128, None).keys_of(key_column(keys, key_type).array)
+    settled = settled_keys(keys, key_type, decode_key)
+    table = StateTable("t", key_type, 128, None)
+    table.begin(PLACE, ())
+    stored = table.keys_of(key_column(keys, key_type).array)
     assert settled == stored and list(map(repr, settled)) == list(map(repr, stored))
     assert len(set(settled)) == len(set(numbers(keys)))  # one dictionary key each
     # Which of the equal keys came first makes no difference.
     order = list(range(len(keys)))
     chance.shuffle(order)
-    assert settled_keys([keys[i] for i in order], key_type) == [settled[i] for i in order]
-    assert list(map(repr, settled_keys(settled, key_type))) == list(map(repr, settled))
+    assert settled_keys([keys[i] for i in order], key_type, decode_key) == [settled[i] for i in order]
+    assert list(map(repr, settled_keys(settled, key_type, decode_key))) == list(map(repr, settled))
 
 
 @given(BATCHES)
@@ -137,7 +143,7 @@ def test_a_normalised_column_has_one_bit_pattern_per_key_and_the_hashes_it_had(f
 @given(st.lists(KEYS, min_size=1, max_size=10))
 @settings(max_examples=300, deadline=None)
 def test_equal_keys_of_a_map_without_a_type_are_one_in_memory_and_one_in_the_store(keys: list[Any]) -> None:
-    codec = MapKeyCodec(None, "the map keys of a test")
+    codec = task_map_keys(None, "the map keys of a test")
     # A map keeps what it was given but for numbers: a row stays a row, a named tuple one of its class.
     shapes = [repr(_shape(key)) for key in keys]
     expected = renumbered(zip(shapes, map(identity, keys), strict=True))

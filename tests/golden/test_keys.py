@@ -26,8 +26,8 @@ from millstream.common.time import Instant
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.errors import ConfigurationError, ProgramError, StoreDamagedError, TypeMismatchError
+from millstream.runtime.key_classes import decode_key as decode
 from millstream.state.canonical import canonical_bytes, canonical_hash
-from millstream.state.canonical_decoding import decode
 from millstream.state.hashing import xxhash64_column
 from millstream.state.key_groups import key_group_range
 from millstream.state.keys import key_column, key_column_of_arrow

@@ -6,6 +6,7 @@ its last millisecond, and allowed lateness with it.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from itertools import count
 from typing import Any
@@ -47,7 +48,7 @@ STORES = count()
 def asked(build: Any, **options: Any) -> query.JobView:
     store = f"test-query-windows-{next(STORES)}"
     run(build, store=store, **options)
-    return query.open(f"memory://{store}")
+    return query.open(f"memory://{store}", unpickle=pickle.loads)
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))
@@ -130,9 +131,10 @@ def test_the_accumulator_of_an_own_function_says_that_it_is_one() -> None:
         keyed.window(TumblingEventTimeWindows.of(ms(20))).queryable(NAME).aggregate(Sum()).sink_to(Collect())
 
     run(build, store=store)
-    [window] = query.open(f"memory://{store}").at(epoch=2).windows(NAME, "a")
+    [window] = query.open(f"memory://{store}", unpickle=pickle.loads).at(epoch=2).windows(NAME, "a")
     assert (window.result, window.is_accumulator) == ([9], True)
-    [window] = query.open(f"memory://{store}", functions={NAME: Sum()}).at(epoch=2).windows(NAME, "a")
+    job = query.open(f"memory://{store}", functions={NAME: Sum()}, unpickle=pickle.loads)
+    [window] = job.at(epoch=2).windows(NAME, "a")
     assert (window.result, window.is_accumulator) == (9, False)
 
 

@@ -33,6 +33,16 @@ _ROWS_SHOWN = 100
 _CELL_CHARACTERS_MAX = 120
 
 
+class _NotShown:
+    """What stands in the place of a pickle, which is not opened to be shown."""
+
+    def __init__(self, data: bytes) -> None:
+        self._bytes = len(data)
+
+    def __str__(self) -> str:
+        return f"(pickle of {bytes_text(self._bytes)}, not shown)"
+
+
 def show_catalog(
     name: str, *, as_json: bool, read_only: bool = False, screen: TextIO | None = None, now_ms: int | None = None
 ) -> int:
@@ -88,11 +98,12 @@ def show_rows(
 
     def show() -> None:
         with state_reader.open(name, read_only=read_only).at() as snapshot:
-            rows = snapshot.read(operator, state)
+            rows = snapshot.read(operator, state, unpickle=_NotShown)
             if key is not None:
                 if "key" not in rows.schema.names:
                     raise ProgramError(f"state '{state}' of '{operator}' has no keys. Leave --key out.")
-                rows = snapshot.read(operator, state, key=key_from_text(rows.schema.field("key"), key))
+                typed = key_from_text(rows.schema.field("key"), key)
+                rows = snapshot.read(operator, state, key=typed, unpickle=_NotShown)
             _print_rows(rows, limit, as_json, as_csv, screen or sys.stdout)
 
     return _explained(show)
@@ -117,7 +128,7 @@ def show_difference(
             snapshots = (state_reader.open(name, read_only=read_only).at() for name in (before, after))
             old, new = map(opened.enter_context, snapshots)
             if operator is not None and state is not None:
-                _print_rows(old.diff(new, operator, state), limit, as_json, False, out)
+                _print_rows(old.diff(new, operator, state, unpickle=_NotShown), limit, as_json, False, out)
                 return
             found = list(_counted(old, new, operator))
             if as_json:

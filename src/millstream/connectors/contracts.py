@@ -20,14 +20,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.records.batch import Batch
 from millstream.storage.names import safe
 from millstream.storage.store import Store
+
+if TYPE_CHECKING:
+    from millstream.records.batch import Batch
 
 __all__ = [
     "CommitId",

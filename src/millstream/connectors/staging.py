@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import pickle
 import zlib
 from typing import Any
 
@@ -25,6 +24,8 @@ from millstream.connectors.contracts import Json, WriterContext
 from millstream.errors import StoreDamagedError
 from millstream.records.batch import Batch
 from millstream.records.columns import from_record_batch
+from millstream.records.pickling import pickled
+from millstream.records.unpickling import unpickled
 from millstream.storage.names import staged_name
 from millstream.storage.store import Store
 
@@ -83,7 +84,7 @@ class StagedBatches:
 
     def stage(self, context: WriterContext, part: int = 0) -> Json:
         """One payload with everything added so far."""
-        data = encode_columns(self._columns) if self._columns else pickle.dumps(self._values, protocol=5)
+        data = encode_columns(self._columns) if self._columns else pickled(self._values)
         payload = stage_bytes(context, data, self.records, part, ".arrow" if self._columns else ".pickle")
         return {**payload, "form": "arrow" if self._columns else "pickle"}
 
@@ -117,7 +118,7 @@ def read_staged_values(payload: Json, store: Store, type_info: TypeInformation |
     """The records of a payload made by `StagedBatches`, as Python values."""
     data = read_staged(payload, store)
     if payload["form"] == "pickle":
-        values: list[Any] = pickle.loads(data)
+        values: list[Any] = unpickled(data)
         return values
     assert type_info is not None, "columns were staged, so the stream has a type"
-    return [value for batch in decode_columns(data) for value in from_record_batch(batch, type_info)]
+    return [value for batch in decode_columns(data) for value in from_record_batch(batch, type_info, unpickled)]

@@ -4,8 +4,9 @@ What can be compared is what a manifest keeps of an operator: how many records i
 ended, the live rows of its states, how far a source was read, and what a sink has staged in the job's store. Files need
 not be equal for that: two runs cut and merge their segments alike or not, as long as the rows are the same.
 
-Values that are stored as pickles are compared as Python compares them: equal sets need not have equal pickles. Records
-of a sink are compared without regard to their order, because records of different senders have none.
+Values that are stored as pickles are opened, for the tasks of the replay have opened them too, and are compared as
+Python compares them: equal sets need not have equal pickles. Records of a sink are compared without regard to their
+order, because records of different senders have none.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from millstream.connectors.contracts import Sink
 from millstream.errors import StoreDamagedError
 from millstream.graph.nodes import Node, Read, Write
 from millstream.jobs.outcome import EpochOutcome
+from millstream.records.unpickling import unpickled
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.event_time import IDLE_WATERMARK
 from millstream.runtime.recorded_input import RecordedSource
@@ -177,7 +179,7 @@ def _states_of(uid: str, snapshots: Sequence[Snapshot]) -> list[str]:
 
 def _of_state(node: Node, state: str, committed: Snapshot, replayed: Snapshot) -> Iterator[Difference]:
     uid = node.uid or ""
-    for row in state_diff(committed, replayed, uid, state):
+    for row in state_diff(committed, replayed, uid, state, unpickle=unpickled):
         change = row.pop("change")
         values = {side: _value(row, side) for side in _SIDES}
         if change == "changed" and _is_same(values["before"], values["after"]):

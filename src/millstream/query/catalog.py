@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.query.errors import UnknownStateError
+from millstream.records.columns import holds_pickles
 from millstream.runtime.queryable import Queryable
 from millstream.state.saved_types import type_from, type_of_arrow, written_type
 from millstream.state_reader.catalog import StoredState, states_of
@@ -32,7 +33,8 @@ class QueryableState:
     """A state that can be asked for. `name` is None for one that was not declared: ask by (operator, state).
 
     Types are as the manifest writes them: "LONG", {"row": [...]}; "PICKLED" where none was declared (a key without a
-    type is found by its value: 1, 1.0 and True are one key). `is_pickled`: values can be read in Python only.
+    type is found by its value: 1, 1.0 and True are one key). `is_pickled`: something in the
+    values, or a map's keys, has no declared type and is a pickle, which is not opened for readers.
     `key_groups` is how many there are, the maximum parallelism of the operator; 0 where it is not known how keys fall
     into them, because nothing was declared.
     """
@@ -72,7 +74,7 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[Asked, Loca
         operator, groups = program.get(uid, {}).get("name", uid), program.get(uid, {}).get("max_parallelism")
         for name, queryable in sorted(_declared(told).items()):
             own, homes = stored.get((uid, queryable.state)), stored.get((uid, "merging windows"))
-            value, is_pickled = _value_of(queryable)
+            value, is_pickled = _value_of(queryable, own)
             kind, key = queryable.kind, queryable.key
             info = QueryableState(name, uid, operator, queryable.state, kind, key, value, is_pickled, groups or 0)
             found[name] = Located(info, queryable, own, homes)
@@ -89,24 +91,39 @@ def _declared(told: Any) -> dict[str, Queryable]:
     return {name: Queryable.from_json(one, name) for name, one in written.items()}
 
 
-def _value_of(queryable: Queryable) -> tuple[Any, bool]:
-    """The written type of answers, and whether only Python can read them."""
+def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bool]:
+    """The written type of answers, and whether anything in them is a pickle."""
     if queryable.contents != "ready":
-        return queryable.value, queryable.value == "PICKLED"
+        return queryable.value, _is_pickled(queryable.value) or _has_pickles(stored)
     measures = queryable.typed_measures()
     if not all(measure.is_typed for measure in measures):
         return "PICKLED", True
     results = [[measure.name, written_type(measure.result_type)] for measure in measures]
     # Accumulators of panes are columns; kept a record at a time they are pickles, whatever their results are.
-    return {"row": results}, queryable.kept != "panes" and queryable.value == "PICKLED"
+    is_kept_pickled = queryable.kept != "panes" and _is_pickled(queryable.value)
+    return {"row": results}, is_kept_pickled or _is_pickled({"row": results})
+
+
+def _is_pickled(written: Any) -> bool:
+    """Whether any part of a written type is a pickle, however deep inside."""
+    return holds_pickles(type_from(written, "a queryable state"))
+
+
+def _has_pickles(stored: StoredState | None) -> bool:
+    """Whether rows, as they were last saved, have pickles in their values or map keys."""
+    last = None if stored is None or not stored.history else stored.history[-1]
+    if last is None:
+        return False
+    has_pickled_keys = last.map_key is not None and _is_pickled(last.map_key)
+    return has_pickled_keys or (last.version is None and holds_pickles(last.type))
 
 
 def _undeclared(state: StoredState) -> QueryableState:
     last = state.history[-1] if state.history else None
     value = "PICKLED" if last is None or last.version is not None else written_type(last.type)
     key = "PICKLED" if last is None else _written_key(last.key)
-    kind = state.kind or "value"
-    return QueryableState(None, state.uid, state.operator, state.name, kind, key, value, value == "PICKLED")
+    kind, is_pickled = state.kind or "value", value == "PICKLED" or _has_pickles(state)
+    return QueryableState(None, state.uid, state.operator, state.name, kind, key, value, is_pickled)
 
 
 def _written_key(told: str) -> Any:

@@ -25,12 +25,14 @@ from millstream.query.errors import EpochGoneError, NoEpochError
 from millstream.query.keyed_reads import KeyedReads
 from millstream.query.listed_folder import ListedFolder
 from millstream.query.window_reads import WindowReads
+from millstream.records.codecs import refuse_pickle
 from millstream.state.layout import TableLayout
 from millstream.state.open_segments import OpenSegments
+from millstream.state.schema_history import History
 from millstream.state.table import TableView
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.job_reader import JobReader
-from millstream.state_reader.table_source import layout_of, view_of
+from millstream.state_reader.table_source import is_alike, layout_of, view_of
 from millstream.storage.names import manifest_name
 from millstream.storage.store import Store
 
@@ -52,7 +54,7 @@ class _Tables:
         self._store, self._cache_folder, self._maps = store, cache_folder, maps
         self.touched_bytes_max = 0
         self._open: dict[tuple[str, str], OpenSegments] = {}
-        self._layouts: dict[tuple[str, str], tuple[Any, TableLayout]] = {}
+        self._layouts: dict[tuple[str, str], tuple[Any, History, TableLayout]] = {}
 
     def view(self, state: StoredState | None, past: OpenSegments | None) -> TableView | None:
         """The table of the newest epoch, or of one of the `past`, all segments open; None where there is none."""
@@ -82,8 +84,9 @@ class _Tables:
             layout = layout_of(segments, state)
             before = self._layouts.get(place)
             # An equal layout stays the same object, and segments that were opened with it stay open.
-            self._layouts[place] = (known, before[1] if before is not None and before[1] == layout else layout)
-        return self._layouts[place][1]
+            is_same = before is not None and before[1] == state.history and is_alike(before[2], layout)
+            self._layouts[place] = (known, state.history, before[2] if before is not None and is_same else layout)
+        return self._layouts[place][2]
 
 
 class JobView:
@@ -101,6 +104,7 @@ class JobView:
         sleep: Callable[[float], None] = system_time.sleep,
         allow_undeclared: bool = False,
         functions: Mapping[str, Any] | None = None,
+        unpickle: Callable[[bytes], Any] | None = None,
         maps: bool = True,
     ) -> None:
         self.job, self.job_id = job, job_id
@@ -109,6 +113,7 @@ class JobView:
         self._follows, self._clock, self._sleep = follow, clock, sleep
         self._allow_undeclared = allow_undeclared
         self._functions = dict(functions or {})
+        self._open_pickle = unpickle or refuse_pickle
         self._tables = _Tables(reader.store, cache_folder, maps)
         self._newest: EpochView | None = None
         self._looked_s = float("-inf")
@@ -340,7 +345,7 @@ class JobView:
         result_of = None if function is None else getattr(function, "get_result", function)
         view = self._tables.view(place.stored, past)
         if place.info.kind != "window":
-            return KeyedReads(place, view, result_of)
+            return KeyedReads(place, view, result_of, self._open_pickle)
         merges = place.declared is not None and place.declared.merges
         homes = self._tables.view(place.homes, past) if merges else None
-        return WindowReads(place, view, homes, result_of)
+        return WindowReads(place, view, homes, result_of, self._open_pickle)

@@ -2,14 +2,14 @@
 
 A single key goes through `state.point_reads` where its type and that of the value are plain; everything else is a
 lookup of a column of keys, which is the reference for the quick way. Values are what the job's functions see: a TUPLE
-is a tuple, a ROW a Row. Pickles are read only here, in the process of who opened the store.
+is a tuple, a ROW a Row. Pickles are refused, unless who opened the store brought something that opens them: that runs
+code which is in the store.
 
 All segments are opened when a reader is made: what the job collects later does not matter.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +21,7 @@ from millstream.common.types import Row
 from millstream.query.catalog import Located, value_type_of
 from millstream.query.errors import StateKindError
 from millstream.query.key_encoding import KeyEncoding
+from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.records.columns import arrow_type
 from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.state_codec import StateCodec
@@ -36,9 +37,16 @@ _INT_BITS = {pa.int64(): 63, pa.int32(): 31, pa.int16(): 15, pa.int8(): 7}
 
 
 class KeyedReads:
-    """The values of one state. `view` is None while nothing was kept. `result_of` makes an answer of an accumulator."""
+    """The values of one state. `view` is None while nothing was kept. `result_of` makes an answer of an accumulator,
+    `open_pickle` a value of a pickle."""
 
-    def __init__(self, located: Located, view: TableView | None, result_of: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self,
+        located: Located,
+        view: TableView | None,
+        result_of: Callable[[Any], Any] | None,
+        open_pickle: OpenPickle = refuse_pickle,
+    ) -> None:
         self.located, self.view = located, view
         self.kind = located.info.kind
         if located.declared is None and located.stored is not None and view is not None:
@@ -49,8 +57,8 @@ class KeyedReads:
         stored = layout.key_type if layout is not None else _stored_key(key_type)
         self.keys = KeyEncoding(key_type, stored, located.what)
         self._result_of = result_of
-        self._codec = _codec(located, view)
-        self._map_keys = _map_key_codec(located, view) if self.kind == "map" else None
+        self._codec = _codec(located, view, open_pickle)
+        self._map_keys = _map_key_codec(located, view, open_pickle) if self.kind == "map" else None
         self.is_quick = False
         self._point = self._quick_get()
 
@@ -81,7 +89,7 @@ class KeyedReads:
         if self._result_of is not None or self.view.layout.serializer_version is not None:
             return _NOT_PLAIN
         if self.view.layout.is_pickled:
-            return pickle.loads
+            return _NOT_PLAIN
         kind = value_type_of(self.located)
         if kind is None or str(kind) in _PLAIN_VALUES:
             return None if kind is not None else _NOT_PLAIN
@@ -201,7 +209,7 @@ def _quick(
     return get
 
 
-def _codec(located: Located, view: TableView | None) -> StateCodec | None:
+def _codec(located: Located, view: TableView | None, open_pickle: OpenPickle) -> StateCodec | None:
     """What decodes values; None where only the program's serializer could."""
     if view is not None and view.layout.serializer_version is not None:
         return None
@@ -209,16 +217,17 @@ def _codec(located: Located, view: TableView | None) -> StateCodec | None:
     if view is not None and not view.layout.is_pickled and view.layout.value_type is not None:
         history = located.stored.history if located.stored is not None else ()
         kind = history[-1].type if history else type_of_arrow(pa.field("value", view.layout.value_type))
-    return StateCodec(kind, located.what)
+    return StateCodec(kind, located.what, open_pickle=open_pickle)
 
 
-def _map_key_codec(located: Located, view: TableView | None) -> MapKeyCodec | None:
+def _map_key_codec(located: Located, view: TableView | None, open_pickle: OpenPickle) -> MapKeyCodec | None:
     if view is None or view.layout.sub_type is None:
         return None
     history = located.stored.history if located.stored is not None else ()
+    kind = type_of_arrow(pa.field("sub", view.layout.sub_type))
     if history and history[-1].map_key is not None:
-        return MapKeyCodec(type_from(history[-1].map_key, located.what), f"the map keys of {located.what}")
-    return MapKeyCodec(type_of_arrow(pa.field("sub", view.layout.sub_type)), f"the map keys of {located.what}")
+        kind = type_from(history[-1].map_key, located.what)
+    return MapKeyCodec(kind, f"the map keys of {located.what}", open_pickle=open_pickle)
 
 
 def _stored_key(key_type: TypeInformation | None) -> pa.DataType | None:

@@ -29,6 +29,7 @@ def open(
     clock: Callable[[], int] = system_ms,
     allow_undeclared: bool = False,
     functions: Mapping[str, Any] | None = None,
+    unpickle: Callable[[bytes], Any] | None = None,
     read_only: bool = False,
 ) -> JobView:
     """A job by its store, or by its name in a folder of stores; UnknownJobError says what exists.
@@ -39,6 +40,8 @@ def open(
     `allow_undeclared`  states that the program did not make queryable may be asked for by (operator uid, state name)
     `functions`         an `AggregateFunction` for the name of an aggregating state, or of windows that have one of the
                         program's own: answers are its results. Without, they are accumulators
+    `unpickle`          what opens values that were stored without a declared type, which runs code that is in the
+                        store: `pickle.loads`, if you trust everybody who can write it. Without, they are refused
     `read_only`         nothing is written to the store, no lease for an older epoch either: the job may collect it
                         while it is asked for, which is an error and never a wrong answer
 
@@ -61,6 +64,7 @@ job, or a folder of stores and the job's name.
         clock=clock,
         allow_undeclared=allow_undeclared,
         functions=functions,
+        unpickle=unpickle,
     )
 
 

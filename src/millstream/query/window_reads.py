@@ -9,7 +9,8 @@ The three window operators keep windows in three ways (`runtime.windows`), and s
 
 A window that has fired, and is kept for late records, is among them: it can still change. The result is that of the
 reduce or ready aggregate, before any window function on top. Of an `AggregateFunction` of the program's own the reader
-gets `get_result` from who opened it; without, the answer is the accumulator and says so.
+gets `get_result` from who opened it; without, the answer is the accumulator and says so. Contents without a declared
+type are pickles, which are refused unless who opened the store brought something that opens them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from millstream.common.types import Row
 from millstream.graph.measures import Measure
 from millstream.query.catalog import Located
 from millstream.query.key_encoding import KeyEncoding
+from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.runtime.queryable import NUMBERED, PANES, Queryable
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.windows.aggregate_records import RecordMeasure
@@ -67,8 +69,10 @@ class WindowReads:
         view: TableView | None,
         homes: TableView | None,
         result_of: Callable[[Any], Any] | None,
+        open_pickle: OpenPickle = refuse_pickle,
     ) -> None:
         assert located.declared is not None
+        self._open_pickle = open_pickle
         self.located, self.view, self._homes = located, view, homes
         self.declared: Queryable = located.declared
         self.keys = KeyEncoding(self.declared.key_type, self._stored_key(), located.what)
@@ -87,7 +91,8 @@ class WindowReads:
     def _pane_results(self) -> tuple[Accumulators, Row, list[StateCodec]]:
         """What makes results of panes: the kernels, the row of results, and what decodes each."""
         measures = self.declared.typed_measures()
-        codecs = [StateCodec(measure.result_type, self.located.what) for measure in measures]
+        what, open_pickle = self.located.what, self._open_pickle
+        codecs = [StateCodec(measure.result_type, what, open_pickle=open_pickle) for measure in measures]
         return Accumulators(measures), Row(*(measure.name for measure in measures)), codecs
 
     # --- results --------------------------------------------------------------------------------------------------
@@ -107,7 +112,7 @@ class WindowReads:
         if self.declared.contents == _TIMED and self.view is not None and not self.view.layout.is_pickled:
             history = self.located.stored.history if self.located.stored is not None else ()
             kind = history[-1].type if history else kind
-        return StateCodec(kind, what)
+        return StateCodec(kind, what, open_pickle=self._open_pickle)
 
     # --- the windows of a key ---------------------------------------------------------------------------------------
 

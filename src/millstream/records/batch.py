@@ -7,7 +7,7 @@ when somebody asks for it, once. A typed stream always *can* be columns; an unty
 Invariant: values and columns, where both are there, say the same thing. A typed batch made from values is
 converted (and so checked against its type) when it is made, and its values are kept only if a round trip
 through Arrow would give them back unchanged: what a downstream function sees never depends on whether an
-exchange stood in between.
+exchange stood in between. Batches are made in tasks, so pickles in columns are opened; readers of a store make none.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type, from_record_batch, to_record_batch_kept
 from millstream.records.sizes import values_bytes
+from millstream.records.unpickling import unpickled
 
 __all__ = ["Batch", "Timestamps", "alike", "is_typed"]
 
@@ -91,7 +92,7 @@ class Batch:
         """The records as Python values. Callers must not change the list."""
         if self._values is None:
             assert self._columns is not None and self.type_info is not None
-            self._values = from_record_batch(self._columns, self.type_info)
+            self._values = from_record_batch(self._columns, self.type_info, unpickled)
         return self._values
 
     def columns(self) -> pa.RecordBatch:

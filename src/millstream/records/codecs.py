@@ -14,19 +14,33 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import itertools
-import pickle
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.common.time import Instant
+from millstream.errors import PickledValueError
+from millstream.records.pickling import PicklingError, pickled
 
 NoneType = type(None)
 _LONG = pa.int64()
 
 _REFUSALS = (pa.ArrowException, OverflowError, UnicodeError, ValueError, TypeError)
+
+
+OpenPickle: TypeAlias = Callable[[Any], Any]
+"""What makes a value of a stored pickle: `records.unpickling.unpickled` in a task, `refuse_pickle` elsewhere."""
+
+
+def refuse_pickle(data: Any) -> NoReturn:
+    """What stands in the place of `unpickled` for who reads a store from beside the job."""
+    raise PickledValueError(
+        f"a value without a declared type is stored as a pickle ({len(data)} bytes). Opening it runs code that is in "
+        "it, so only the job does. Declare a type; or take the bytes, and open them yourself if you trust who can "
+        "write the store"
+    )
 
 
 class Doubt(Exception):
@@ -197,7 +211,7 @@ class EncodedCodec(Codec):
         write = self._write
         try:
             return self._array([None if value is None else write(value) for value in values]), True
-        except (*_REFUSALS, pickle.PicklingError, AttributeError, RecursionError):
+        except (*_REFUSALS, PicklingError, AttributeError, RecursionError):
             raise Doubt from None
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -221,11 +235,9 @@ def big_dec_codec() -> Codec:
     return EncodedCodec("BIG_DEC", pa.string(), decimal.Decimal, str, decimal.Decimal)
 
 
-def pickled_codec() -> Codec:
+def pickled_codec(open_pickle: OpenPickle) -> Codec:
     """Any value as a pickle; the value kept is the object itself."""
-    return EncodedCodec(
-        "PICKLED", pa.binary(), None, lambda value: pickle.dumps(value, pickle.HIGHEST_PROTOCOL), pickle.loads
-    )
+    return EncodedCodec("PICKLED", pa.binary(), None, pickled, open_pickle)
 
 
 class InstantCodec(Codec):

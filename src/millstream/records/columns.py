@@ -26,7 +26,7 @@ from millstream.common.typeinfo import (
 )
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records import codecs
-from millstream.records.codecs import Codec, Doubt
+from millstream.records.codecs import Codec, Doubt, OpenPickle, refuse_pickle
 from millstream.records.conform import conform
 from millstream.records.row_codec import KIND_COLUMN, RowCodec, ValueCodec
 from millstream.records.shapes import is_byte_array, is_hashable, is_sequence, plain_type
@@ -37,6 +37,7 @@ __all__ = [
     "as_declared",
     "checked_batch",
     "from_record_batch",
+    "holds_pickles",
     "keeps_values",
     "stream_schema",
     "to_record_batch",
@@ -101,14 +102,17 @@ def to_record_batch_kept(values: list[Any], type_info: TypeInformation) -> tuple
         ) from None
 
 
-def from_record_batch(batch: pa.RecordBatch, type_info: TypeInformation) -> list[Any]:
-    """The columns as Python values: Row for ROW, tuple for TUPLE, and so on.
+def from_record_batch(
+    batch: pa.RecordBatch, type_info: TypeInformation, open_pickle: OpenPickle = refuse_pickle
+) -> list[Any]:
+    """The columns as Python values: Row for ROW, tuple for TUPLE, and so on. Parts without a type are pickles, which
+    `open_pickle` opens; unless it is given, nothing does.
 
     >>> row_type = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()])
     >>> from_record_batch(to_record_batch([("a", 1)], row_type), row_type)
     [Row(word='a', count=1)]
     """
-    return _stream_codec(type_info).decode_batch(checked_batch(batch, type_info))
+    return _stream_codec(type_info, open_pickle).decode_batch(checked_batch(batch, type_info))
 
 
 def keeps_values(values: list[Any], type_info: TypeInformation) -> bool:
@@ -136,7 +140,12 @@ def as_declared(values: list[Any], type_info: TypeInformation) -> list[Any]:
     if _is_untyped(type_info):
         return values
     batch, kept = to_record_batch_kept(values, type_info)
-    return values if kept else from_record_batch(batch, type_info)
+    if kept:
+        return values
+    # What has no type comes back as it is: no pickle is made of it only to be opened again.
+    if holds_pickles(type_info):
+        return [conform(value, type_info) for value in values]
+    return from_record_batch(batch, type_info)
 
 
 def checked_batch(batch: pa.RecordBatch, type_info: TypeInformation) -> pa.RecordBatch:
@@ -191,24 +200,41 @@ def _is_untyped(type_info: TypeInformation) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _codec_or_none(type_info: TypeInformation) -> Codec | None:
+def holds_pickles(type_info: TypeInformation) -> bool:
+    """Whether any part of the type is a pickle, however deep inside.
+
+    >>> holds_pickles(Types.ROW([Types.LONG(), Types.LIST(Types.PICKLED_BYTE_ARRAY())]))
+    True
+    """
+    plain = plain_type(type_info)
+    if isinstance(plain, RowTypeInfo | TupleTypeInfo):
+        return any(map(holds_pickles, plain.get_field_types()))
+    if is_sequence(plain) and not is_byte_array(plain):
+        return holds_pickles(plain.element_type)
+    if isinstance(plain, MapTypeInfo):
+        return holds_pickles(plain.key_type) or holds_pickles(plain.value_type)
+    return _codec_or_none(plain) is None
+
+
+@lru_cache(maxsize=1024)
+def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = refuse_pickle) -> Codec | None:
     """The codec of a type; None for the pickle and for types of other kinds, which travel as pickles."""
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         return _basic_codec(plain.basic_type)
     if isinstance(plain, RowTypeInfo):
-        return _row_codec(plain.get_field_names(), plain.get_field_types(), to_tuples=False)
+        return _row_codec(plain.get_field_names(), plain.get_field_types(), open_pickle, to_tuples=False)
     if isinstance(plain, TupleTypeInfo):
         types = plain.get_field_types()
-        return _row_codec([f"f{i}" for i in range(len(types))], types, to_tuples=True)
+        return _row_codec([f"f{i}" for i in range(len(types))], types, open_pickle, to_tuples=True)
     if is_byte_array(plain):
         return Codec(pa.binary(), bytes)
     if is_sequence(plain):
-        return codecs.ListCodec(_codec(plain.element_type))
+        return codecs.ListCodec(_codec(plain.element_type, open_pickle))
     if isinstance(plain, MapTypeInfo):
         if not is_hashable(plain.key_type):
             raise ProgramError(f"{type_info} has keys that a dict cannot have. Use a ROW, a TUPLE or a single value.")
-        return codecs.MapCodec(_codec(plain.key_type), _codec(plain.value_type))
+        return codecs.MapCodec(_codec(plain.key_type, open_pickle), _codec(plain.value_type, open_pickle))
     temporal: dict[TypeInformation, Codec] = {
         Types.SQL_DATE(): codecs.DateCodec(),
         Types.SQL_TIME(): codecs.TimeCodec(),
@@ -217,9 +243,9 @@ def _codec_or_none(type_info: TypeInformation) -> Codec | None:
     return temporal.get(plain)
 
 
-def _codec(type_info: TypeInformation) -> Codec:
+def _codec(type_info: TypeInformation, open_pickle: OpenPickle = refuse_pickle) -> Codec:
     """The codec of a type inside another, where the untyped has one too: a pickle per value."""
-    return _codec_or_none(type_info) or codecs.pickled_codec()
+    return _codec_or_none(type_info, open_pickle) or codecs.pickled_codec(open_pickle)
 
 
 def _basic_codec(basic: BasicType) -> Codec:
@@ -234,15 +260,17 @@ def _basic_codec(basic: BasicType) -> Codec:
     return special[basic]() if basic in special else Codec(*_DIRECT[basic])
 
 
-def _row_codec(names: list[str], types: list[TypeInformation], *, to_tuples: bool) -> RowCodec:
+def _row_codec(
+    names: list[str], types: list[TypeInformation], open_pickle: OpenPickle, *, to_tuples: bool
+) -> RowCodec:
     if KIND_COLUMN in names:
         raise ProgramError(f"a ROW names a field {KIND_COLUMN!r}, which holds the row's change kind. Rename the field.")
-    return RowCodec(names, [_codec(field_type) for field_type in types], to_tuples=to_tuples)
+    return RowCodec(names, [_codec(field_type, open_pickle) for field_type in types], to_tuples=to_tuples)
 
 
 @lru_cache(maxsize=1024)
-def _stream_codec(type_info: TypeInformation) -> RowCodec | ValueCodec:
-    codec = _codec_or_none(type_info)
+def _stream_codec(type_info: TypeInformation, open_pickle: OpenPickle = refuse_pickle) -> RowCodec | ValueCodec:
+    codec = _codec_or_none(type_info, open_pickle)
     if codec is None:
         raise ProgramError(f"a stream of {type_info} is untyped and has no columns. Declare a type, as Types.LONG().")
     return codec if isinstance(codec, RowCodec) else ValueCodec(codec)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import array
 import datetime as dt
 import decimal
-import pickle
 import reprlib
 import struct
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from millstream.common.typeinfo import (
 )
 from millstream.common.types import Row, RowKind, rows_from_columns
 from millstream.errors import TypeMismatchError
+from millstream.records.pickling import pickled
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
 
 __all__ = ["INT_BITS", "conform"]
@@ -279,7 +279,7 @@ def _timestamp(value: Any) -> dt.datetime:
 
 def _pickled(value: Any) -> Any:
     try:
-        pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        pickled(value)
     except Exception as refusal:
         raise _MisfitError(value, f"a value that can be pickled ({reprlib.repr(str(refusal))})") from None
     return value

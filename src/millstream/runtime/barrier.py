@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from millstream.runtime.blocks import filled_up
+from millstream.records.block_form import filled_up
 
 __all__ = [
     "MAX_WATERMARK",

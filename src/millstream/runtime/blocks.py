@@ -10,7 +10,6 @@ long as a multiple of eight: so its numbers lie where a processor reads them qui
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -18,15 +17,15 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch, alike
+from millstream.records.block_form import PICKLE, TIMESTAMP_COLUMN, TYPED, filled_up
+from millstream.records.pickling import pickled
+from millstream.records.unpickling import unpickled
 
-__all__ = ["ALIGNED", "STORED", "TIMESTAMP_COLUMN", "BlockPacker", "decode_block", "encode_block", "filled_up"]
+__all__ = ["ALIGNED", "STORED", "BlockPacker", "decode_block", "encode_block"]
 
 STORED, ALIGNED = b"", bytes(7)
 """What stands before a block that is stored, and before one that crosses an exchange."""
 
-TIMESTAMP_COLUMN = "__timestamp"
-_ARROW = b"A"
-_PICKLE = b"P"
 _OPTIONS = pa.ipc.IpcWriteOptions(allow_64bit=True)
 # Batches of fewer records, on average, share one when they share a block.
 _SMALL_RECORDS = 4_096
@@ -44,7 +43,7 @@ def encode_block(batches: Sequence[Batch], lead: bytes = STORED) -> pa.Buffer:
         return block
     values = [value for batch in batches for value in batch.values()]
     stamps = None if batches[0].timestamps is None else np.concatenate([batch.timestamps for batch in batches])
-    body = lead + _PICKLE + pickle.dumps((values, stamps), protocol=5)
+    body = lead + PICKLE + pickled((values, stamps))
     return pa.py_buffer(filled_up(body) if lead else body)
 
 
@@ -56,17 +55,8 @@ def _joined(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return [pa.concat_batches(columns)]
 
 
-def filled_up(data: bytes) -> bytes:
-    """With as many zeros behind it as make a multiple of eight bytes. A pickle knows itself where it ends.
-
-    >>> filled_up(b"123456789")
-    b'123456789\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
-    """
-    return data + bytes(-len(data) % 8)
-
-
 def _write_columns(sink: pa.NativeFile, lead: bytes, columns: Sequence[pa.RecordBatch]) -> None:
-    sink.write(lead + _ARROW)
+    sink.write(lead + TYPED)
     with pa.ipc.new_stream(sink, columns[0].schema, options=_OPTIONS) as writer:
         for batch in columns:
             writer.write_batch(batch)
@@ -113,9 +103,9 @@ def decode_block(payload: pa.Buffer, type_info: TypeInformation | None) -> Itera
     """The batches of a block, in order."""
     begin = 0 if payload[0] else len(ALIGNED)
     kind, body = payload[begin : begin + 1].to_pybytes(), payload.slice(begin + 1)
-    if kind == _PICKLE:
-        # The bytes were made by our own sender and came through Spark's authenticated shuffle.
-        values, stamps = pickle.loads(body)
+    if kind == PICKLE:
+        # The bytes were made by our own sender and came through Spark's authenticated shuffle, or from the job's store.
+        values, stamps = unpickled(body)
         yield Batch(type_info, len(values), values, None, stamps)
         return
     assert type_info is not None

@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 
 from millstream.errors import ProgramError
 from millstream.runtime.declared_states import evolution_of
-from millstream.runtime.map_keys import MapKeyCodec, entries_of
+from millstream.runtime.map_keys import entries_of
 from millstream.runtime.settled_map import SettledMap
-from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import TableSchema, last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.runtime.task_codec import task_codec, task_map_keys
 from millstream.state.schema_history import History
 from millstream.state.version import SegmentRef, refs_from_json, refs_to_json
 
@@ -55,9 +55,9 @@ class BroadcastMap(SettledMap):
     def __init__(self, descriptor: Any, operator: str, max_parallelism: int) -> None:
         self.name = descriptor.get_name()
         what = f"broadcast state '{self.name}' of '{operator}'"
-        key = MapKeyCodec(descriptor.type_info.key_type, f"the map keys of {what}")
+        key = task_map_keys(descriptor.type_info.key_type, f"the map keys of {what}")
         evolution = evolution_of(descriptor)
-        value = StateCodec(descriptor.type_info.value_type, what, None if evolution is None else evolution.serializer)
+        value = task_codec(descriptor.type_info.value_type, what, None if evolution is None else evolution.serializer)
         super().__init__(key, value)
         self._table = StateTable(self.name, None, max_parallelism, value, key, evolution=evolution)
         self._version: tuple[SegmentRef, ...] = ()

@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
-from millstream.runtime.map_keys import MapKeyCodec
-from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.states import Aggregating, PairHandle, Reducing, StateHandle, ValueHandle
+from millstream.runtime.task_codec import task_codec, task_map_keys
 from millstream.state.evolution import Evolution
 
 __all__ = ["declared_state", "evolution_of", "own_name_taken"]
@@ -33,12 +32,12 @@ def declared_state(
     declared = descriptor.type_info
     made: StateHandle
     if issubclass(kind, MapHandle):
-        key = MapKeyCodec(declared.key_type, f"the map keys of {what}")
-        value = StateCodec(declared.value_type, what, serializer)
+        key = task_map_keys(declared.key_type, f"the map keys of {what}")
+        value = task_codec(declared.value_type, what, serializer)
         made = kind(make_table(value, key, **options), scope, renews, key, value)
         return made
     if issubclass(kind, ListHandle):
-        value = StateCodec(declared.element_type, what, serializer)
+        value = task_codec(declared.element_type, what, serializer)
         made = kind(make_table(value, sub_type=pa.int64(), **options), scope, renews, value)
         return made
     function: dict[str, Any] = {}
@@ -46,7 +45,7 @@ def declared_state(
         function["reduce"] = descriptor.get_reduce_function().reduce
     elif issubclass(kind, Aggregating):
         function["function"] = descriptor.get_agg_function()
-    value = StateCodec(declared, what, serializer)
+    value = task_codec(declared, what, serializer)
     if kind is ValueHandle and value.exact_pair is not None:
         kind = PairHandle
     made = kind(make_table(value, **options), scope, renews, value, **function)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,13 @@ from millstream.checkpoint.plain import plain
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from millstream.common.watermark_strategy import FieldTimestamps, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from millstream.errors import ProgramError
-from millstream.records.batch import Batch, Timestamps
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.failure import UserCall
+
+if TYPE_CHECKING:
+    from millstream.records.batch import Batch, Timestamps
 
 __all__ = ["IDLE_WATERMARK", "KeptTime", "Timekeeper", "restored", "restored_subtask"]
 

@@ -29,6 +29,7 @@ from millstream.runtime.states import (
     StateHandle,
     ValueHandle,
 )
+from millstream.runtime.task_codec import task_codec
 from millstream.runtime.timers import KeyedTimerService, Timers
 from millstream.runtime.visits import VISIT_RECORDS_MAX
 from millstream.state.key_groups import key_group_range
@@ -116,7 +117,7 @@ class KeyedBackend:
 
     def table(self, name: str, type_info: TypeInformation | None) -> StateTable:
         """A table with one value per key, for a handle of the operator's own."""
-        codec = StateCodec(type_info, f"state '{name}' of '{self._operator}'")
+        codec = task_codec(type_info, f"state '{name}' of '{self._operator}'")
         return self._table(name, codec)
 
     def keep(self, name: str, handle: StateHandle) -> None:

@@ -12,6 +12,7 @@ from millstream.graph.nodes import KeyedProcess
 from millstream.records.batch import Batch, alike, is_typed
 from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.context import ElementContext
+from millstream.runtime.key_classes import decode_key
 from millstream.runtime.keyed_backend import KeyedBackend
 from millstream.runtime.keying import Keying
 from millstream.runtime.operators import (
@@ -107,7 +108,14 @@ class KeyedOperator(Operator):
             self._segments = OpenSegments(facts.store, facts.cache_folder)
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
         self.place = EpochPlace(
-            self.uid, spec.epoch, self.setting.context.subtask, nonce, self.backend.groups, spec.now_ms, self._segments
+            self.uid,
+            spec.epoch,
+            self.setting.context.subtask,
+            nonce,
+            self.backend.groups,
+            spec.now_ms,
+            self._segments,
+            decode_key=decode_key,
         )
         with self.call.running("state"):
             self.backend.begin(self.place, self.kept(spec))

@@ -23,6 +23,7 @@ from millstream.graph.nodes import Edge, Partitioning
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN
 from millstream.runtime.failure import UserCall
+from millstream.runtime.key_classes import decode_key
 from millstream.runtime.visits import GatheredKeys, KeyRange
 from millstream.state.hashing import xxhash64_column
 from millstream.state.keys import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow
@@ -85,7 +86,7 @@ class Keying:
     def _settled(self, batch: Batch) -> list[Any]:
         keys = self._call.each(self._key_of, batch.values(), "key selector")
         with self._call.running("key selector"):
-            return settled_keys(keys, self.key_type)
+            return settled_keys(keys, self.key_type, decode_key)
 
     def _gathered_values(self, batch: Batch, keys: list[Any]) -> GatheredKeys:
         gathered = GatheredKeys.of_values(keys, self.key_type)

@@ -23,10 +23,9 @@ from millstream.errors import ProgramError
 from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.declared_states import evolution_of
 from millstream.runtime.failure import UserCall
-from millstream.runtime.map_keys import MapKeyCodec
 from millstream.runtime.operator_lists import UNIONS, Entry, KeptState, Mode, column_of, entry_of
 from millstream.runtime.operator_values import OperatorList, OperatorMap, OperatorValue
-from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.task_codec import task_codec, task_map_keys
 from millstream.storage.names import segment_name
 from millstream.storage.store import Store
 
@@ -197,7 +196,7 @@ class OperatorState:
             raise self._unsuited(descriptor, mode, "a ListStateDescriptor(name, type)")
         evolution = evolution_of(descriptor)
         serializer = None if evolution is None else evolution.serializer
-        codec = StateCodec(declared.element_type, self._what(descriptor.get_name()), serializer)
+        codec = task_codec(declared.element_type, self._what(descriptor.get_name()), serializer)
         return self._opened(descriptor, OperatorList(codec, mode, evolution))
 
     def map_of(self, descriptor: Any) -> OperatorMap:
@@ -212,10 +211,10 @@ class OperatorState:
                 "ctx.get_broadcast_state(descriptor) in process_element and process_broadcast_element, or give this "
                 "one another name"
             )
-        key = MapKeyCodec(declared.key_type, f"the map keys of {what}")
+        key = task_map_keys(declared.key_type, f"the map keys of {what}")
         evolution = evolution_of(descriptor)
         serializer = None if evolution is None else evolution.serializer
-        return self._opened(descriptor, OperatorMap(key, StateCodec(declared.value_type, what, serializer), evolution))
+        return self._opened(descriptor, OperatorMap(key, task_codec(declared.value_type, what, serializer), evolution))
 
     def _unsuited(self, descriptor: Any, mode: Mode, expected: str) -> ProgramError:
         return ProgramError(f"{_NAMES[mode]} of '{self.operator}': found {descriptor!r}, expected {expected}")

@@ -26,9 +26,9 @@ from millstream.runtime.operators import OperatorSetting
 from millstream.runtime.rolling_columns import roll
 from millstream.runtime.rolling_records import FieldReduce, fresh
 from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.states import ValueHandle
+from millstream.runtime.task_codec import task_codec
 from millstream.runtime.visits import Visit
 
 __all__ = ["ReduceOperator", "RollingOperator"]
@@ -76,7 +76,7 @@ class ReduceOperator(_RunningOperator, PerRecordOperator):
         # Not every callable with a `reduce` is a reduce function (numpy's ufuncs have one): those have `open` too.
         is_object = isinstance(function, FieldReduce) or hasattr(function, "open")
         self._reduce = function.reduce if is_object else function
-        self._codec = StateCodec(self.node.output_type, f"state '{_STATE}' of '{name}'")
+        self._codec = task_codec(self.node.output_type, f"state '{_STATE}' of '{name}'")
         table = self.backend.table(_STATE, self.node.output_type)
         self._result = ValueHandle(table, self.backend.scope, False, self._codec)
         self.backend.keep(_STATE, self._result)

@@ -4,12 +4,13 @@ A typed state is a column of that type, so that it can be queried and evolved; a
 and says so once, or of what a serialiser of the user's wrote. What a function reads back never depends on whether an
 epoch ended in between: a value that would change on its way through Arrow (a float32, a tuple declared as a row) is
 changed when it is set.
+
+A codec opens pickles only if it is given what opens them. Tasks make theirs by `task_codec`; those of readers refuse.
 """
 
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -17,8 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.common.typeinfo import TupleTypeInfo, TypeInformation, Types
-from millstream.errors import MillstreamError, TypeMismatchError
+from millstream.errors import MillstreamError, PickledValueError, TypeMismatchError
+from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.records.columns import arrow_type, as_declared, from_record_batch, to_record_batch
+from millstream.records.pickling import pickled_each
 from millstream.state.saved_types import type_from, written_type
 
 __all__ = ["StateCodec"]
@@ -41,8 +44,15 @@ class StateCodec:
     """Converts the values (or map keys) of one state. `what` names it in errors: "state 'total' of 'count'". A
     `serializer` (`datastream.state.StateSerializer`) takes the place of the type."""
 
-    def __init__(self, type_info: TypeInformation | None, what: str, serializer: Any = None) -> None:
+    def __init__(
+        self,
+        type_info: TypeInformation | None,
+        what: str,
+        serializer: Any = None,
+        open_pickle: OpenPickle = refuse_pickle,
+    ) -> None:
         self.what = what
+        self.open_pickle = open_pickle
         self._serializer = serializer
         self.version: int | None = None if serializer is None else serializer.version
         typed = serializer is None and type_info is not None and arrow_type(type_info) is not None
@@ -82,7 +92,7 @@ class StateCodec:
             if self._serializer is not None:
                 return pa.array([self._serializer.serialize(value) for value in values], pa.binary())
             if self._wrapped is None:
-                return pa.array([pickle.dumps(value, protocol=5) for value in values], pa.binary())
+                return pa.array(pickled_each(values), pa.binary())
             return self._typed_column(values)
         except TypeMismatchError as error:
             raise TypeMismatchError(f"{self.what}: {error.message}", value=error.value, path=error.path) from error
@@ -112,20 +122,28 @@ class StateCodec:
         return self.encode(values)
 
     def decode(self, column: pa.Array, version: int | None = None) -> list[Any]:
-        """The column as values. Pickles were written by this job into its own store. `version` is that of the
-        serialiser that wrote the column, if it was not the present one."""
+        """The column as values; PickledValueError where there are pickles and nothing opens them. `version` is that of
+        the serialiser that wrote the column, if it was not the present one."""
+        try:
+            return self._decoded(column, version)
+        except PickledValueError as error:
+            raise PickledValueError(f"{self.what}: {error.message}") from error
+
+    def _decoded(self, column: pa.Array, version: int | None) -> list[Any]:
         if self._serializer is not None:
             read, written_by = self._serializer.deserialize, self.version if version is None else version
             return [None if data is None else read(data, written_by) for data in column.to_pylist()]
         if self._wrapped is None:
-            return [pickle.loads(data) for data in column.to_pylist()]
+            return list(map(self.open_pickle, column.to_pylist()))
         assert self._type_info is not None
         if column.null_count:
             batch = pa.RecordBatch.from_arrays([column], names=["f0"])
-            return [value for (value,) in from_record_batch(batch, self._wrapped)]
+            return [value for (value,) in from_record_batch(batch, self._wrapped, self.open_pickle)]
         if not self._is_nested:
-            return from_record_batch(pa.RecordBatch.from_arrays([column], names=["value"]), self._type_info)
-        return from_record_batch(pa.RecordBatch.from_struct_array(column), self._type_info)
+            batch = pa.RecordBatch.from_arrays([column], names=["value"])
+        else:
+            batch = pa.RecordBatch.from_struct_array(column)
+        return from_record_batch(batch, self._type_info, self.open_pickle)
 
     def _typed_column(self, values: list[Any]) -> pa.Array:
         """Values without a None among them need no wrapping: the columns of their stream are the column."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.errors import StateSchemaError
+from millstream.errors import PickledValueError, StateSchemaError
 from millstream.runtime.state_codec import StateCodec
 from millstream.state.evolution import Evolution, IncompatibleChange
 from millstream.state.layout import TableLayout
@@ -33,8 +33,10 @@ from millstream.state.schema_history import (
     refused,
     still_needed,
     upgrade_from,
+    with_data_defaults,
 )
 from millstream.state.segment import described
+from millstream.state.stored_defaults import PickledDefaults
 from millstream.state.version import SegmentRef
 
 __all__ = ["TableSchema", "ValueChanges", "last_schemas", "schemas_told"]
@@ -100,12 +102,18 @@ class ValueChanges:
                 )
 
     def converter(self, history: History, start: int) -> Converter:
-        """From values saved as `history[start]` to a column of values as they are now."""
+        """From values saved as `history[start]` to a column of values as they are now. It is made with the first
+        values: what only a task could read hinders nobody who reads nothing."""
+        return _LateConverter(self, history, start)
+
+    def made_converter(self, history: History, start: int) -> Converter:
+        """The same, now; PickledValueError where defaults are pickles and the codec opens none."""
         steps: list[Callable[[_Held], _Held]] = []
         for at in range(start, len(history) - 1):
             if history[at + 1].upgrade is not None:
                 steps.append(self._upgrading(history, at))
             elif written_type(history[at].type) != written_type(history[at + 1].type):
+                self._check_defaults(history[at + 1])
                 steps.append(self._projecting(projected(history, at), history[at + 1]))
 
         def convert(column: pa.Array) -> pa.Array:
@@ -118,6 +126,15 @@ class ValueChanges:
             return self.codec.encode(self._values(held))
 
         return convert
+
+    def _check_defaults(self, saved: SavedAs) -> None:
+        """Refuse defaults that only a task may open; a task has done so already."""
+        if isinstance(saved.defaults, PickledDefaults):
+            raise PickledValueError(
+                f"{self.what} has values from before epoch {saved.since}, when it got a new field with a default. "
+                "Default not shown: an older Millstream stored it as a pickle. Opening a pickle runs code that is in "
+                "it, so only the job does. Let the job commit an epoch with this Millstream, which stores it as data"
+            )
 
     def _projecting(self, projected: Converter, new: SavedAs) -> Callable[[_Held], _Held]:
         def step(held: _Held) -> _Held:
@@ -153,7 +170,7 @@ class ValueChanges:
         if held.column is None:
             return held.values
         if held.saved.version is None:
-            return StateCodec(held.saved.type, self.what).decode(held.column)
+            return self._codec_of(held.saved).decode(held.column)
         return self._reader(held.saved).decode(held.column, held.saved.version)
 
     def _reader(self, saved: SavedAs) -> StateCodec:
@@ -165,6 +182,10 @@ class ValueChanges:
         serializer = next((old for old in given if hasattr(old, "deserialize")), None)
         assert serializer is not None  # a plain function is refused for values of a serialiser
         return StateCodec(None, self.what, serializer)
+
+    def _codec_of(self, saved: SavedAs) -> StateCodec:
+        """The codec of an older type, with the rights of the present one."""
+        return StateCodec(saved.type, self.what, open_pickle=self.codec.open_pickle)
 
     def column(self, column: pa.Array, saved: SavedAs, now: SavedAs) -> pa.Array:
         """A column saved so as a column of today, in one step: for state that is rewritten whole in every epoch."""
@@ -222,7 +243,7 @@ class TableSchema:
 
     def _with_now(self, layout: TableLayout, refs: Sequence[SegmentRef], place: Any) -> History:
         now = self._declared(layout, place)
-        told: History = place.schemas.get(layout.state, ())
+        told = with_data_defaults(place.schemas.get(layout.state, ()), self._changes.codec.open_pickle)
         if not refs:
             return (now,)
         if not told:
@@ -265,6 +286,21 @@ class TableSchema:
         if stored.is_pickled:
             return replace(found, type=type_from("PICKLED", self._changes.what))
         return replace(found, type=type_of_arrow(pa.field("value", stored.value_type)))
+
+
+@dataclass
+class _LateConverter:
+    """A converter that is made when it is first needed. It travels to Spark's tasks with a reader's source of rows."""
+
+    changes: ValueChanges
+    history: History
+    start: int
+    _made: Converter | None = None
+
+    def __call__(self, column: pa.Array) -> pa.Array:
+        if self._made is None:
+            self._made = self.changes.made_converter(self.history, self.start)
+        return self._made(column)
 
 
 def _unneeded(column: pa.Array) -> pa.Array:

@@ -6,7 +6,7 @@ meet the store: bulk reads of many keys at once, and at the end of the epoch one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import TableSchema
+from millstream.state.canonical import decode
 from millstream.state.changes import TableChanges
 from millstream.state.compaction import compact, plan_compaction
 from millstream.state.equality import Bools
@@ -50,6 +51,8 @@ class EpochPlace:
     segments: OpenSegments
     schemas: Mapping[str, History] = field(default_factory=dict)
     """What each state was saved as, by name."""
+    decode_key: Callable[[bytes], Any] = decode
+    """What makes keys of the bytes of keys without a type; a task's gives keys of the program's classes."""
 
 
 class StateTable:
@@ -123,7 +126,7 @@ class StateTable:
     def keys_of(self, column: pa.Array) -> list[Any]:
         """Stored keys as Python values again, settled."""
         if self._key_decoder is None:
-            return keys_of_canonical(column.to_pylist(), self._key_type)
+            return keys_of_canonical(column.to_pylist(), self._key_type, self._place.decode_key)
         return settled_declared(self._key_decoder.decode(column), column.type)
 
     def distinct_keys(self) -> list[Any]:

@@ -41,7 +41,7 @@ import numpy as np
 from millstream.common.time import Instant
 from millstream.common.types import Row
 from millstream.errors import ProgramError
-from millstream.state.canonical_decoding import decode
+from millstream.state.canonical_decoding import ClassKey, decode
 from millstream.state.hashing_reference import hash_bytes, hash_int, hash_long, micros_of, twos_complement
 
 __all__ = ["NamedKey", "canonical_bytes", "canonical_hash", "decimal_text", "decode", "simplify", "text_bytes"]
@@ -144,12 +144,19 @@ def _of_dataclass(key: Any) -> NamedKey:
     return NamedKey(type(key).__qualname__, values, type(key).__module__)
 
 
+def _of_class_key(key: ClassKey) -> NamedKey:
+    """A key that was read without its class is the key it was."""
+    module, _, class_name = key.name.rpartition(":")
+    return NamedKey(class_name, key.values, module)
+
+
 _SIMPLIFIED_BY_TYPE: dict[type, Callable[[Any], Any]] = {
     **dict.fromkeys((type(None), int, str, bytes, tuple, NamedKey, dt.date, dt.timedelta), _itself),
     dt.datetime: _itself,
     bool: int,
     float: _of_float,
     Row: tuple,
+    ClassKey: _of_class_key,
 }
 
 # Tried in this order: an IntEnum is an int, a datetime is a date, and each is taken for the first it is.

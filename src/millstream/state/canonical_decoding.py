@@ -1,52 +1,69 @@
 """From canonical bytes back to a key: what a timer or a scan gives the user's function.
 
 Many values are one key (1, True and 1.0; a Row and a tuple), so what comes back is their representative: the
-simplest of them. Invariant: `canonical_bytes(decode(data)) == data`. Frozen dataclasses and enums come back as
-their own class, which is imported by its name. A class of the program's main file, or one defined inside a
-function, has no importable name in a worker; it came there with the user's function, and is found among the
-classes that are alive. Bytes that no `canonical_bytes` wrote are refused, not guessed at.
+simplest of them. Invariant: `canonical_bytes(decode(data)) == data`. Frozen dataclasses and enums are stored with the
+name of their class. What becomes of them is said by who decodes: a task makes them again (`runtime.key_classes`),
+which imports the class and so runs code; everybody else gets a `ClassKey`, which runs none. Bytes that no
+`canonical_bytes` wrote are refused, not guessed at.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import decimal
-import enum
-import functools
-import importlib
 import math
 import struct
-import sys
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from millstream.common.time import Instant
-from millstream.errors import ProgramError, StoreDamagedError
+from millstream.errors import StoreDamagedError
 
-__all__ = ["decode"]
+__all__ = ["ClassKey", "OfClass", "decode"]
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
-_UNEQUAL: dict[bytes, Any] = {}
-"""Keys that hold NaN and are not equal to themselves, by their bytes."""
+_UNEQUAL: dict[tuple[Any, bytes], Any] = {}
+"""Keys that hold NaN and are not equal to themselves, by what made them and their bytes."""
 
 
-def decode(data: bytes) -> Any:
+@dataclass(frozen=True)
+class ClassKey:
+    """A key of a class of the program's, as a reader shows it that does not import the program: `name` is that of its
+    module and class, `values` are the fields by which two of them are equal."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name.rpartition(':')[2]}({', '.join(map(repr, self.values))})"
+
+
+OfClass: TypeAlias = Callable[[str, tuple[Any, ...]], Any]
+"""What makes a value of the name of a class ("module:Class") and of what was stored of it."""
+
+
+def decode(data: bytes, of_class: OfClass = ClassKey) -> Any:
     """The key that these canonical bytes stand for.
 
     >>> from millstream.state.canonical import canonical_bytes
     >>> decode(canonical_bytes((True, "a", None))), decode(canonical_bytes(decimal.Decimal("0.10")))
     ((1, 'a', None), Decimal('0.1'))
     """
-    read = _READ.get(data[:1])
-    if read is None:
-        raise _not_a_key(data)
+    kind = data[:1]
     try:
-        return read(data[1:])
-    except (ValueError, struct.error, OverflowError, decimal.InvalidOperation) as error:
+        if kind == b"(":
+            return tuple(_parts(data[1:], of_class))
+        if kind == b"o":
+            return _named(data[1:], of_class)
+        return _READ[kind](data[1:])
+    except _NOT_OURS as error:
         raise _not_a_key(data) from error
+
+
+_NOT_OURS = (KeyError, ValueError, TypeError, struct.error, OverflowError, decimal.InvalidOperation, RecursionError)
 
 
 def _not_a_key(data: bytes) -> StoreDamagedError:
@@ -75,91 +92,29 @@ def _time_of_day(data: bytes) -> dt.time:
     return (_EPOCH + dt.timedelta(microseconds=_int64(data))).time()
 
 
-def _parts(data: bytes) -> Iterator[Any]:
+def _parts(data: bytes, of_class: OfClass) -> Iterator[Any]:
     at = 0
     while at < len(data):
         (length,) = struct.unpack_from(">I", data, at)
         part = data[at + 4 : at + 4 + length]
         if len(part) != length:
             raise ValueError("cut short")
-        yield decode(part)
+        yield decode(part, of_class)
         at += 4 + length
 
 
-def _named(data: bytes) -> Any:
+def _named(data: bytes, of_class: OfClass) -> Any:
     """A value of a class: its name, then the values that make two of them equal."""
-    name, *values = _parts(data)
+    name, *values = _parts(data, of_class)
     if name == "UUID":
         return uuid.UUID(*values)
     if name == "Instant":
         return Instant(*values)
-    module, _, qualname = name.partition(":")
-    found = _class_named(module, qualname)
-    if issubclass(found, enum.Flag):
-        return found(*values)
-    if issubclass(found, enum.Enum):
-        return found[values[0]]
-    made = _dataclass_of(found, values)
+    if not isinstance(name, str):
+        raise TypeError("the name of a class is a text")
+    made = of_class(name, tuple(values))
     # Newer Pythons compare field by field, and a NaN is not equal to itself: then one object must do for all.
-    return made if made == made else _UNEQUAL.setdefault(data, made)
-
-
-def _dataclass_of(found: type, values: list[Any]) -> Any:
-    """A value with these fields. Its `__init__` is not called: the key was checked when it was first made."""
-    fields = dataclasses.fields(found) if dataclasses.is_dataclass(found) else ()
-    compared = [field for field in fields if field.compare]
-    if len(compared) != len(values):
-        raise ProgramError(
-            f"a key of class {found.__qualname__} was stored with {len(values)} fields, the class now has "
-            f"{len(compared)}. Give the class its fields back, or start without the old state."
-        )
-    made: Any = object.__new__(found)
-    for field, value in zip(compared, values, strict=True):
-        object.__setattr__(made, field.name, value)
-    for field in fields:
-        if not field.compare:
-            object.__setattr__(made, field.name, _default_of(field))
-    return made
-
-
-def _default_of(field: dataclasses.Field[Any]) -> Any:
-    """What stands in a field that is no part of the key, and was therefore not stored."""
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    return field.default_factory() if field.default_factory is not dataclasses.MISSING else None
-
-
-@functools.lru_cache(maxsize=256)
-def _class_named(module: str, qualname: str) -> type:
-    found: Any = None
-    try:
-        found = sys.modules.get(module) or importlib.import_module(module)
-        for part in qualname.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError):
-        found = _living_class(module, qualname)
-    if isinstance(found, type):
-        return found
-    raise ProgramError(
-        f"a key of class {qualname} of module {module} was stored, and there is no such class now. Put it back where "
-        "it was, or in a module that workers can import."
-    )
-
-
-def _living_class(module: str, qualname: str) -> type | None:
-    """The class of this name that is alive in this process, the youngest if there are several."""
-    seen: set[type] = set()
-    waiting: list[type] = [object]
-    found = None
-    while waiting:
-        children: list[type] = type.__subclasses__(waiting.pop())
-        for child in children:
-            if child not in seen:
-                seen.add(child)
-                waiting.append(child)
-                if child.__module__ == module and child.__qualname__ == qualname:
-                    found = child
-    return found
+    return made if made == made else _UNEQUAL.setdefault((of_class, data), made)
 
 
 _READ: dict[bytes, Callable[[bytes], Any]] = {
@@ -175,6 +130,4 @@ _READ: dict[bytes, Callable[[bytes], Any]] = {
     b"u": lambda data: _moment(data).replace(tzinfo=dt.UTC),
     b"h": _time_of_day,
     b"p": lambda data: dt.timedelta(microseconds=_number(data)),
-    b"(": lambda data: tuple(_parts(data)),
-    b"o": _named,
 }

@@ -24,10 +24,11 @@ import pyarrow.compute as pc
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, MapTypeInfo, RowTypeInfo, TupleTypeInfo, Types
 from millstream.common.typeinfo import TypeInformation as Type
-from millstream.errors import TypeMismatchError
+from millstream.errors import StoreDamagedError, TypeMismatchError
 from millstream.records.columns import arrow_type, to_record_batch
 from millstream.records.shapes import is_sequence
 from millstream.state.saved_types import shown_types
+from millstream.state.stored_defaults import StoredDefault
 
 __all__ = [
     "Elements",
@@ -43,6 +44,7 @@ __all__ = [
     "is_widened",
     "plan_projection",
     "project",
+    "used_defaults",
 ]
 
 
@@ -166,11 +168,19 @@ def plan_projection(old: Type, new: Type, evolution: Evolution) -> Projection:
     return change
 
 
+def used_defaults(old: Type, new: Type, evolution: Evolution) -> dict[str, StoredDefault]:
+    """The defaults that a compatible change gives to new fields, by path, as they are stored."""
+    plan = _Plan(evolution)
+    plan.change(old, new, "", "")
+    return {path: StoredDefault.of(column) for path, column in plan.defaults.items()}
+
+
 class _Plan:
-    """One planning: walks both types together, and notes which fields it met on the way."""
+    """One planning: walks both types together, and notes which fields it met on the way, and what new ones got."""
 
     def __init__(self, evolution: Evolution) -> None:
         self._renames, self._defaults = dict(evolution.renames), dict(evolution.defaults)
+        self.defaults: dict[str, pa.Array] = {}
         self._old_paths: set[str] = set()
         self._new_paths: set[str] = set()
 
@@ -244,13 +254,17 @@ class _Plan:
     def _default(self, kind: Type, path: str) -> pa.Array | None:
         if path not in self._defaults:
             return None
+        default = self._defaults[path]
         try:
-            return to_record_batch([(self._defaults[path],)], Types.TUPLE([kind])).column(0)
+            is_stored = isinstance(default, StoredDefault)
+            column = _stored_column(default, kind, path) if is_stored else _column(default, kind)
         except TypeMismatchError as error:
             raise IncompatibleChange(
-                f": defaults= has {self._defaults[path]!r} for the field '{path}', which is {kind} ({error.message})",
+                f": defaults= has {default!r} for the field '{path}', which is {kind} ({error.message})",
                 "Correct defaults=",
             ) from error
+        self.defaults[path] = column
+        return column
 
     def check_all_used(self) -> None:
         """Refuse names that are nowhere: a slip would lose a field. A rename that was made before is no slip."""
@@ -267,6 +281,21 @@ class _Plan:
                     f": defaults= names the field '{path}', but the type has {_listed(self._new_paths)}",
                     "Correct defaults=",
                 )
+
+
+def _column(value: Any, kind: Type) -> pa.Array:
+    """One value in a column of its type; where that is none, of pickles."""
+    return to_record_batch([(value,)], Types.TUPLE([kind])).column(0)
+
+
+def _stored_column(default: StoredDefault, kind: Type, path: str) -> pa.Array:
+    expected = _column(None, kind).type
+    if default.column.type != expected:
+        raise StoreDamagedError(
+            f"the default of field '{path}' is stored as {default.column.type}, where the field is {expected}. Was the "
+            "manifest changed by hand? Restore it from a copy, or start the job from an older epoch."
+        )
+    return default.column
 
 
 def _misfit(old: Type, new: Type, path: str, whose: str = "") -> IncompatibleChange:

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from millstream.records.columns import KIND_COLUMN, arrow_type, from_record_batch, stream_schema, to_record_batch
+from millstream.records.columns import KIND_COLUMN, arrow_type, as_declared, stream_schema, to_record_batch
 from millstream.records.shapes import is_sequence, plain_type
 from millstream.state.canonical import canonical_bytes
 from millstream.state.canonical_columns import hash_canonical
@@ -93,9 +93,9 @@ kept for it could not be found again. Use tuple(sorted(key.items())) as the key.
     schema = None if key_type is None else stream_schema(key_type)
     if key_type is None or schema is None:
         return KeyColumn(hash_canonical(keys), None, keys)
-    batch = to_record_batch(keys, key_type)
     if is_hashed_as_values(key_type):
-        return key_column(from_record_batch(batch, key_type), None)
+        return key_column(as_declared(keys, key_type), None)
+    batch = to_record_batch(keys, key_type)
     if isinstance(plain_type(key_type), RowTypeInfo | TupleTypeInfo):
         return key_column_of_arrow(_struct_of(batch, list(schema)))
     return key_column_of_arrow(batch.column(0))

@@ -19,9 +19,10 @@ lost, so a scan can give the hashes back. A layout never looks at a file; `segme
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +69,9 @@ class OlderRows(Protocol):
 
     def present(self, rows: pa.RecordBatch, epoch: int, schema: pa.Schema) -> pa.RecordBatch:
         """The rows of a segment of `epoch`, with the columns of `schema`."""
+
+    def check_footer(self, footer: Mapping[str, Any], epoch: int) -> None:
+        """Refuse a segment of `epoch` whose footer tells of other rows than it should have."""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ once. Of the columns only those change that a schema is about:
     expires_ms   a state that began to expire when it had rows: these expire as if written at that moment. One that
                  ceased to: what had expired by then stays gone, whether or not it was cleaned up
 
-Invariant: keys, subs and order are never touched, so a chunk stays sorted.
+Invariant: keys, subs and order are never touched, so a chunk stays sorted. What the manifest tells of the types counts,
+not what a file says of itself: a file that says or holds anything else is damaged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +26,11 @@ from millstream.state.equality import plain_view
 from millstream.state.evolution import plan_projection, project
 from millstream.state.layout import DELETE, NEVER_MS, PUT, UInt8s
 from millstream.state.resolution import kinds_of
+from millstream.state.saved_types import written_type
 from millstream.state.schema_history import History, SavedAs, entry_at
 from millstream.state.xxh64 import Int64s
 
-__all__ = ["Converter", "Past", "projected", "stored_value_type"]
+__all__ = ["Converter", "Past", "footer_misfit", "projected", "stored_value_type"]
 
 Converter = Callable[[pa.Array], pa.Array]
 
@@ -58,10 +61,19 @@ class Past:
     def _check(self, rows: pa.RecordBatch, saved: SavedAs) -> None:
         found, told = rows.schema.field("value").type, stored_value_type(saved)
         if found != told:
-            raise StoreDamagedError(
-                f"{self._what} has a segment with values of {found}, where the manifest tells of {told}. Were files of "
-                "another job copied into this store? Restore it from a copy, or start the job from an older epoch."
-            )
+            raise self._damaged(f"with values of {found}, where the manifest tells of {told}")
+
+    def check_footer(self, footer: Mapping[str, Any], epoch: int) -> None:
+        """Refuse a segment that says of its values what the manifest does not."""
+        misfit = footer_misfit(footer, self._history[entry_at(self._history, epoch)])
+        if misfit is not None:
+            raise self._damaged(misfit)
+
+    def _damaged(self, misfit: str) -> StoreDamagedError:
+        return StoreDamagedError(
+            f"{self._what} has a segment {misfit}. Were files of another job copied into this store? Restore it from a "
+            "copy, or start the job from an older epoch."
+        )
 
     def _lifetimes(self, rows: pa.RecordBatch, start: int) -> tuple[UInt8s, Int64s | None]:
         """The kinds of the rows and when they expire, after all changes of the time to live."""
@@ -75,6 +87,17 @@ class Past:
                 kinds = np.where((kinds == PUT) & (expires_ms <= entry.since_ms), np.uint8(DELETE), kinds)
                 expires_ms = None
         return kinds, expires_ms
+
+
+def footer_misfit(footer: Mapping[str, Any], saved: SavedAs) -> str | None:
+    """What the footer of a segment says of its rows and the manifest does not: it follows "has a segment"."""
+    is_pickled = saved.version is None and written_type(saved.type) == "PICKLED"
+    if footer["pickled"] != is_pickled:
+        return f"whose values are {'' if footer['pickled'] else 'no '}pickles, where the manifest tells of {saved.type}"
+    if footer["ttl"] != (saved.ttl_ms is not None):
+        expected = "no time to live" if saved.ttl_ms is None else "a time to live"
+        return f"whose rows {'expire' if footer['ttl'] else 'never expire'}, where the manifest tells of {expected}"
+    return None
 
 
 def stored_value_type(saved: SavedAs) -> pa.DataType:

@@ -12,16 +12,16 @@ Entries that no segment needs any more are dropped.
 
 from __future__ import annotations
 
-import base64
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import StateSchemaError, StoreDamagedError
-from millstream.state.evolution import Evolution, IncompatibleChange, plan_projection
+from millstream.state.evolution import Evolution, IncompatibleChange, plan_projection, used_defaults
 from millstream.state.saved_types import shown_types, type_from, written_type
+from millstream.state.stored_defaults import Defaults, PickledDefaults, defaults_from_json, defaults_to_json
 
 __all__ = [
     "History",
@@ -34,6 +34,7 @@ __all__ = [
     "name_of",
     "still_needed",
     "upgrade_from",
+    "with_data_defaults",
 ]
 
 
@@ -43,7 +44,8 @@ class SavedAs:
 
     `type` is that of the values; `version` that of the serialiser that wrote them in its place. `shape` is "value",
     "list" or "map"; `key` and `map_key` describe what rows are found by. The rest tells how values of the entry before
-    become values of this one. `upgrade` names the function that does it.
+    become values of this one. `upgrade` names the function that does it. Defaults are typed data, except those that
+    older Millstreams wrote (`stored_defaults`).
     """
 
     since: int
@@ -55,12 +57,13 @@ class SavedAs:
     version: int | None = None
     ttl_ms: int | None = None
     renames: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Defaults = field(default_factory=dict)
     upgrade: str | None = None
 
     @property
     def evolution(self) -> Evolution:
         """What the program said of this change."""
+        assert not isinstance(self.defaults, PickledDefaults)  # a task has made data of them, a reader has refused
         return Evolution(self.renames, self.defaults)
 
 
@@ -125,7 +128,21 @@ def extended(told: History, now: SavedAs, evolution: Evolution | None, what: str
             f"{what} was saved as {was}, is now {is_now}: that needs no function, and upgrade={name_of(said.upgrade)} "
             "is given. Say the type that it is from, this one or an earlier one: upgrade={Types.LONG(): function}."
         )
-    return (*told, _copied(now, renames=dict(said.renames), defaults=dict(said.defaults)))
+    defaults = used_defaults(last.type, now.type, said)
+    return (*told, _copied(now, renames=dict(said.renames), defaults=defaults))
+
+
+def with_data_defaults(told: History, open_pickle: Callable[[bytes], Any]) -> History:
+    """The history with the defaults of older Millstreams as data: for a task, which alone may open them."""
+    if not any(isinstance(entry.defaults, PickledDefaults) for entry in told):
+        return told
+    entries = [told[0] if not isinstance(told[0].defaults, PickledDefaults) else _copied(told[0], defaults={})]
+    for last, entry in pairwise(told):
+        if isinstance(entry.defaults, PickledDefaults):
+            said = Evolution(entry.renames, open_pickle(entry.defaults.written))
+            entry = _copied(entry, defaults=used_defaults(last.type, entry.type, said))
+        entries.append(entry)
+    return tuple(entries)
 
 
 def refused(what: str, misfit: IncompatibleChange, *, has_descriptor: bool) -> StateSchemaError:
@@ -226,8 +243,7 @@ def _entry_to_json(entry: SavedAs) -> dict[str, Any]:
         "version": entry.version,
         "ttl_ms": entry.ttl_ms,
         "renames": dict(entry.renames) or None,
-        # Whatever a user's default is; it was written by this job into its own store.
-        "defaults": base64.b64encode(pickle.dumps(dict(entry.defaults))).decode() if entry.defaults else None,
+        "defaults": defaults_to_json(entry.defaults),
         "upgrade": entry.upgrade,
     }
     return written | {name: value for name, value in rest.items() if value is not None}
@@ -254,7 +270,6 @@ Was the manifest written by another one?
 
 
 def _entry_from_json(written: Mapping[str, Any], subject: str) -> SavedAs:
-    defaults = written.get("defaults")
     return SavedAs(
         since=written["since"],
         since_ms=written["since_ms"],
@@ -265,6 +280,6 @@ def _entry_from_json(written: Mapping[str, Any], subject: str) -> SavedAs:
         version=written.get("version"),
         ttl_ms=written.get("ttl_ms"),
         renames=written.get("renames") or {},
-        defaults=pickle.loads(base64.b64decode(defaults)) if defaults else {},
+        defaults=defaults_from_json(written.get("defaults")),
         upgrade=written.get("upgrade"),
     )

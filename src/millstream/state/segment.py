@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.errors import StateSchemaError, StoreDamagedError
+from millstream.errors import MillstreamError, StateSchemaError, StoreDamagedError
 from millstream.state.equality import Bools, bits_view, plain_view, plain_view_type
 from millstream.state.layout import NEVER_MS, PUT, TableLayout
 from millstream.state.resolution import kinds_of, orders_in, sub_orders_in
@@ -164,11 +164,11 @@ class Segment:
 
     def touch(self, bytes_max: int) -> int:
         """Touch the chunks that nobody has, up to so many bytes; returns how many that were. Who asks afterwards does
-        not wait for a check. What is damaged is told to who asks for it."""
+        not wait for a check. What is damaged, or not for readers, is told to who asks for it."""
         touched = 0
         for number, entry in enumerate(self.entries):
             if self._chunks[number] is None and touched + entry.length <= bytes_max:
-                with suppress(StoreDamagedError):
+                with suppress(MillstreamError):
                     self.chunk(number)
                 touched += entry.length
         return touched
@@ -227,6 +227,8 @@ _OF_SCHEMA = frozenset({"value", "pickled", "ttl", "serializer"})
 
 
 def _check_layout(footer: SegmentFooter, layout: TableLayout) -> None:
+    if layout.past is not None:
+        layout.past.check_footer(footer.layout, footer.epoch)
     now = described(layout)
     for part in dict.fromkeys((*footer.layout, *now)):
         was, is_now = footer.layout.get(part), now.get(part)

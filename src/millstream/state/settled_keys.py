@@ -9,6 +9,9 @@ else a Decimal; a tuple for rows and named tuples. With a declared type the type
 lists. It depends on the key alone, never on which of its forms came first, so a function sees the same in every
 repetition, after a restore and at another parallelism. All NaNs are the one object `math.nan`: dictionaries, tuples and
 rows compare by identity before they ask whether values are equal.
+
+Keys of the program's classes are made again by `decode_key`, which a task has (`runtime.key_classes`) and a reader has
+not (`canonical_decoding.decode`); there is no default, because a function must never be given the reader's.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -46,29 +49,32 @@ _SHARED = frozenset((str, bytes, tuple))
 _BY_VALUE = frozenset((bool, Decimal, UUID, dt.date, dt.timedelta, np.int32, np.int64, np.float64, np.bool_))
 """Of these, what Python calls equal is one key."""
 
+DecodeKey: TypeAlias = Callable[[bytes], Any]
+"""What makes a key of its canonical bytes."""
 
-def settled_keys(keys: list[Any], key_type: TypeInformation | None) -> list[Any]:
+
+def settled_keys(keys: list[Any], key_type: TypeInformation | None, decode_key: DecodeKey) -> list[Any]:
     """The keys, each in the form that stands for all equal ones and in which the store gives it back.
 
-    >>> settled_keys([True, 1.0, "a", (1.0, -0.0)], None)
+    >>> settled_keys([True, 1.0, "a", (1.0, -0.0)], None, decode)
     [1, 1, 'a', (1, 0)]
     """
     arrow = None if key_type is None else arrow_type(key_type)
     if key_type is None or arrow is None:
-        return keys if _PLAIN.issuperset(map(type, keys)) else _settled_each(keys)
+        return keys if _PLAIN.issuperset(map(type, keys)) else _settled_each(keys, decode_key)
     if is_hashed_as_values(key_type):
-        return _redeclared(_settled_each(as_declared(keys, key_type)), key_type)
+        return _redeclared(_settled_each(as_declared(keys, key_type), decode_key), key_type)
     declared = settled_declared(as_declared(keys, key_type), arrow)
     return list(map(_without_kind, declared)) if isinstance(plain_type(key_type), RowTypeInfo) else declared
 
 
-def keys_of_canonical(stored: list[bytes], key_type: TypeInformation | None) -> list[Any]:
+def keys_of_canonical(stored: list[bytes], key_type: TypeInformation | None, decode_key: DecodeKey) -> list[Any]:
     """The settled keys that canonical bytes stand for.
 
-    >>> keys_of_canonical([canonical_bytes((1.0, "a"))], None)
+    >>> keys_of_canonical([canonical_bytes((1.0, "a"))], None, decode)
     [(1, 'a')]
     """
-    keys = [decode(data) for data in stored]
+    keys = list(map(decode_key, stored))
     return keys if key_type is None or arrow_type(key_type) is None else _redeclared(keys, key_type)
 
 
@@ -107,7 +113,7 @@ def _without_lists(value: Any) -> Any:
     return value
 
 
-def _settled_each(keys: list[Any]) -> list[Any]:
+def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
     """Keys without a type."""
     known: dict[Any, Any] = {}
     tuples: dict[tuple[Any, ...], Any] = {}  # of plain values and numbers, for which nothing else can be taken
@@ -125,14 +131,14 @@ def _settled_each(keys: list[Any]) -> list[Any]:
         except TypeError:
             form = None  # it holds a list or the like, which is refused below
         if form is None:
-            form = _settled(key, known)
+            form = _settled(key, known, decode_key)
             if isinstance(key, tuple) and _SIMPLE.issuperset(map(type, key)):
                 tuples[key] = form
         settled.append(form)
     return settled
 
 
-def _settled(key: Any, known: dict[Any, Any]) -> Any:
+def _settled(key: Any, known: dict[Any, Any], decode_key: DecodeKey) -> Any:
     """One key without a type. `known` are those settled before whose forms take long to make."""
     kind = type(key)
     if kind in _PLAIN:
@@ -142,21 +148,21 @@ def _settled(key: Any, known: dict[Any, Any]) -> Any:
     if isinstance(key, tuple | Row):
         if _PLAIN.issuperset(map(type, key)):
             return key if kind is tuple else tuple(key)
-        return tuple([_settled(part, known) for part in key])
+        return tuple([_settled(part, known, decode_key) for part in key])
     try:
         # Not by the key itself: Python calls both half past two of an autumn night in one time zone equal.
         if kind in _BY_VALUE:
             place = kind, key
         elif is_dataclass(kind):
-            place = kind, tuple([_settled(getattr(key, name), known) for name in _compared(kind)])
+            place = kind, tuple([_settled(getattr(key, name), known, decode_key) for name in _compared(kind)])
         else:
-            return decode(canonical_bytes(key))
+            return decode_key(canonical_bytes(key))
         form = known.get(place, known)
         if form is known:
-            form = known[place] = decode(canonical_bytes(key))
+            form = known[place] = decode_key(canonical_bytes(key))
         return form
     except TypeError:  # no key of a dictionary, hence none of a stream: say so, and what to use instead
-        return decode(canonical_bytes(key))
+        return decode_key(canonical_bytes(key))
 
 
 @lru_cache(maxsize=256)
@@ -250,7 +256,7 @@ def _settled_number(value: Any) -> Any:
     if type(value) in _PLAIN or isinstance(value, Enum) or not isinstance(value, _NUMBERS):
         return value
     try:
-        return _settled(value, {})
+        return _settled(value, {}, decode)  # a number is of no class that would have to be made again
     except ProgramError:  # of more digits than a key of a stream may have
         return value
 

@@ -10,7 +10,7 @@ A row is changed when its value is, or its due time. An expiry time that moved a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,15 @@ class StateDiff(StateRows):
         return session.createDataFrame(self.to_arrow().read_all())
 
 
-def state_diff(before: Snapshot, after: Snapshot, operator: str, state: str, *, raw: bool = False) -> StateDiff:
+def state_diff(
+    before: Snapshot,
+    after: Snapshot,
+    operator: str,
+    state: str,
+    *,
+    raw: bool = False,
+    unpickle: Callable[[bytes], Any] | None = None,
+) -> StateDiff:
     """How a state changed from one snapshot to another; a state that one of them does not have has no rows there."""
     old, new = _stored(before, after, operator, state)
     source: _ListDiff | _TableDiff
@@ -72,7 +80,7 @@ def state_diff(before: Snapshot, after: Snapshot, operator: str, state: str, *, 
         before.renew()
         after.renew()
 
-    return StateDiff(source, renew)
+    return StateDiff(source, renew, unpickle=unpickle)
 
 
 def _stored(

@@ -5,7 +5,8 @@
     Canonical     keys without a declared type, all of one kind (texts, whole numbers, …), as a column of that type
     Bounds        windows of time, which are stored as sixteen bytes each, as start and end
     Encoded       what only Python can read: pickles, and keys without a declared type of several kinds or composed.
-                  The column keeps the bytes; its field is marked, and `rows` decodes where that may be done
+                  The column keeps the bytes; its field is marked, and `rows` decodes keys. Pickles it opens never:
+                  who reads may bring something that does
 
 A form is made once for a state and is small: it travels to Spark's tasks. Invariant: its arrays have the types of its
 fields, in every block.
@@ -13,7 +14,6 @@ fields, in every block.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -22,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.records.codecs import refuse_pickle
 from millstream.state.canonical_decoding import decode
 
 __all__ = ["Bounds", "Canonical", "Encoded", "Fields", "Form", "Plain", "decoder_of", "key_form", "window_form"]
 
 _MARK = b"millstream.encoding"
-_DECODERS: dict[bytes, Callable[[bytes], Any]] = {b"pickle": pickle.loads, b"key": decode}
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,10 @@ class Encoded:
         return [column]
 
 
-def decoder_of(field: pa.Field) -> Callable[[bytes], Any] | None:
+def decoder_of(field: pa.Field, unpickle: Callable[[bytes], Any] = refuse_pickle) -> Callable[[bytes], Any] | None:
     """What turns the bytes of an encoded column into values; None: they are values."""
-    return _DECODERS.get((field.metadata or {}).get(_MARK, b""))
+    encoding = (field.metadata or {}).get(_MARK)
+    return None if encoding is None else decode if encoding == b"key" else unpickle
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,35 @@
 """The records that are on their way round a loop when an epoch ends.
 
 They are stored as blocks (`runtime.blocks`), as they cross an exchange: Arrow columns of typed records, one pickle of
-untyped ones. A row here is a record, with the subtask that kept it, its place there and its timestamp. What is in a
-loop fits the memory of a task, and is read whole.
+untyped ones. A row here is a record, with the subtask that kept it, its place there and its timestamp. Untyped records
+cannot be told apart without opening their pickle, which only the job does: there a row is a whole block, and its value
+the pickle of two lists, of values and of timestamps. What is in a loop fits the memory of a task, and is read whole.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from millstream.runtime.blocks import TIMESTAMP_COLUMN
+from millstream.records.block_form import TIMESTAMP_COLUMN, TYPED
 from millstream.runtime.operator_lists import Slice, column_of
 from millstream.state_reader.forms import Encoded
 from millstream.state_reader.subtask_source import SubtaskSource, value_form
 
 __all__ = ["LoopSource"]
 
-_TYPED = b"A"
 _VALUE = "value"
 
 
+@dataclass(frozen=True)
 class LoopSource(SubtaskSource):
     """Records of a loop, of all subtasks of its end: subtask, index, timestamp_ms, value."""
+
+    raw: bool = False
 
     def whole(self) -> pa.RecordBatch:
         stored = list(self._stored())
@@ -36,7 +39,7 @@ class LoopSource(SubtaskSource):
         subtasks = [subtask for (subtask, _), piece in zip(stored, pieces, strict=True) for _ in range(len(piece))]
         indexes = [number for count in Counter(subtasks).values() for number in range(count)]
         is_typed = _is_typed(stored[0][1])
-        form = value_form(_VALUE, values.type, self.flatten) if is_typed else Encoded(_VALUE, "pickle")
+        form = value_form(_VALUE, values.type, self.flatten) if is_typed else Encoded(_VALUE, "pickle", self.raw)
         whole = pa.int64()
         fields = [pa.field(name, whole) for name in ("subtask", "index", "timestamp_ms")]
         arrays = [pa.array(subtasks, whole), pa.array(indexes, whole), stamps, *form.arrays(values)]
@@ -51,15 +54,13 @@ class LoopSource(SubtaskSource):
 
 
 def _is_typed(block: pa.Buffer) -> bool:
-    return bool(block[0:1].to_pybytes() == _TYPED)
+    return bool(block[0:1].to_pybytes() == TYPED)
 
 
 def _records(block: pa.Buffer) -> pa.Table:
-    """The records of a block: their timestamps, and themselves in one column."""
+    """The records of a block: their timestamps, and themselves in one column; or a block of untyped ones as one."""
     if not _is_typed(block):
-        values, times = pickle.loads(block.slice(1))
-        pickled = [pickle.dumps(value, protocol=5) for value in values]
-        return _table(pa.array(pickled, pa.binary()), None if times is None else pa.array(times))
+        return _table(pa.array([block.slice(1).to_pybytes()], pa.binary()), None)
     with pa.ipc.open_stream(block.slice(1)) as reader:
         columns = reader.read_all().combine_chunks()
     stamps = None

@@ -1,19 +1,19 @@
 """The rows of a state, to take away: as Arrow, pandas, polars, a Spark DataFrame, or Python values.
 
 Columns come typed, as the program declared them. What was stored without a type is bytes in the store: pickles, and
-keys that are composed or of several kinds. These are decoded here, in this process, because a pickle runs code when it
-is read: it is the user's own store, and the user's own machine. They are never decoded in a Spark task or for the
-network; `raw=True` gives the bytes.
+keys that are composed or of several kinds. Such keys are decoded here. A pickle is not: opening it runs code that is in
+it. Whoever trusts all who can write the store brings `unpickle`; without it such values are refused, and `raw=True`
+gives their bytes. Neither is decoded in a Spark task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import pyarrow as pa
 
-from millstream.errors import PlatformError, ProgramError, TypeMismatchError
+from millstream.errors import PickledValueError, PlatformError, ProgramError, TypeMismatchError
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.forms import decoder_of
 from millstream.state_reader.table_source import ALL_KEYS
@@ -39,11 +39,18 @@ class RowSource(Protocol):
 class StateRows:
     """The live rows of one state at one epoch. Nothing is read before it is asked for; each call reads again.
 
-    `renew` is called between blocks: the epoch is held while it is read.
+    `renew` is called between blocks: the epoch is held while it is read. `unpickle` makes values of pickles.
     """
 
-    def __init__(self, source: RowSource, renew: Callable[[], None], key: Any = ALL_KEYS) -> None:
+    def __init__(
+        self,
+        source: RowSource,
+        renew: Callable[[], None],
+        key: Any = ALL_KEYS,
+        unpickle: Callable[[bytes], Any] | None = None,
+    ) -> None:
         self._source, self._renew, self._key = source, renew, key
+        self._unpickle = unpickle or self._refuse
 
     @property
     def schema(self) -> pa.Schema:
@@ -126,5 +133,12 @@ class StateRows:
         return spark_frame(session, self._source, partitions)
 
     def _decoders(self) -> dict[str, Callable[[bytes], Any]]:
-        found = ((field.name, decoder_of(field)) for field in self.schema)
+        found = ((field.name, decoder_of(field, self._unpickle)) for field in self.schema)
         return {name: decode for name, decode in found if decode is not None}
+
+    def _refuse(self, data: bytes) -> NoReturn:
+        raise PickledValueError(
+            f"{self._source.state.what} has values without a declared type, which are stored as pickles. Opening a "
+            "pickle runs code that is in it, and is left to the job. Declare a type, or read with raw=True for the "
+            "bytes, or with unpickle=pickle.loads if you trust everybody who can write the store"
+        )

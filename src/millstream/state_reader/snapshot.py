@@ -151,30 +151,48 @@ class Snapshot:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def read(
-        self, operator: str, state: str, *, key: Any = ALL_KEYS, raw: bool = False, flatten: bool = False
+        self,
+        operator: str,
+        state: str,
+        *,
+        key: Any = ALL_KEYS,
+        raw: bool = False,
+        flatten: bool = False,
+        unpickle: Callable[[bytes], Any] | None = None,
     ) -> StateRows:
         """The live rows of a state, all or those of one key.
 
         `operator` is its uid or its name. `raw` leaves pickles, and keys without a declared type, as bytes. `flatten`
         gives the fields of a ROW or TUPLE columns of their own, `value_word`; otherwise `value` is one struct column.
+        Values that were stored without a type are pickles, and are refused unless `raw` or `unpickle` is given, which
+        runs code that is in the store: `pickle.loads`, or whatever is to be shown in their place.
         """
-        return StateRows(self.source(self.stored(operator, state), raw=raw, flatten=flatten), self.renew, key)
+        source = self.source(self.stored(operator, state), raw=raw, flatten=flatten)
+        return StateRows(source, self.renew, key, unpickle)
 
     def source(self, state: StoredState, *, raw: bool = False, flatten: bool = False) -> RowSource:
         """Where the rows of a state come from."""
         if state.scope == "list":
             return ListSource(self.store, state, flatten, raw)
         if state.scope == "loop":
-            return LoopSource(self.store, state, flatten)
+            return LoopSource(self.store, state, flatten, raw)
         layout = layout_of(self.segments, state)
         columns = shown(self.segments, state, layout, raw=raw, flatten=flatten)
         return TableSource(self.store, state, layout, columns, self._cache_folder)
 
-    def diff(self, other: Snapshot, operator: str, state: str, *, raw: bool = False) -> StateDiff:
-        """How a state changed from this snapshot to `other`."""
+    def diff(
+        self,
+        other: Snapshot,
+        operator: str,
+        state: str,
+        *,
+        raw: bool = False,
+        unpickle: Callable[[bytes], Any] | None = None,
+    ) -> StateDiff:
+        """How a state changed from this snapshot to `other`. Pickles are as for `read`."""
         from millstream.state_reader.difference import state_diff
 
-        return state_diff(self, other, operator, state, raw=raw)
+        return state_diff(self, other, operator, state, raw=raw, unpickle=unpickle)
 
     def renew(self) -> None:
         if self._lease is not None:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.errors import StateSchemaError, TypeMismatchError
+from millstream.errors import StateSchemaError, StoreDamagedError, TypeMismatchError
 from millstream.graph.pane_windows import PaneWindows
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import ValueChanges
@@ -28,40 +28,43 @@ from millstream.state.key_groups import key_groups
 from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
 from millstream.state.layout import NEVER_MS, PUT, TableLayout
 from millstream.state.open_segments import OpenSegments
-from millstream.state.past import Past, stored_value_type
-from millstream.state.saved_types import written_type
+from millstream.state.past import Converter, Past, stored_value_type
+from millstream.state.saved_types import type_from, written_type
 from millstream.state.schema_history import entry_at
 from millstream.state.table import TableView
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.forms import Encoded, Fields, Form, Plain, key_form, window_form
 from millstream.storage.store import Store
 
-__all__ = ["ALL_KEYS", "TableSource", "is_of_windows", "kind_of", "layout_of", "shown", "view_of"]
+__all__ = ["ALL_KEYS", "TableSource", "is_alike", "is_of_windows", "kind_of", "layout_of", "shown", "view_of"]
 
 ALL_KEYS: Any = object()
 """No key in particular."""
 
 _WINDOW_OWNERS = ("window ", "trigger ")
-_PICKLED = "PICKLED"
+_PICKLED, _CANONICAL = "PICKLED", "canonical"
 
 
 def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
-    """The layout of a table as it was declared last; segments of older types are read through the changes since."""
+    """The layout of a table as it was declared last; segments of older types are read through the changes since.
+
+    What the manifest tells of the types counts, not what a file says of itself: a segment that holds anything else is
+    damaged. Only manifests of older Millstreams leave it to the files.
+    """
     newest = max(state.refs, key=lambda ref: ref.epoch)
     layout, history = segments.stored_layout(newest, state.name), state.history
-    start = entry_at(history, min(ref.epoch for ref in state.refs))
-    if start >= len(history) - 1:
+    if not history:
         return layout
+    _check_rows(layout, state)
+    start = entry_at(history, min(ref.epoch for ref in state.refs))
     upgraded = next((entry for entry in history[start + 1 :] if entry.upgrade is not None), None)
-    if upgraded is not None or any(entry.version != history[-1].version for entry in history[start:]):
-        how = "its serializer" if upgraded is None else f"upgrade={upgraded.upgrade}"
-        raise StateSchemaError(
-            f"{state.what} still has values of an older type, which only the program's {how} can read. Let the job "
-            "rewrite them (compaction does, in time), or read the state with the program."
-        )
     last = history[-1]
-    changes = ValueChanges(StateCodec(last.type, state.what), None)
-    converters = [changes.converter(history, at) for at in range(len(history) - 1)]
+    if upgraded is not None or any(entry.version != last.version for entry in history[start:]):
+        how = "its serializer" if upgraded is None else f"upgrade={upgraded.upgrade}"
+        converters: list[Converter] = [_OnlyTheProgram(state.what, how)] * (len(history) - 1)
+    else:
+        changes = ValueChanges(StateCodec(last.type, state.what), None)
+        converters = [changes.converter(history, at) for at in range(len(history) - 1)]
     return replace(
         layout,
         value_type=stored_value_type(last),
@@ -70,6 +73,41 @@ def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
         serializer_version=last.version,
         past=Past(state.what, history, converters),
     )
+
+
+@dataclass(frozen=True)
+class _OnlyTheProgram:
+    """Stands where a function of the program's would convert old values. It refuses when they are read, not before:
+    what the state is can be told, and other states are none the worse."""
+
+    what: str
+    how: str
+
+    def __call__(self, column: pa.Array) -> pa.Array:
+        raise StateSchemaError(
+            f"{self.what} still has values of an older type, which only the program's {self.how} can read. Let the job "
+            "rewrite them (compaction does, in time), or read the state with the program."
+        )
+
+
+def is_alike(layout: TableLayout, other: TableLayout) -> bool:
+    """Whether two layouts have the same columns, of which older rows may be made in different ways."""
+    return replace(layout, past=None) == replace(other, past=None)
+
+
+def _check_rows(layout: TableLayout, state: StoredState) -> None:
+    """Refuse a file whose rows are found by something else than the manifest tells."""
+    last = state.history[-1]
+    stored = [layout.key_type is None, layout.sub_type]
+    expected = [last.key == _CANONICAL, layout.sub_type]
+    if last.map_key is not None:
+        expected[1] = StateCodec(type_from(last.map_key, state.what), state.what).arrow_type
+    if stored != expected:
+        raise StoreDamagedError(
+            f"{state.what} has a segment with keys of {layout.key_type} and map keys of {layout.sub_type}, where the "
+            f"manifest tells of {last.key} and {last.map_key}. Were files of another job copied into this store? "
+            "Restore it from a copy."
+        )
 
 
 def kind_of(state: StoredState, view: TableView) -> str:

@@ -43,8 +43,12 @@ from millstream.runtime.windows.places import place_hashes
 from millstream.state.hashing import xxhash64_column
 from millstream.state.keys import key_column_of_arrow
 from millstream.state.layout import TableLayout
+from millstream.state.past import footer_misfit, stored_value_type
+from millstream.state.schema_history import entry_at
+from millstream.state.segment import described
 from millstream.state.segment_check import segment_problems
 from millstream.state.segment_file import ReadFile, SegmentFile, WholeFile
+from millstream.state.stored_layout import stored_layout
 from millstream.state.version import SegmentRef
 from millstream.state.xxh64 import Int64s
 from millstream.state_reader.catalog import StoredState, states_of
@@ -204,7 +208,8 @@ class _Verifier:
         def hashes(keys: pa.Array, layout: TableLayout) -> Int64s | None:
             return _key_hashes(keys, layout, is_of_windows(state, layout))
 
-        return segment_problems(self._file(ref.file), ref, state.name, hashes)
+        file = self._file(ref.file)
+        return segment_problems(file, ref, state.name, hashes) or _type_problems(file, ref, state)
 
     def _file(self, file: str) -> SegmentFile:
         path = self._store.local_path(file)
@@ -255,6 +260,18 @@ class _Verifier:
             self._note(file)
             for problem in self._checksum_problem(file, facts):
                 yield Problem(file, problem, "listed by savepoint.json")
+
+
+def _type_problems(file: SegmentFile, ref: SegmentRef, state: StoredState) -> list[str]:
+    """Whether a whole segment is of the type that the manifest tells; those of older Millstreams do not."""
+    if not state.history:
+        return []
+    saved, layout = state.history[entry_at(state.history, ref.epoch)], stored_layout(file, "it")
+    expected = stored_value_type(saved)
+    if layout.value_type != expected:
+        return [f"it has values of {layout.value_type}, where the manifest tells of {expected}"]
+    misfit = footer_misfit(described(layout), saved)
+    return [] if misfit is None else [f"it is one {misfit}"]
 
 
 def _key_hashes(keys: pa.Array, layout: TableLayout, of_windows: bool) -> Int64s | None:

@@ -7,7 +7,6 @@ driver; the copies in tasks collect nothing.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import cloudpickle
 from millstream.connectors.contracts import CommitId, Json, Sink, SinkWriter, WriterContext
 from millstream.connectors.staging import read_staged, stage_bytes
 from millstream.records.batch import Batch
+from millstream.records.unpickling import unpickled
 from millstream.storage.store import Store
 
 __all__ = ["Collect", "Collected"]
@@ -71,14 +71,14 @@ class Collect(Sink):
         return _CollectWriter(context)
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
-        staged = [pickle.loads(read_staged(payload, store)) for payload in publish]
+        staged = [unpickled(read_staged(payload, store)) for payload in publish]
         self._commits[commit] = [
             Collected(value, time, commit.epoch, at) for at, rows in staged for value, time in rows
         ]
         self._published.append(commit.epoch)
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
-        _, rows = pickle.loads(read_staged(staged, store))
+        _, rows = unpickled(read_staged(staged, store))
         return [value if time is None else (value, time) for value, time in rows]
 
     def __getstate__(self) -> dict[str, Any]:

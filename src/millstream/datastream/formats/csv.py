@@ -18,7 +18,7 @@ from millstream.datastream.connectors.file_source import StreamFormat
 from millstream.datastream.formats.csv_schema import CsvSchema, CsvSchemaBuilder
 from millstream.datastream.stream_edges import no_java_object
 from millstream.errors import NotAvailableError, TypeMismatchError
-from millstream.records.columns import from_record_batch, to_record_batch
+from millstream.records.columns import as_declared
 
 if TYPE_CHECKING:
     from typing import Self
@@ -138,7 +138,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             None if field == dialect.null_text else field if convert is None else convert(field)
             for field, convert in zip(fields, converters, strict=True)
         ]
-        return from_record_batch(to_record_batch([tuple(values)], row_type), row_type)[0]
+        return as_declared([tuple(values)], row_type)[0]
 
     def produced_type(self) -> TypeInformation:
         return self._settings.row_type
@@ -198,7 +198,7 @@ class CsvRowSerializationSchema(SerializationSchema):
 
     def serialize(self, value: Any) -> bytes:
         row_type, dialect = self._settings.row_type, self._settings.dialect
-        row = from_record_batch(to_record_batch([value], row_type), row_type)[0]
+        row = as_declared([value], row_type)[0]
         text = io.StringIO(newline="")
         # The writer quotes only the line ends it is told of, and a reader knows both: so it is told of both.
         writer = csv.writer(text, **_dialect_arguments(dialect), lineterminator=_LINE_END)

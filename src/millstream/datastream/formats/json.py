@@ -16,7 +16,7 @@ from millstream.connectors.files.values import json_converter
 from millstream.datastream.argument_checks import at_users_line, refuse
 from millstream.datastream.connectors.file_sink import PartsWriterFactory
 from millstream.errors import NotYetError, TypeMismatchError
-from millstream.records.columns import from_record_batch, to_record_batch
+from millstream.records.columns import as_declared
 
 if TYPE_CHECKING:
     from typing import Self
@@ -32,7 +32,7 @@ def _row_type(what: str, type_info: Any) -> RowTypeInfo:
 
 def _as_row(value: Any, row_type: RowTypeInfo) -> Any:
     """The value as a `Row` with the type's names, checked against it."""
-    return from_record_batch(to_record_batch([value], row_type), row_type)[0]
+    return as_declared([value], row_type)[0]
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.errors import PickledValueError
 from millstream.query.catalog import Asked, QueryableState
 from millstream.query.epoch_view import EpochView
 from millstream.query.job_view import POLL_MS, JobView
@@ -127,6 +128,7 @@ class OpenedEpoch:
 
     def get_columns(self, state: str, keys: pa.Array) -> pa.RecordBatch:
         """Columns key, found, value."""
+        self._check_no_pickles(state)
         return self._view.get_columns(_asked(state), keys)
 
     def windows(self, state: str, key: Any) -> list[WindowView]:
@@ -135,7 +137,16 @@ class OpenedEpoch:
 
     def scan(self, state: str, prefix: Any = None, limit: int | None = None) -> pa.RecordBatchReader:
         """Rows of the state."""
+        self._check_no_pickles(state)
         return self._view.scan(_asked(state), prefix=prefix, limit=limit)
+
+    def _check_no_pickles(self, state: str) -> None:
+        """A state that has a type by now may have had none in an epoch of the past: its pickles are sent to nobody."""
+        if self._view.state(_asked(state)).is_pickled:
+            raise PickledValueError(
+                f"state {state!r} had values without a declared type in epoch {self.epoch}, stored as pickles: these "
+                "are not sent over the network. Ask for a newer epoch"
+            )
 
     def close(self) -> None:
         """Let it go."""

@@ -100,9 +100,9 @@ class Reads:
         state = self._state(reader, name)
         if state.is_pickled:
             raise PickledStateError(
-                f"state {name!r} has no declared type, so its values are pickles, and reading a pickle runs code: that "
-                "is not done for the network. Declare a type (its descriptor's type_info), or read it in process with "
-                "millstream.query."
+                f"state {name!r} has values, fields or map keys without a declared type. These are stored as pickles, "
+                "and opening a pickle runs code, which is not done for the network. Declare a type for all of it (its "
+                "descriptor's type_info), or read its bytes in process with millstream.query."
             )
         return state
 

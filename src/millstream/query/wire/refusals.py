@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.errors import MillstreamError, StoreDamagedError, StoreError, TypeMismatchError
+from millstream.errors import MillstreamError, PickledValueError, StoreDamagedError, StoreError, TypeMismatchError
 from millstream.query.errors import EpochGoneError, NoEpochError, StateKindError, UnknownJobError, UnknownStateError
 
 __all__ = [
@@ -173,6 +173,7 @@ _LIBRARY: tuple[tuple[type[MillstreamError], int, str], ...] = (
     (UnknownStateError, 404, "unknown-state"),
     (EpochGoneError, 410, "epoch-gone"),
     (NoEpochError, 503, "no-epoch"),
+    (PickledValueError, 406, "pickled-state"),
     (StateKindError, 409, "state-kind"),
     (TypeMismatchError, 422, "key-type"),
     (StoreDamagedError, 500, "store-damaged"),

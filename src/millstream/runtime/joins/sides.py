@@ -32,6 +32,7 @@ from millstream.runtime.keying import Keying
 from millstream.runtime.operators import OperatorSetting, Origin, Output
 from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.task_codec import task_codec
 from millstream.state.equality import Bools
 from millstream.state.xxh64 import Int64s
 
@@ -109,7 +110,7 @@ class TwoSidedOperator(KeyedOperator):
     ) -> Side:
         """The side of input `number`. `type_info` is that of what is kept of a record: all of it, or its `fields`."""
         edge = next(edge for edge in self.node.inputs if edge.input == number)
-        codec = StateCodec(type_info, f"state '{name}' of '{self.node.name}'")
+        codec = task_codec(type_info, f"state '{name}' of '{self.node.name}'")
         # Whole records gain and lose fields like any state; of chosen ones a new one would be missing in the output.
         table = RowTable(name, edge.key_type, self.setting.context.max_parallelism, codec, evolves=fields is None)
         buffer = RowBuffer(table, self.backend.scope)

@@ -29,9 +29,9 @@ from millstream.runtime.keyed_operators import Part
 from millstream.runtime.operators import OperatorSetting
 from millstream.runtime.rolling_records import fresh
 from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_table import StateTable
 from millstream.runtime.states import StateHandle
+from millstream.runtime.task_codec import task_codec
 from millstream.runtime.visits import Visit
 from millstream.runtime.windows.contents import Fold
 from millstream.runtime.windows.contexts import FunctionContext
@@ -63,7 +63,7 @@ class FoldingWindowOperator(WindowFunctions):
         assert isinstance(operation, Window) and operation.panes is not None
         self._panes = operation.panes
         self._fold = Fold(operation)
-        self._codec = StateCodec(operation.contents_type, f"the windows of '{self.node.name}'")
+        self._codec = task_codec(operation.contents_type, f"the windows of '{self.node.name}'")
         self._table = StateTable(
             _STATE,
             self.node.inputs[0].key_type,

@@ -33,7 +33,7 @@ from millstream.runtime.keyed_operators import KeyedOperator
 from millstream.runtime.operators import OperatorSetting
 from millstream.runtime.queryable import queryable_of_panes
 from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.task_codec import task_codec
 from millstream.runtime.windows.groups import grouped
 from millstream.runtime.windows.pane_firing import FiredWindows, WindowRange, fired_windows
 from millstream.runtime.windows.pane_rows import Accumulators, PaneRows, accumulator_type
@@ -62,7 +62,7 @@ class PaneOperator(KeyedOperator):
         assert schema is not None
         self._schema = schema
         self._accumulators = Accumulators(operation.measures)
-        codec = StateCodec(accumulator_type(operation.measures), f"state '{_STATE}' of '{self.node.name}'")
+        codec = task_codec(accumulator_type(operation.measures), f"state '{_STATE}' of '{self.node.name}'")
         table = PaneTable(_STATE, key_type, setting.context.max_parallelism, codec, self._windows)
         self._panes = PaneHandle(table, self.backend.scope, self._windows, self._accumulators)
         self.backend.keep(_STATE, self._panes)

@@ -1,0 +1,29 @@
+"""Values without a type become pickles: the half that writes.
+
+Writing a pickle runs nothing that is stored, so anybody may. Reading one runs whatever its writer put into it; that is
+`records.unpickling`, which only the job itself may import. Invariant: nothing in this module opens a pickle, and no
+other module of stored values imports `pickle` (pyproject.toml holds both, by its contracts on imports).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from pickle import PicklingError
+from typing import Any
+
+__all__ = ["PicklingError", "pickled", "pickled_each"]
+
+
+def pickled(value: Any) -> bytes:
+    """The value as a pickle.
+
+    >>> pickled(1)[:2]
+    b'\\x80\\x05'
+    """
+    return pickle.dumps(value, protocol=5)
+
+
+def pickled_each(values: Iterable[Any]) -> list[bytes]:
+    """Each of many values as a pickle of its own."""
+    return [pickle.dumps(value, protocol=5) for value in values]
