@@ -31,6 +31,8 @@ _ABSENT = object()
 class ListHandle(StateHandle):
     """`ListState`: adding reads nothing; reading loads the lists of all keys at hand at once."""
 
+    next_number: int
+
     def __init__(self, table: StateTable, scope: Any, renews_on_read: bool, codec: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle = codec.settle
@@ -43,9 +45,9 @@ class ListHandle(StateHandle):
         self._unstored: set[Any] = set()
 
     def begin(self) -> None:
-        # Later epochs sort after earlier ones, and later visits after earlier ones, so an append never needs to know
-        # what is there.
-        self._next_sub = self.table.epoch << 31
+        # Later epochs sort after earlier ones, later rounds and visits after earlier ones, so an append never needs to
+        # know what is there.
+        self.next_number = max(self.table.epoch << 31, self.table.rows_numbered)
         self._forget()
 
     def load(self, keys: Iterable[Any]) -> None:
@@ -104,9 +106,9 @@ class ListHandle(StateHandle):
             self.table.clear([key for key in self._replaced if key not in self._unstored])
         keys = [key for key, values in self._added.items() for _ in values]
         values = [value for values in self._added.values() for value in values]
-        subs = np.arange(self._next_sub, self._next_sub + len(values))
-        self._next_sub += len(values)
-        self.table.put(keys, values, pa.array(subs))
+        numbers = self.next_number + np.arange(len(values))
+        self.next_number += len(values)
+        self.table.put(keys, values, pa.array(numbers))
         self._forget()
 
 

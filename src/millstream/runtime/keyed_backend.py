@@ -19,6 +19,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.declared_states import declared_state, own_name_taken
 from millstream.runtime.queryable import queryables_told
+from millstream.runtime.row_numbers import last_row_numbers, tell_row_numbers
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import last_schemas, schemas_told
 from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
@@ -134,7 +135,7 @@ class KeyedBackend:
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
         """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
         versions = last_versions(kept, self._operator)
-        place = replace(place, schemas=last_schemas(kept, self._operator))
+        place = replace(place, schemas=last_schemas(kept, self._operator), rows_numbered=last_row_numbers(kept))
         self._place, self._versions = place, versions
         for name, handle in self._handles.items():
             handle.open(place, versions.get(name, ()))
@@ -198,6 +199,7 @@ class KeyedBackend:
         told = schemas_told(self._place.schemas, schemas, tables)
         if told:
             account["schemas"] = told
+        tell_row_numbers(account, self._place.rows_numbered, self._handles)
         queryable = queryables_told(self._descriptors, self._kinds, self._key_type, self._operator)
         if queryable:
             account["queryable"] = queryable

@@ -50,6 +50,8 @@ class EpochPlace:
     segments: OpenSegments
     schemas: Mapping[str, History] = field(default_factory=dict)
     """What each state was saved as, by name."""
+    rows_numbered: Mapping[str, int] = field(default_factory=dict)
+    """Where the numbers of rows go on, by name (`runtime.row_numbers`)."""
 
 
 class StateTable:
@@ -174,6 +176,11 @@ class StateTable:
     def epoch(self) -> int:
         """The epoch whose changes this table takes."""
         return self._place.epoch
+
+    @property
+    def rows_numbered(self) -> int:
+        """The first number that no row of any earlier epoch or round has, as far as anybody has told."""
+        return self._place.rows_numbered.get(self.name, 0)
 
     def put(self, keys: list[Any], values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None) -> None:
         """Set rows; they live as long as the state's time-to-live says."""
