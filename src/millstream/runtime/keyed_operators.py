@@ -86,6 +86,8 @@ class KeyedOperator(Operator):
     """What all operators of a keyed stream share: how records are gathered and visited key by key, and a backend that
     is opened for every epoch and written at its end."""
 
+    is_keyed = True
+
     def __init__(self, setting: OperatorSetting) -> None:
         node, context = setting.node, setting.context
         edge = node.inputs[0]

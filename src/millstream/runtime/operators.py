@@ -35,6 +35,7 @@ from millstream.records.batch import Batch, Timestamps, is_typed
 from millstream.records.columns import KIND_COLUMN, checked_batch, stream_schema
 from millstream.runtime.barrier import MIN_WATERMARK, Acknowledgement
 from millstream.runtime.context import ElementContext, TaskContext, TaskTimerService
+from millstream.runtime.event_time import restored_event_time
 from millstream.runtime.failure import UserCall
 from millstream.runtime.operator_state import OperatorState
 from millstream.runtime.spec import EpochSpec
@@ -72,6 +73,7 @@ class Operator:
 
     method = ""  # the name of the user's method, for function classes
     role = "function"
+    is_keyed = False
 
     def __init__(self, setting: OperatorSetting) -> None:
         node = setting.node
@@ -111,8 +113,13 @@ class Operator:
 
     def begin(self, spec: EpochSpec) -> None:
         """An epoch begins. Time stands at what the last epoch ended with."""
+        context = self.setting.context
         self.time.now_ms = spec.now_ms
         self.time.watermark = spec.watermarks.get(self.uid, MIN_WATERMARK)
+        if self.uid in spec.event_times:
+            max_parallelism = context.max_parallelism if self.is_keyed else None
+            own = restored_event_time(spec.event_times[self.uid], context.subtask, context.parallelism, max_parallelism)
+            self.time.watermark = max(own, self.time.watermark)
         self.records_in = self.records_out = self.busy_ns = 0
 
     def keep(self, acknowledgement: Acknowledgement) -> None:

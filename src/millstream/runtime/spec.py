@@ -7,7 +7,7 @@ and reaches the tasks as a Spark local property: the Spark plan itself is built 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,8 @@ class EpochSpec:
     watermarks: Mapping[str, int]
     states: Mapping[str, Mapping[str, Any]]
     operator_states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # uid -> subtask -> its account
+    # Where each subtask of the last epoch stood, of operators whose subtasks did not all stand at the watermark.
+    event_times: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def encode(self) -> str:
         """As JSON text."""

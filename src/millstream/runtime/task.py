@@ -217,9 +217,13 @@ class _Task:
     def _acknowledge(self, watermarks: dict[int, int]) -> Acknowledgement:
         heard = {str(sender): barrier.nonce for sender, barrier in self.inbox.barriers.items()}
         ack = Acknowledgement(self.stage.index, self.assignment.subtask, self.assignment.nonce, heard)
+        follow_splits = self._that_follow_splits()
         for id, operator in self.operators.items():
             ack.operators[operator.uid] = self._ended(operator, ack)
             ack.watermarks[operator.uid] = watermarks[id]
+            if id not in follow_splits:
+                idle = watermarks[id] == IDLE_WATERMARK
+                ack.event_times[operator.uid] = operator.time.watermark if idle else watermarks[id]
         if self.spec.final:
             self.close()  # before the account is closed, so that what close() prints and counts is in it
         ack.times = {
@@ -229,6 +233,16 @@ class _Task:
         ack.metrics = self.metrics.snapshot()
         ack.output = self.printed
         return ack
+
+    def _that_follow_splits(self) -> set[int]:
+        """The operators whose event time is that of the splits read in this task, which may move to another one."""
+        follow: set[int] = set()
+        for id, operator in self.operators.items():
+            told = any(channel.local and channel.source in follow for channel in self.plan.into(id))
+            keeps_own = operator.is_keyed or isinstance(operator, TimestampOperator)
+            if isinstance(operator, ReadOperator) or (told and not keeps_own):
+                follow.add(id)
+        return follow
 
     def _ended(self, operator: Operator, ack: Acknowledgement) -> dict[str, int]:
         """Have an operator put down its part of the epoch; what it did, and where its time went."""
