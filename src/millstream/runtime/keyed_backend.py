@@ -22,7 +22,7 @@ from millstream.runtime.queryable import queryables_told
 from millstream.runtime.row_numbers import last_row_numbers, tell_row_numbers
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import last_schemas, schemas_told
-from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
+from millstream.runtime.state_table import EpochPlace, StateTable, last_versions, tell_debt
 from millstream.runtime.states import (
     AggregatingHandle,
     ReducingHandle,
@@ -200,6 +200,8 @@ class KeyedBackend:
         if told:
             account["schemas"] = told
         tell_row_numbers(account, self._place.rows_numbered, self._handles)
+        own = (handle.table for handle in self._handles.values())
+        tell_debt(account, (*own, self._event.table, self._processing.table))
         queryable = queryables_told(self._descriptors, self._kinds, self._key_type, self._operator)
         if queryable:
             account["queryable"] = queryable

@@ -6,7 +6,8 @@ meet the store: bulk reads of many keys at once, and at the end of the epoch one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from millstream.records.columns import arrow_type
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import TableSchema
 from millstream.state.changes import TableChanges
-from millstream.state.compaction import compact, plan_compaction
+from millstream.state.compaction import budget_of, compact, compaction_debt, next_compaction
 from millstream.state.equality import Bools
 from millstream.state.evolution import Evolution
 from millstream.state.keys import KeyColumn, key_column
@@ -31,10 +32,7 @@ from millstream.state.table import TableView
 from millstream.state.version import SegmentRef, merge_versions, refs_from_json
 from millstream.storage.names import segment_name
 
-__all__ = ["EpochPlace", "StateTable", "last_versions"]
-
-# What one table may read and write again for compaction in one epoch: some tens of milliseconds.
-_COMPACTION_BYTES_MAX = 16 << 20
+__all__ = ["EpochPlace", "StateTable", "last_versions", "tell_debt"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +104,7 @@ class StateTable:
             self.layout = self.schema.opened(self.layout, refs, place)
         self.view = TableView(place.segments, self.layout, refs, place.groups, read_ms)
         self.changes = TableChanges(self.layout)
+        self.debt_bytes = 0
 
     def settle(self) -> None:
         """From here on reads see what was changed so far in this epoch."""
@@ -231,14 +230,23 @@ class StateTable:
         """Write what changed as one segment, compact a little, and return the new version."""
         place, refs = self._place, tuple(self.view.refs)
         written = self.changes.write(place.segments.store, self._file("w"), place.epoch, place.groups)
-        if written is None:
-            return refs
-        refs = (*refs, written)
-        step = plan_compaction(refs, _COMPACTION_BYTES_MAX)
-        if step is None:
-            return refs
-        name = self._file("c")
-        return compact(place.segments, self.layout, refs, step, place.now_ms, name=name, epoch=place.epoch)
+        if written is not None:
+            refs = (*refs, written)
+        # What earlier epochs left to be merged is merged in quiet ones too.
+        refs = self._compacted(refs, budget_of(0 if written is None else written.file_bytes))
+        self.debt_bytes = compaction_debt(refs)
+        return refs
+
+    def _compacted(self, refs: tuple[SegmentRef, ...], left_bytes: int) -> tuple[SegmentRef, ...]:
+        place = self._place
+        for steps in itertools.count():
+            step = next_compaction(refs, left_bytes, steps)
+            if step is None:
+                break
+            left_bytes -= max(step.cost_bytes(refs), 1)
+            name = self._file(f"c{steps or ''}")
+            refs = compact(place.segments, self.layout, refs, step, place.now_ms, name=name, epoch=place.epoch)
+        return refs
 
     def _file(self, kind: str) -> str:
         place = self._place
@@ -253,6 +261,13 @@ def last_versions(kept: Mapping[str, Any], operator: str) -> dict[str, tuple[Seg
             read = refs_from_json(refs, f"state '{name}' of '{operator}'")
             versions[name] = merge_versions([versions.get(name, ()), read])
     return versions
+
+
+def tell_debt(account: dict[str, Any], tables: Iterable[StateTable]) -> None:
+    """Add to an account how many bytes of these tables are overdue to be merged, if any are."""
+    debt = sum(table.debt_bytes for table in tables)
+    if debt:
+        account["compaction_debt_bytes"] = account.get("compaction_debt_bytes", 0) + debt
 
 
 def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:

@@ -25,7 +25,7 @@ from millstream.runtime.queryable import queryables_told
 from millstream.runtime.row_numbers import last_row_numbers, tell_row_numbers
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import last_schemas, schemas_told
-from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
+from millstream.runtime.state_table import EpochPlace, StateTable, last_versions, tell_debt
 from millstream.runtime.timers import Timers
 from millstream.runtime.windows.place_states import (
     AggregatingState,
@@ -165,6 +165,8 @@ class WindowStore:
         if told:
             account["schemas"] = told
         tell_row_numbers(account, {}, self._states())
+        own = (state.table for state in self._states().values())
+        tell_debt(account, (*own, self.event_timers.table, self.processing_timers.table))
         of_keys = {name: self._descriptors[name] for name in self._of_keys}
         kinds = {name: type(state) for name, state in self._of_keys.items()}
         queryable = queryables_told(of_keys, kinds, self._key_type, self._operator)
