@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from millstream.jobs.epoch_size import (
     FIRST_RECORDS,
-    UNBOUNDED,
     EpochCost,
     EpochSizing,
     SizeBounds,
@@ -140,7 +139,6 @@ def test_without_an_interval_epochs_are_as_large_as_allowed_after_the_first() ->
     bounds = SizeBounds(RECORDS_MAX, 1 << 40)
     assert list(sizes(Costs(100, 1.0), 3, bounds)) == [FIRST_RECORDS, RECORDS_MAX, RECORDS_MAX]
     assert first_sizing(SizeBounds(9, 1 << 40)).budget == 9
-    assert first_sizing(SizeBounds(UNBOUNDED, UNBOUNDED)).budget == UNBOUNDED
 
 
 def test_without_input_nothing_is_learnt_and_an_epoch_reads_one_record_at_least() -> None:

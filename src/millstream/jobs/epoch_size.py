@@ -29,7 +29,6 @@ from itertools import combinations
 
 __all__ = [
     "FIRST_RECORDS",
-    "UNBOUNDED",
     "EpochCost",
     "EpochSizing",
     "SizeBounds",
@@ -40,9 +39,6 @@ __all__ = [
 
 FIRST_RECORDS = 65_536
 """The first epoch is not larger: how large its records are, and how long they take, is not known yet."""
-
-UNBOUNDED = 1 << 62
-"""As `records_max`: all input is one epoch, the first one."""
 
 COLD_EPOCHS = 2
 RECENT_EPOCHS = 8
@@ -91,8 +87,7 @@ def first_sizing(bounds: SizeBounds) -> EpochSizing:
     >>> first_sizing(SizeBounds(records_max=500_000, bytes_max=1 << 28)).budget
     65536
     """
-    whole = bounds.records_max == UNBOUNDED
-    return EpochSizing(UNBOUNDED if whole else max(1, min(bounds.records_max, FIRST_RECORDS)))
+    return EpochSizing(max(1, min(bounds.records_max, FIRST_RECORDS)))
 
 
 def recooled(sizing: EpochSizing) -> EpochSizing:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.compiler.stages import Channel, Plan
 from millstream.graph.nodes import Process
-from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
+from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.blocks import decode_block
 from millstream.runtime.broadcast_operators import BroadcastProcessOperator
 from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
@@ -112,6 +112,7 @@ class _Task:
         self.operators = subtask.operators
         self.metrics = subtask.metrics
         self.printed = printed
+        self._batch = job.facts.batch
         self.close = close
         self.channels = {channel.id: channel for channel in self.plan.channels}
         self.types = _channel_types(self.plan)
@@ -211,8 +212,14 @@ class _Task:
                 else min(ends[channel.id, s, self.assignment.subtask].watermark for s in range(channel.senders))
                 for channel in self.plan.into(id)
             ]
-            reached[id] = _advanced(operator, min(inputs, default=self.spec.watermarks.get(operator.uid, 0)))
+            heard = min(inputs, default=self.spec.watermarks.get(operator.uid, 0))
+            reached[id] = self._without_steps(_advanced(operator, heard))
         return reached
+
+    def _without_steps(self, watermark: int) -> int:
+        """In BATCH event time has two moments, before the end of the input and after it, however many epochs read it:
+        no record is late, and timers and windows come when all records are in."""
+        return MIN_WATERMARK if self._batch and watermark != MAX_WATERMARK else watermark
 
     def _acknowledge(self, watermarks: dict[int, int]) -> Acknowledgement:
         heard = {str(sender): barrier.nonce for sender, barrier in self.inbox.barriers.items()}
