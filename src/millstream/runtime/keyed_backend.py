@@ -41,6 +41,8 @@ __all__ = ["KeyedBackend"]
 _EVENT_TIMERS = "event timers"
 _PROCESSING_TIMERS = "processing timers"
 _OWN_TABLES = (_EVENT_TIMERS, _PROCESSING_TIMERS)
+# So much of a state's single values, as they are stored, is read for one visit.
+_VISIT_BYTES_MAX = 64 << 20
 
 
 class KeyedBackend:
@@ -146,6 +148,13 @@ class KeyedBackend:
         """Keys as the store knows them."""
         return self._event.table.column(keys)
 
+    @property
+    def visit_keys_max(self) -> int:
+        """How many keys may be visited together, so that what a visit reads of single values stays within bounds.
+        (Lists and maps see to it themselves.)"""
+        largest = max((h.table.row_bytes for h in self._handles.values() if h.table.layout.sub_type is None), default=0)
+        return max(1, min(VISIT_RECORDS_MAX, _VISIT_BYTES_MAX // largest)) if largest else VISIT_RECORDS_MAX
+
     def settle(self) -> None:
         """From here on states are read with all that was changed so far in this epoch."""
         for handle in self._handles.values():
@@ -174,8 +183,9 @@ class KeyedBackend:
         handle = self._handles[name]
         self.settle()
         keys = handle.table.distinct_keys()
-        for start in range(0, len(keys), VISIT_RECORDS_MAX):
-            group = keys[start : start + VISIT_RECORDS_MAX]
+        keys_max = self.visit_keys_max
+        for start in range(0, len(keys), keys_max):
+            group = keys[start : start + keys_max]
             self.visit(self.column(group), group)
             for number, key in enumerate(group):
                 self.scope.enter(number)

@@ -26,7 +26,7 @@ from millstream.runtime.operators import (
 from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.state_table import EpochPlace
 from millstream.runtime.timers import Timers
-from millstream.runtime.visits import VISIT_RECORDS_MAX, KeyRange, Visit, visits
+from millstream.runtime.visits import KeyRange, Visit, visits
 from millstream.state.open_segments import OpenSegments
 
 __all__ = [
@@ -151,7 +151,7 @@ class KeyedOperator(Operator):
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
         with self.call.running("state"):
             self.backend.settle()
-        for visit in visits(records, self.keying.gathered(records), self._owned):
+        for visit in visits(records, self.keying.gathered(records), self._owned, self.backend.visit_keys_max):
             with self.call.running("state"):
                 self.backend.visit(visit.keys, visit.values)
             for tag, batch in self.work(visit):
@@ -367,7 +367,7 @@ class KeyPlaces:
         self._backend.scope.at = place
 
     def _visit_group_of(self, key: Any) -> None:
-        group = self._foreseen[self._next : self._next + VISIT_RECORDS_MAX]
+        group = self._foreseen[self._next : self._next + self._backend.visit_keys_max]
         self._next += len(group)
         keys = list(dict.fromkeys((key, *group)))
         self._backend.leave()

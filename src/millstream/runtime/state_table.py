@@ -166,6 +166,20 @@ class StateTable:
             gathered[position].append((sub, value))
         return gathered
 
+    @property
+    def row_bytes(self) -> int:
+        """About how many bytes a stored row takes; 0 when there is none."""
+        refs = self.view.refs
+        rows = sum(ref.rows for ref in refs)
+        return sum(ref.file_bytes for ref in refs) // rows if rows else 0
+
+    def within(self, keys: list[Any], bytes_max: int) -> int:
+        """How many of these keys, the first ones, have rows of about so many bytes together; at least one."""
+        if sum(ref.live_bytes() for ref in self.view.refs) <= bytes_max:  # all there is is not too much
+            return len(keys)
+        sizes = np.cumsum(row_counts(self.view, self.column(keys)) * self.row_bytes)
+        return max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
+
     def count(self, keys: list[Any]) -> list[int]:
         """How many rows every key has at most; reads none of them."""
         counts: list[int] = row_counts(self.view, self.column(keys)).tolist()

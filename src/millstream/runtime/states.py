@@ -80,6 +80,11 @@ class Scope:
         at = index(self.at)
         return self.keys[at]
 
+    def following(self) -> list[Any]:
+        """The keys of the visit, from the current one on: in the order in which they mostly are asked for."""
+        at = index(self.at)
+        return self.keys[at:] + self.keys[:at] if at else self.keys
+
     def enter(self, number: int) -> None:
         """The function is about to be called for the key of this number."""
         self.at = number
