@@ -11,6 +11,7 @@ import numpy as np
 from millstream.graph.nodes import KeyedProcess
 from millstream.records.batch import Batch, alike, is_typed
 from millstream.runtime.barrier import Acknowledgement
+from millstream.runtime.blocks import batch_bytes
 from millstream.runtime.context import ElementContext
 from millstream.runtime.keyed_backend import KeyedBackend
 from millstream.runtime.keying import Keying
@@ -23,6 +24,7 @@ from millstream.runtime.operators import (
     ProcessOperator,
     inherited_timestamps,
 )
+from millstream.runtime.pieces import Pieces
 from millstream.runtime.spec import EpochSpec, JobFacts
 from millstream.runtime.state_table import EpochPlace
 from millstream.runtime.timers import Timers
@@ -130,7 +132,7 @@ class KeyedOperator(Operator):
         self.records_in += len(batch)
         self._gathered.append(batch)
         self._gathered_records += len(batch)
-        self._gathered_bytes += batch.columns().nbytes if batch.typed else 0
+        self._gathered_bytes += batch_bytes(batch)
         untyped = not batch.typed or not is_typed(self.node.output_type)
         if (
             self._gathered_records >= (_GATHERED_UNTYPED_MAX if untyped else _GATHERED_RECORDS_MAX)
@@ -179,11 +181,18 @@ class KeyedOperator(Operator):
 class PerRecordOperator(KeyedOperator):
     """Calls a function for one record after another, each within its key."""
 
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        self._pieces = Pieces(_PIECE_RECORDS)
+
     def work(self, visit: Visit) -> Iterator[Part]:
-        for start in range(0, len(visit), _PIECE_RECORDS):
-            piece = visit.records.slice(start, min(_PIECE_RECORDS, len(visit) - start))
-            numbers = visit.codes[start : start + len(piece)].tolist()
-            yield from self.apply_at(piece, numbers)
+        start = 0
+        while start < len(visit):
+            piece = visit.records.slice(start, min(self._pieces.records, len(visit) - start))
+            parts = self.apply_at(piece, visit.codes[start : start + len(piece)].tolist())
+            start += len(piece)
+            self._pieces.learn(len(piece), sum(batch_bytes(part) for _, part in parts))
+            yield from parts
         self.backend.scope.leave()
 
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:

@@ -145,7 +145,7 @@ class _Task:
         if channel.local:
             return self.operators[channel.target].input(channel.edge.input, (channel.id, self.assignment.subtask))
         router = router_for(channel, self.assignment.subtask, self.spec.epoch, operator.call)
-        return partial(self.outbox.send, channel, router)
+        return partial(self.outbox.send, channel, router, operator.call)
 
     def run(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
