@@ -141,6 +141,16 @@ def test_without_an_interval_epochs_are_as_large_as_allowed_after_the_first() ->
     assert first_sizing(SizeBounds(9, 1 << 40)).budget == 9
 
 
+@pytest.mark.parametrize("interval_ms", [None, 1_000])
+def test_epochs_shrink_while_state_is_overdue_to_be_merged_and_grow_again_after(interval_ms: int | None) -> None:
+    bounds, sizing = SizeBounds(RECORDS_MAX, 1 << 40, interval_ms), EpochSizing(80_000, cold_epochs=0)
+    budgets = []
+    for debt_bytes in (1 << 30, 1 << 20, 0):
+        sizing = next_sizing(sizing, EpochCost(sizing.budget, 1, 100, debt_bytes), bounds)
+        budgets.append(sizing.budget)
+    assert budgets[:2] == [60_000, 45_000] and budgets[2] > 45_000
+
+
 def test_without_input_nothing_is_learnt_and_an_epoch_reads_one_record_at_least() -> None:
     sizing = EpochSizing(500, cold_epochs=0)
     assert next_sizing(sizing, EpochCost(0, 0, 9_000), BOUNDS) == sizing

@@ -318,7 +318,7 @@ class EpochDriver:
         if told is None or manifest.status != "RUNNING":
             return
         settings = self._settings
-        cost = EpochCost(told["in"], told["in_bytes"], told["duration_ms"])
+        cost = EpochCost(told["in"], told["in_bytes"], told["duration_ms"], told["compaction_debt_bytes"])
         self._sizing = next_sizing(self._sizing, cost, self._bounds)
         self._load = self._load.followed_by(EpochLoad(told["run_ms"], told["lags"]), self._clock.now_ms())
         wanted = None if settings.autoscale is None else decide_scale(self._load, settings.autoscale)
