@@ -160,16 +160,20 @@ def measure_broadcast(report: Report, session: SparkSession, sizes: Sizes) -> No
 
 
 def measure_exchanges(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """Two light functions with an exchange before the first, or before both: in columns, and by key and record."""
-    kinds = {"rebalance": (dealt_out, sizes.exchange_records), "key_by": (keyed_again, sizes.keyed_records)}
-    for name, (program, records) in kinds.items():
+    """Two light functions with an exchange before the first, or before both: in columns, and by key and record.
+
+    In columns the functions cost next to nothing, so one exchange is the whole program and two are twice that, no less:
+    what is held is that the second is not dearer than the first, with 15 % for a busy machine.
+    """
+    kinds = {"rebalance": (dealt_out, sizes.exchange_records, 2.3), "key_by": (keyed_again, sizes.keyed_records, 2.0)}
+    for name, (program, records, bound) in kinds.items():
         input_ = Amounts(records, 100_000)
         with (
             GatedJob(session, TASKS, input_, AMOUNT_TYPE, partial(program, exchanges=1), TASKS) as one,
             GatedJob(session, TASKS, input_, AMOUNT_TYPE, partial(program, exchanges=2), TASKS) as two,
         ):
             took = take_turns({"one": one.epoch_s, "two": two.epoch_s}, sizes.exchange_rounds)
-        report.add(at_most(f"exchanges: two by {name}, to one", median_ratio(took["two"], took["one"]), 2))
+        report.add(at_most(f"exchanges: two by {name}, to one", median_ratio(took["two"], took["one"]), bound))
         report.note(f"{_rate(records, took['two'])}, with one {_rate(records, took['one'])}")
 
 

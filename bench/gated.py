@@ -11,20 +11,18 @@ a gate that opens while the driver is asking never lets half of an epoch through
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from running_job import RunningJob
 
-from millstream.common import Configuration, WatermarkStrategy
+from millstream.common import WatermarkStrategy
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.blackhole import DiscardingSink
 from millstream.connectors.contracts import Offset, Read, Sink, Source, SourceContext, Split
@@ -116,7 +114,7 @@ class GatedSource(Source):
             self._changed.notify_all()
 
 
-class GatedJob:
+class GatedJob(RunningJob):
     """One streaming job on `session`, from a gated source through `build` into a sink that throws records away (or
     another). A source `beside` it gives its records of the same epochs to `build` as a second stream.
 
@@ -140,38 +138,16 @@ class GatedJob:
         sink: Sink | None = None,
     ) -> None:
         self.source = GatedSource(splits, Feed(batches, type_info, loading), epochs_before=epochs_before)
-        # Not on a memory file system: the manifest's fsync is part of an epoch.
-        self.store = tempfile.mkdtemp(prefix="millstream-bench-")
-        configuration = Configuration()
-        # While the gate is shut the driver asks again and again; not so often that it slows the baseline.
-        configuration.set_string("millstream.epoch.poll-interval", "100 ms")
-        configuration.set_string("millstream.store", self.store)
-        for key, value in (settings or {}).items():
-            configuration.set_string(key, value)
-        environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-        environment.set_parallelism(parallelism)
-        environment.use_spark_session(session)
         sources = [self.source] if beside is None else [self.source, GatedSource(splits, beside, self.source)]
-        streams = [
-            environment.from_source(source, WatermarkStrategy.no_watermarks(), f"gated-{number}")
-            for number, source in enumerate(sources)
-        ]
-        build(*streams).sink_to(sink or DiscardingSink())
-        self.client = environment.execute_async("bench")
 
-    def __enter__(self) -> GatedJob:
-        return self
+        def add(environment: StreamExecutionEnvironment) -> None:
+            streams = [
+                environment.from_source(source, WatermarkStrategy.no_watermarks(), f"gated-{number}")
+                for number, source in enumerate(sources)
+            ]
+            build(*streams).sink_to(sink or DiscardingSink())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.client.cancel().result()
-        try:
-            self.client.get_job_execution_result().result()
-        except Exception as end:
-            if "cancel" not in str(end):
-                raise
-        shutil.rmtree(self.store, ignore_errors=True)
+        super().__init__(session, add, parallelism, settings)
 
     def _pass(self, epochs: int) -> None:
         self.source.grant(epochs)

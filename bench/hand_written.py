@@ -136,13 +136,13 @@ def keyed_exchange(session: SparkSession, batches: Batches) -> DataFrame:
     return _counted(_typed_rows(session, batches).repartition(_TASKS, "key"))
 
 
-def smallest(session: SparkSession, exchanges: int) -> DataFrame:
+def smallest(session: SparkSession, exchanges: int, tasks: int = _TASKS) -> DataFrame:
     """A job of that many exchanges over one trivial row per task."""
 
     def pass_on(rows: Rows) -> Rows:
         yield from rows
 
-    frame = session.range(0, _TASKS, 1, _TASKS).mapInArrow(pass_on, "id long")
+    frame = session.range(0, tasks, 1, tasks).mapInArrow(pass_on, "id long")
     for _ in range(exchanges):
-        frame = frame.repartitionById(_TASKS, f.col("id").cast("int")).mapInArrow(pass_on, "id long")
+        frame = frame.repartitionById(tasks, f.col("id").cast("int")).mapInArrow(pass_on, "id long")
     return frame

@@ -10,6 +10,7 @@
     ├── NotAvailableError       PyFlink has it, Millstream will not (no JVM object behind it); says what to use
     ├── PlatformError           the machine is not ready (Java, Spark, Python); says the command that helps
     ├── StoreError              the job's store cannot be read or written, or belongs to another job
+    │   ├── StoreAwayError      the store does not answer just now; the same call may succeed later
     │   ├── StoreDamagedError   a file in the store is missing, cut or changed
     │   └── FencedError         another driver took this job over; this one must stop
     └── JobFailedError          a running job failed; carries the failure report
@@ -31,6 +32,7 @@ __all__ = [
     "PlatformError",
     "ProgramError",
     "StateSchemaError",
+    "StoreAwayError",
     "StoreDamagedError",
     "StoreError",
     "TypeMismatchError",
@@ -103,6 +105,10 @@ class PlatformError(MillstreamError):
 
 class StoreError(MillstreamError):
     """The job's store cannot be read or written, or belongs to another job."""
+
+
+class StoreAwayError(StoreError):
+    """The store does not answer: a time-out, a lost connection, a full disk. The same call may succeed later."""
 
 
 class StoreDamagedError(StoreError):

@@ -163,11 +163,20 @@ def test_a_stopped_job_is_saved_at_its_last_epoch_and_let_go_again() -> None:
     assert not pins_of(MemoryStore(name))
 
 
+def killed_before_publishing(store: MemoryStore) -> None:
+    """Let a job that has stopped after its third epoch have been killed before it closed and before it published."""
+    for name in ("manifests/000000000004.json", "receipts/000000000003.json"):
+        store.delete(name)
+
+
 def test_of_a_job_that_died_the_newest_published_epoch_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.cli.savepoint._TAKEN_WITHIN_S", 0.1)
     name = new_store()
     run(totals(Collect()), store=name, epochs=3)
     MemoryStore(name).delete("manifests/000000000004.json")  # as if it had been killed before it closed
+    done = Typed("savepoint", f"memory://{name}", "--name", "newest")
+    assert done.code == 0 and find_snapshot(parse_snapshot_name(done.out)).manifest.epoch == 3
+    killed_before_publishing(MemoryStore(name))
     done = Typed("savepoint", f"memory://{name}", "--name", "last")
     assert done.code == 0 and "epoch 3 is not known to be published: taking epoch 2" in done.err
     assert find_snapshot(parse_snapshot_name(done.out)).manifest.epoch == 2
@@ -425,7 +434,7 @@ def test_a_sink_is_not_dropped_before_its_output_is_published() -> None:
         return build
 
     run(renamed("out", drops=False), store=name, epochs=3)
-    MemoryStore(name).delete("manifests/000000000004.json")  # as if it had been killed before it closed
+    killed_before_publishing(MemoryStore(name))
     with pytest.raises(
         StoreError, match=r"epoch 3 .* has output for the sink with uid out .* Start the job once with it"
     ):
@@ -437,7 +446,7 @@ def test_a_sink_is_not_dropped_before_its_output_is_published() -> None:
 def test_going_back_after_a_crash_publishes_first_what_was_committed() -> None:
     name, out = new_store(), Collect()
     run(totals(Collect()), store=name, epochs=3)
-    MemoryStore(name).delete("manifests/000000000004.json")
+    killed_before_publishing(MemoryStore(name))
     result = run(totals(out, f"memory://{name}@1"), store=name)
     third = [value for value in expected(20, 20) if value not in expected(30, 30)]
     assert sorted(result[out]) == sorted([*third, *expected(10, 10)])

@@ -385,6 +385,15 @@ def test_a_prefix_that_would_hide_or_move_the_parts_is_refused(tmp_path: Path, p
         FileSink(str(tmp_path), TextParts(), prefix=prefix)
 
 
+def test_a_chunk_of_the_right_length_and_other_content_is_not_published(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), TextParts())
+    plan = planned(sink, stage(sink, task(1), ["abc"]), None, 0)
+    [chunk] = tmp_path.rglob(".millstream-staging/*/*")
+    chunk.write_bytes(b"abd\n")
+    with pytest.raises(StoreDamagedError, match=r"has 4 bytes with checksum .* nothing of it was published"):
+        sink.commit(commit_of(1), plan.publish, JOB)
+    assert visible(tmp_path) == {}
+
 # --- several jobs, one folder -----------------------------------------------------------------------------------
 
 

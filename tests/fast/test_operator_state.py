@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -42,7 +41,7 @@ from millstream.records.batch import Batch
 from millstream.runtime.envelope import open_envelopes
 from millstream.runtime.operator_lists import INLINE_BYTES_MAX, Slice, shares
 from millstream.runtime.residents import Job, Residents
-from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.spec import EpochSpec, JobFacts, ReadRange
 from millstream.runtime.task import Assignment, run_task
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import SEGMENTS, parse_segment
@@ -490,22 +489,9 @@ class Worker:
         """The only task of an epoch: the outcome of reading `value`; None when the attempt is lost half-way."""
         plan = self._job.plan()
         [node, *_] = plan.nodes()
-        read = {"split": {"name": "script-0", "start": 0, "info": 0}, "start": value, "stop": value + 1}
-        spec = EpochSpec.decode(
-            json.dumps(
-                {
-                    "epoch": epoch,
-                    "try_": 1,
-                    "now_ms": 0,
-                    "final": False,
-                    "reads": {node.uid: [{**read, "subtask": 0, "watermark": 0}]},
-                    "floors": {},
-                    "watermarks": {},
-                    "states": {},
-                    "operator_states": states,
-                }
-            )
-        )
+        read = ReadRange(Split("script-0", 0, 0), value, value + 1, subtask=0, watermark=0)
+        whole = EpochSpec(epoch, 1, 0, False, {node.uid or "": (read,)}, {}, {}, {}, states)
+        spec = EpochSpec.decode(whole.encode(), 0)
         assignment = Assignment(0, 0, 0, f"n{next(self.tasks)}", capture=False)
         sent = run_task(self._job, spec, assignment, iter(()), self.residents)
         envelopes = [envelope for batch in sent for envelope in open_envelopes(batch)]

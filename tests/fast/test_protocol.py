@@ -236,9 +236,12 @@ def all_events(state: ProtocolState) -> Iterator[Event]:
         yield e.EpochFailed("x", retryable, at_ms=0)
     yield from (DONE, COMMITTED, STOP, e.StopRequested(drain=True), e.CommitLost(), e.CancelRequested(), e.Woken())
     yield from (e.CommitUnknown("x", at_ms=0), e.CommitAbsent(at_ms=0), e.CommitFound(True), e.CommitFound(False))
+    yield e.CommitAbsent(at_ms=0, retryable=False)
     if state.publishing is not None:
         yield e.Published(state.publishing)
         yield e.PublishFailed(state.publishing, "x", at_ms=0)
+        yield e.PublishFailed(state.publishing, "x", at_ms=0, retryable=False)
+        yield e.PublishFenced(state.publishing, state.publishing + 1)
 
 
 def test_the_table_lists_exactly_the_moves_that_can_be_made() -> None:
@@ -267,3 +270,22 @@ def test_the_table_lists_exactly_the_moves_that_can_be_made() -> None:
         for to in tos
     }
     assert drawn == taken
+
+
+def test_an_epoch_with_a_receipt_is_not_published_again() -> None:
+    for receipted, says in ((0, e.Publish(2)), (1, e.Publish(2)), (2, e.PlanInput(3)), (9, e.PlanInput(3))):
+        started = e.Started(e.ManifestSummary(2, 1, "RUNNING"), receipted)
+        _, actions = decide(begin(NoRestart()), started)
+        assert actions == (says,)
+
+
+def test_damaged_output_is_not_tried_again_whatever_the_restart_strategy() -> None:
+    state, _ = decide(begin(FixedDelay(attempts=9, delay_ms=0)), e.Started(e.ManifestSummary(2, 1, "RUNNING")))
+    state, actions = decide(state, e.PublishFailed(2, "it was changed", at_ms=0, retryable=False))
+    assert state.phase is Phase.FAILED and isinstance(actions[0], e.Fail)
+
+
+def test_a_driver_that_finds_itself_replaced_while_it_publishes_stops() -> None:
+    state, _ = decide(begin(FixedDelay(attempts=9, delay_ms=0)), e.Started(e.ManifestSummary(2, 1, "RUNNING")))
+    state, actions = decide(state, e.PublishFenced(2, 5))
+    assert state.phase is Phase.FENCED and actions == (e.StopFenced(5),)

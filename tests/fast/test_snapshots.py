@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 from running_totals import expected, totals
+from watched_store import make_older
 
-from millstream.checkpoint.leases import LeasedEpoch, leases_of
+from millstream.checkpoint.leases import DURATION_MS, LeasedEpoch, leases_of
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch, pins_of, unpin
 from millstream.checkpoint.retention import RetentionPolicy, named_files
@@ -217,16 +218,35 @@ def test_epochs_that_are_pinned_or_leased_stay_whole_and_the_others_go() -> None
     assert set(store.list("segments")) == set(named)
 
 
-def test_a_lease_that_its_holder_forgot_ends_by_itself() -> None:
-    store = MemoryStore(new_store())
+@pytest.mark.parametrize("hours", [-5, 0, 5])
+def test_a_lease_that_its_holder_forgot_ends_by_itself_whatever_the_clocks_say(hours: int) -> None:
+    """The collector's clock is hours before or behind the reader's."""
+    store, now_ms = MemoryStore(new_store()), 10**12
     run(totals(Collect()), store=store.url.removeprefix("memory://"), epochs=4)
-    held = LeasedEpoch(store, 2, lambda: 0, duration_ms=100)
-    assert swept(store, now_ms=100) == [2, 5]
+    held = LeasedEpoch(store, 2, lambda: now_ms)
+    collector_ms = now_ms + hours * 3_600_000
+    make_older(store, "leases", DURATION_MS - 5_000)
+    assert swept(store, now_ms=collector_ms) == [2, 5]
+    now_ms += DURATION_MS
     held.renew()
-    assert swept(store, now_ms=101) == [5] and not leases_of(store)
+    make_older(store, "leases", DURATION_MS - 5_000)
+    assert swept(store, now_ms=collector_ms) == [2, 5]
+    make_older(store, "leases", 10_000)
+    assert swept(store, now_ms=collector_ms) == [5] and not leases_of(store)
     with pytest.raises(StoreError, match="has no epoch 2 any more"):
-        LeasedEpoch(store, 2, lambda: 0)
+        LeasedEpoch(store, 2, lambda: now_ms)
     assert not leases_of(store)
+
+
+def test_a_reader_whose_clock_is_set_back_still_renews_its_lease() -> None:
+    store, clock = MemoryStore(new_store()), [10**12]
+    run(totals(Collect()), store=store.url.removeprefix("memory://"), epochs=4)
+    held = LeasedEpoch(store, 2, lambda: clock[0])
+    make_older(store, "leases", DURATION_MS - 5_000)
+    clock[0] -= 3_600_000
+    held.renew()
+    make_older(store, "leases", 10_000)
+    assert swept(store) == [2, 5]
 
 
 @pytest.mark.parametrize("moment", range(8))

@@ -412,3 +412,26 @@ def test_a_private_store_and_all_that_is_written_into_it_is_for_its_owner_alone(
 def test_an_object_store_cannot_be_made_private_here() -> None:
     with pytest.raises(ConfigurationError, match=r"is no folder, so it cannot be made private here.*the bucket"):
         make_private(ObjectStore("s3://bucket/job"))
+
+
+def test_folders_above_a_file_are_synced_once_and_again_when_they_were_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr("millstream.storage.local._sync", lambda path: synced.append(path.name))
+    store = LocalStore(tmp_path / "root")
+
+    def settled(name: str) -> list[str]:
+        path = store.local_path(name)
+        assert path is not None
+        path.write_bytes(b"data")
+        synced.clear()
+        store.settle(name)
+        return list(synced)
+
+    assert settled("a/b/first") == ["first", "b", "a", "root"]
+    assert settled("a/b/second") == ["second", "b"]
+    assert settled("a/c/first") == ["first", "c", "a", "root"]
+    assert settled("top") == ["top", "root"]
+    (tmp_path / "root" / "a" / "b").rename(tmp_path / "aside")  # so that its number is not given to the new one
+    assert settled("a/b/third") == ["third", "b", "a", "root"]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from watched_store import make_older
 
 from millstream.checkpoint.leases import LeasedEpoch, leases_of
 from millstream.checkpoint.manifest import Manifest, ManifestLog
@@ -218,6 +219,7 @@ def run_under_fire(store: Store, seed: int, patch: pytest.MonkeyPatch) -> Visito
     assert not visitors.wrong, "\n".join(visitors.wrong)
     # An hour later the job is started once more. It has nothing to do, but it tidies up.
     clock.advance(HOUR_MS)
+    make_older(store, "leases", HOUR_MS)
     prepared(store, clock, Collect()).start().result()
     return visitors
 

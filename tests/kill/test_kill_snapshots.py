@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from killing import PHASE_TIMEOUT_S, SEEDS, Strike, difference, output_of, run_to_the_end, run_until, start
+from watched_store import make_older
 
 from millstream.checkpoint.leases import LeasedEpoch, leases_of
 from millstream.checkpoint.manifest import ManifestLog
@@ -139,6 +140,7 @@ def check_nothing_is_left_over(folder: Path) -> None:
     """An hour later: the newest epochs, and the files that they name."""
     store = LocalStore(folder, fsync=False)
     log = ManifestLog(store)
+    make_older(store, "leases", HOUR_MS)
     Sweeper(store, lambda: now_ms() + HOUR_MS, RetentionPolicy(keep_last=3)).sweep(log.newest())
     assert len(log.epochs()) == 3 and not leases_of(store)
     named = {name for epoch in log.epochs() for name in named_files(log.read(epoch))}

@@ -23,7 +23,7 @@ import pytest
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.events import Action, Event
-from millstream.checkpoint.protocol import Phase, ProtocolState, begin, decide
+from millstream.checkpoint.protocol import IllegalMoveError, Phase, ProtocolState, begin, decide
 from millstream.checkpoint.restart import FixedDelay, NoRestart, RestartPolicy
 
 Decide = Callable[[ProtocolState, Event], tuple[ProtocolState, tuple[Action, ...]]]
@@ -58,6 +58,7 @@ class Budget(NamedTuple):
     stops: int = 0
     drains: int = 0
     cancels: int = 0
+    consumptions: int = 0
 
     def spend(self, name: str) -> Budget:
         return self._replace(**{name: getattr(self, name) - 1})
@@ -86,6 +87,8 @@ class World(NamedTuple):
     late_puts: tuple[Record, ...] = ()
     files: frozenset[tuple[str, int, int]] = frozenset()
     sink: tuple[tuple[int, int, int, int], ...] = ()
+    receipts: frozenset[int] = frozenset()
+    consumed: frozenset[int] = frozenset()
     attempts: int = 0
     finished: bool = False
     drained: bool = False
@@ -114,6 +117,10 @@ class Model(NamedTuple):
     trims: bool = False
     create_overwrites: bool = False
     looks_for_newer: bool = True
+    upserts: bool = False
+    looks_before_publishing: bool = True
+    refuses_older: bool = False
+    receipt_first: bool = False
 
     # --- the search ---
 
@@ -169,6 +176,10 @@ class Model(NamedTuple):
             landed = world._replace(late_puts=tuple(put for put in world.late_puts if put != record))
             yield "a late put is lost", landed
             yield "a late put lands", landed if world.manifest(record.epoch) else self.store(landed, record)
+        if world.budget.consumptions:
+            for epoch in sorted(world.receipts - world.consumed):
+                taken = world._replace(consumed=world.consumed | {epoch}, budget=world.budget.spend("consumptions"))
+                yield f"a consumer takes away the output of epoch {epoch}", taken
         if world.arrived < self.records:
             yield "a record arrives", world._replace(arrived=world.arrived + 1)
         if not world.drivers and not world.finished:
@@ -197,7 +208,10 @@ class Model(NamedTuple):
         """Tell the protocol what happened, and put what it answers in flight."""
         actions: tuple[Action, ...] = ()
         if event is not None:
-            state, actions = self.decide(driver.state, event)
+            try:
+                state, actions = self.decide(driver.state, event)
+            except IllegalMoveError as error:
+                raise Violation(str(error).splitlines()[0]) from None
             driver = driver._replace(state=replace(state, history=()))
         ends = [a for a in actions if isinstance(a, (e.Finish, e.Suspend, e.Cancel, e.Fail, e.StopFenced))]
         if ends:
@@ -215,7 +229,7 @@ class Model(NamedTuple):
         if driver.state.phase is not Phase.NEW:
             fresh, world = fresh._replace(attempt=world.attempts), world._replace(attempts=world.attempts + 1)
         summary = e.ManifestSummary(newest.epoch, newest.through, newest.status) if newest else None  # type: ignore[arg-type]
-        yield f"reads newest {newest}", world, fresh, e.Started(summary)
+        yield f"reads newest {newest}", world, fresh, e.Started(summary, max(world.receipts, default=0))
 
     def plan(self, world: World, driver: Driver, action: e.PlanInput) -> Iterator[Any]:
         at, available = driver.position, world.arrived - driver.position
@@ -294,17 +308,37 @@ class Model(NamedTuple):
         if record is None:
             raise Violation(f"epoch {action.epoch} is to be published and no manifest names it")
         yield from self.publish_failures(world, driver, record)
+        if self.is_fenced(world, driver):
+            yield "finds that it is replaced", world, driver, e.PublishFenced(record.epoch, max(world.manifests).epoch)
+            return
+        if self.receipt_first:
+            world = world._replace(receipts=world.receipts | {record.epoch})
         shown = self.show(world, record, 0, record.start, (record.start + record.end) // 2)
         halfway = driver._replace(ops=(("publish_rest", record), *driver.ops))
         yield f"publishes half of epoch {record.epoch}", shown, halfway, None
 
     def publish_rest(self, world: World, driver: Driver, record: Record) -> Iterator[Any]:
+        """The look for a newer manifest and what the sink then does are one step: a driver that stalls between the two
+        is what only a sink that refuses older epochs is safe from."""
+        if self.is_fenced(world, driver):
+            yield "finds that it is replaced", world, driver, e.PublishFenced(record.epoch, max(world.manifests).epoch)
+            return
         shown = self.show(world, record, 1, (record.start + record.end) // 2, record.end)
         if self.trims:
             keep = tuple(r for r in shown.manifests if r.epoch >= record.epoch)
             shown = shown._replace(manifests=keep)
-        yield f"publishes epoch {record.epoch}", shown, driver, e.Published(record.epoch)
+        last = driver._replace(ops=(("write_receipt", record), *driver.ops))
+        yield f"publishes epoch {record.epoch}", shown, last, None
         yield from self.publish_failures(world, driver, record)
+
+    def is_fenced(self, world: World, driver: Driver) -> bool:
+        newest = world.newest()
+        known = max((record.epoch for record in driver.known), default=0)
+        return self.looks_before_publishing and newest is not None and newest.epoch > known
+
+    def write_receipt(self, world: World, driver: Driver, record: Record) -> Iterator[Any]:
+        written = world._replace(receipts=world.receipts | {record.epoch})
+        yield f"writes the receipt of epoch {record.epoch}", written, driver, e.Published(record.epoch)
 
     def publish_failures(self, world: World, driver: Driver, record: Record) -> Iterator[Any]:
         if world.budget.publish_failures:
@@ -344,7 +378,11 @@ class Model(NamedTuple):
             raise Violation(f"{record} is published and no manifest names it")
         if (record.staged, record.start, record.end) not in world.files:
             raise Violation(f"{record} names output that was never staged")
+        if record.epoch in world.consumed:
+            raise Violation(f"{record} is published again, and a consumer has taken its output away")
         if any(part[:2] == (record.epoch, half) for part in world.sink):
+            if self.upserts and not self.refuses_older and any(part[0] > record.epoch for part in world.sink):
+                raise Violation(f"{record} is published again behind a newer epoch: what it wrote goes backwards")
             return world
         if not world.is_published_through(record.epoch - 1):
             raise Violation(f"{record} is published before the epochs before it")
@@ -398,6 +436,23 @@ SCENARIOS: dict[str, tuple[Model, Budget, int | None]] = {
     "a second driver, old manifests are trimmed": (Model(records=4, trims=True), Budget(second_drivers=1), None),
     "a second driver and a kill": (Model(trims=True), Budget(second_drivers=1, crashes=1), None),
     "a second driver and lost answers": (Model(records=2), Budget(second_drivers=1, lost_answers=1), None),
+    "a consumer takes published output away": (Model(), Budget(crashes=2, consumptions=2), None),
+    "a consumer, a stop and a failing sink": (
+        Model(records=2),
+        Budget(crashes=1, consumptions=1, stops=1, publish_failures=1),
+        None,
+    ),
+    "a stalled driver wakes up, upserts": (Model(records=4, upserts=True), Budget(second_drivers=1), None),
+    "a stalled driver wakes up, upserts, trimmed": (
+        Model(upserts=True, trims=True),
+        Budget(second_drivers=1, crashes=1),
+        None,
+    ),
+    "a stalled driver wakes up, sinks refuse older epochs": (
+        Model(records=4, upserts=True, looks_before_publishing=False, refuses_older=True),
+        Budget(second_drivers=1),
+        None,
+    ),
     "a second driver, a stop and a failing task": (
         Model(records=2, trims=True),
         Budget(second_drivers=1, stops=1, epoch_failures=1),
@@ -436,6 +491,10 @@ def skip_publishing_at_start(state: ProtocolState, event: Event) -> tuple[Protoc
     if isinstance(event, e.Started) and event.newest:
         event = e.Started(replace(event.newest, published_through=event.newest.epoch))
     return decide(state, event)
+
+
+def ignore_receipts(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
+    return decide(state, replace(event, receipted=0) if isinstance(event, e.Started) else event)
 
 
 def commit_without_waiting(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
@@ -486,7 +545,8 @@ def hold_for_ever(state: ProtocolState, event: Event) -> tuple[ProtocolState, tu
 MUTANTS: list[tuple[Decide, Budget, str]] = [
     (publish_before_commit, Budget(), "no manifest names it"),
     (skip_publishing_at_start, Budget(crashes=1), "published which are not|expected each of|before the epochs before"),
-    (commit_without_waiting, Budget(), "published which are not"),
+    (ignore_receipts, Budget(crashes=1, consumptions=1), "a consumer has taken its output away"),
+    (commit_without_waiting, Budget(), "published which are not|Published cannot happen"),
     (close_without_waiting, Budget(), "published which are not"),
     (end_without_closing, Budget(), "without saying so"),
     (go_on_after_a_lost_race, Budget(second_drivers=1), "no manifest names it"),
@@ -506,6 +566,16 @@ def test_the_model_catches_a_broken_protocol(broken: Decide, budget: Budget, say
 def test_the_model_catches_a_store_whose_create_overwrites() -> None:
     with pytest.raises(Violation, match=r"committed twice|no manifest names it"):
         explore(Model(create_overwrites=True), Budget(second_drivers=1))
+
+
+def test_the_model_catches_a_driver_that_publishes_without_looking_whether_it_was_replaced() -> None:
+    with pytest.raises(Violation, match="goes backwards"):
+        explore(Model(upserts=True, looks_before_publishing=False), Budget(second_drivers=1))
+
+
+def test_the_model_catches_a_receipt_that_is_written_before_publishing() -> None:
+    with pytest.raises(Violation, match=r"published which are not|expected each of|before the epochs before"):
+        explore(Model(receipt_first=True), Budget(crashes=1))
 
 
 def test_the_model_catches_a_commit_into_the_hole_that_trimming_left() -> None:

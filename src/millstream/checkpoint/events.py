@@ -2,7 +2,7 @@
 
 Every action but the last ones is answered by an event:
 
-    Publish           → Published, PublishFailed           runs beside everything else
+    Publish           → Published, PublishFailed, PublishFenced    runs beside everything else
     PlanInput         → InputPlanned, EpochFailed
     WaitForInput      → Woken, EpochFailed
     RunEpoch          → EpochDone, EpochFailed
@@ -40,6 +40,7 @@ __all__ = [
     "PlanInput",
     "Publish",
     "PublishFailed",
+    "PublishFenced",
     "Published",
     "Restart",
     "RunEpoch",
@@ -70,9 +71,11 @@ class ManifestSummary:
 
 @dataclass(frozen=True)
 class Started:
-    """The driver has read the newest manifest (None in an empty store) and knows nothing else."""
+    """The driver has read the newest manifest (None in an empty store) and knows nothing else, but for the newest epoch
+    that has a receipt of publishing (0: none has)."""
 
     newest: ManifestSummary | None
+    receipted: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,10 +133,11 @@ class CommitFound:
 
 @dataclass(frozen=True)
 class CommitAbsent:
-    """No manifest stands under that epoch."""
+    """No manifest stands under that epoch. `retryable`: the store may take it another time; it did not refuse it."""
 
     at_ms: int
     draw: float = 0.5
+    retryable: bool = True
 
 
 @dataclass(frozen=True)
@@ -145,12 +149,21 @@ class Published:
 
 @dataclass(frozen=True)
 class PublishFailed:
-    """A sink failed; part of `epoch` may be published."""
+    """A sink failed; part of `epoch` may be published. `retryable`: another try may succeed; damage stays damage."""
 
     epoch: int
     reason: str
     at_ms: int
     draw: float = 0.5
+    retryable: bool = True
+
+
+@dataclass(frozen=True)
+class PublishFenced:
+    """`epoch` was not published, or not all of it: another driver has committed the epoch `newer` since."""
+
+    epoch: int
+    newer: int
 
 
 @dataclass(frozen=True)
@@ -183,6 +196,7 @@ Event: TypeAlias = (
     | CommitAbsent
     | Published
     | PublishFailed
+    | PublishFenced
     | StopRequested
     | CancelRequested
     | Woken

@@ -12,25 +12,29 @@ the job is called by the fork's.
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.storage.names import job_name
+from millstream.storage.names import MANIFESTS, epoch_of_manifest, job_name
 from millstream.storage.store import Store
 
-__all__ = ["FORMAT", "JobRecord", "claim", "read", "renew"]
+__all__ = ["FORMAT", "JobRecord", "check_owner", "claim", "read", "renew"]
 
 FORMAT = 2
 _KIND = "millstream-job-"
-_OF_FORMAT_2 = ("bases", "begins", "program")
+_PAST_IDS_MAX = 100
+_OF_FORMAT_2 = ("bases", "begins", "program", "past_ids")
 
 
 @dataclass(frozen=True)
 class JobRecord:
     """The owner of a store. `begins`: the snapshot it starts from, while it has no epoch of its own. `program`: what
-    its program calls itself, where that is not `job`."""
+    its program calls itself, where that is not `job`. `past_ids`: what the job was called when it wrote some of the
+    epochs that are there."""
 
     job: str
     job_id: str
@@ -38,6 +42,7 @@ class JobRecord:
     bases: tuple[str, ...] = ()
     begins: str = ""
     program: str = ""
+    past_ids: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,7 +67,7 @@ def claim(
     >>> from millstream.storage import open_store
     >>> store = open_store("memory://doctest-claim")
     >>> claim(store, "clicks", job_id="j1", now_ms=5)
-    JobRecord(job='clicks', job_id='j1', created_ms=5, bases=(), begins='', program='')
+    JobRecord(job='clicks', job_id='j1', created_ms=5, bases=(), begins='', program='', past_ids=())
     >>> claim(store, "clicks", job_id="j2", now_ms=6).job_id
     'j1'
     >>> claim(store, "orders", job_id="j3", now_ms=7)
@@ -71,8 +76,10 @@ def claim(
 Give another --store, or name the job 'clicks' to go on with it.
     """
     mine = JobRecord(job, job_id, now_ms, bases, begins, program)
-    if not store.exists(job_name()) and store.create(job_name(), _encode(mine)):
-        return mine
+    if not store.exists(job_name()):
+        _check_unclaimed(store)
+        if store.create(job_name(), _encode(mine)):
+            return mine
     owner = read(store)
     if owner is None:
         raise StoreError(f"Store {store.url}: {job_name()} vanished while it was read. Start the job again.")
@@ -83,6 +90,36 @@ Give another --store, or name the job 'clicks' to go on with it.
             f"Give another --store, or name the job {either} to go on with it."
         )
     return owner
+
+
+def _check_unclaimed(store: Store) -> None:
+    """A store with epochs and no record is damaged, or a savepoint: neither is a place to begin a job in."""
+    if any(epoch_of_manifest(name) is not None for name in store.list(MANIFESTS)):
+        # A driver that has just claimed the store may have committed since we looked.
+        if store.exists(job_name()):
+            return
+        raise StoreDamagedError(
+            f"Store {store.url} has epochs, and no {job_name()} that says whose they are. Restore it from a copy, or, "
+            "to start from a savepoint, give another --store, and --from with this one."
+        )
+
+
+def check_owner(store: Store, record: JobRecord, job_id: str, epoch: int) -> None:
+    """Refuse a store whose newest epoch is another job's than its record says; StoreDamagedError says so.
+
+    >>> from millstream.storage import open_store
+    >>> store, record = open_store("memory://doctest-owner"), JobRecord("clicks", "j1", 5)
+    >>> check_owner(store, record, "j1", epoch=7)
+    >>> check_owner(store, record, "j2", epoch=7)
+    Traceback (most recent call last):
+    millstream.errors.StoreDamagedError: Store memory://doctest-owner: job.json is of job 'clicks' with id j1, and \
+epoch 7 was committed by a job with id j2. Was a file copied from another store? Put the right one back.
+    """
+    if job_id not in (record.job_id, *record.past_ids):
+        raise StoreDamagedError(
+            f"Store {store.url}: {job_name()} is of job {record.job!r} with id {record.job_id}, and epoch {epoch} was "
+            f"committed by a job with id {job_id}. Was a file copied from another store? Put the right one back."
+        )
 
 
 def read(store: Store) -> JobRecord | None:
@@ -101,27 +138,38 @@ def renew(store: Store, job_id: str) -> None:
     """
     record = read(store)
     if record is not None:
-        store.put(job_name(), _encode(replace(record, job_id=job_id)))
+        # Epochs that are held stay, and were committed under the id that the job had.
+        past_ids = (*record.past_ids, record.job_id)[-_PAST_IDS_MAX:]
+        store.put(job_name(), _encode(replace(record, job_id=job_id, past_ids=past_ids)))
 
 
 def _encode(record: JobRecord) -> bytes:
     fields = asdict(record)
     more = {name: value for name in _OF_FORMAT_2 if (value := fields.pop(name))}
-    return (json.dumps({"format": f"{_KIND}{FORMAT if more else 1}", **fields, **more}, indent=1) + "\n").encode()
+    document = {"format": f"{_KIND}{FORMAT if more else 1}", **fields, **more}
+    return (json.dumps({**document, "checksum": _checksum(document)}, indent=1) + "\n").encode()
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _decode(data: bytes, name: str) -> JobRecord:
     try:
         document: dict[str, Any] = json.loads(data)
+        checksum = document.pop("checksum", None)  # records of the first Millstreams have none
+        is_whole = checksum is None or checksum == _checksum(document)
         kind = document.pop("format")
         version = int(kind.removeprefix(_KIND))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(name, error) from error
     if version > FORMAT:
         raise StoreDamagedError(
             f"{name} has format {version}, this Millstream reads up to {FORMAT}: it was written by a newer "
             f"Millstream. Upgrade Millstream, then start the job again."
         )
+    if not is_whole:
+        raise _damaged(name, ValueError("its checksum does not match its content"))
     try:
         return JobRecord(
             str(document["job"]),
@@ -130,6 +178,7 @@ def _decode(data: bytes, name: str) -> JobRecord:
             tuple(map(str, document.get("bases", ()))),
             str(document.get("begins", "")),
             str(document.get("program", "")),
+            tuple(map(str, document.get("past_ids", ()))),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(name, error) from error

@@ -1,27 +1,31 @@
 """Leases keep an epoch for a while: a reader that holds a version does not lose it under its feet.
 
-A lease is a small file that names an epoch and when it ends; its holder renews it in time and removes it when done. A
-holder that dies leaves a file that means nothing once it has ended, and is then swept away. As with pins, the lease is
-written before the manifest is looked for, so a reader either finds its epoch whole or is told that it is gone.
+A lease is a small file that names an epoch; its holder writes it again in time and removes it when done. A holder that
+dies leaves a file that means nothing once it has not been written for a while, and is then swept away. As with pins,
+the lease is written before the manifest is looked for, so a reader either finds its epoch whole or is told that it is
+gone.
+
+How old a lease is, the store says, which dates every file that is written: two machines need not agree on the time
+(`holds.py`). `ends_ms` is the end by the holder's own clock; it is there for people.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import StoreDamagedError, StoreError
-from millstream.storage.names import LEASES, is_lease, lease_name
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.storage.names import LEASES, is_lease, lease_id, lease_name
 from millstream.storage.store import Store
 
-__all__ = ["DURATION_MS", "EpochGoneError", "Lease", "LeasedEpoch", "leases_of"]
+__all__ = ["DURATION_MS", "EpochGoneError", "Lease", "LeasedEpoch", "leases_of", "read_leases"]
 
 FORMAT = 1
 DURATION_MS = 60_000
-"""How long a lease lasts unless it is renewed. A holder renews it at half of that."""
+"""How long a lease lasts unless it is written again. A holder does so at half of that."""
 
 
 class EpochGoneError(StoreError):
@@ -38,16 +42,36 @@ class Lease:
 
 
 def leases_of(store: Store) -> list[Lease]:
-    """All leases of a store, ended ones included; one that its holder removes meanwhile is left out."""
-    found = []
+    """All leases of a store that can be read, ended ones included."""
+    return [lease for _, lease in read_leases(store) if isinstance(lease, Lease)]
+
+
+def read_leases(store: Store) -> Iterator[tuple[str, Lease | StoreError]]:
+    """Every lease's file, with the lease, or why it cannot be read; one that its holder removes meanwhile is left out.
+
+    The epoch that an unreadable one is of may still be told by its name.
+    """
     for name in store.list(LEASES):
-        if is_lease(name):
-            try:
-                data = store.get(name)
-            except StoreDamagedError:
-                continue  # it was there a moment ago: its holder is done
-            found.append(Lease(**unseal(data, "lease", FORMAT, f"{name} of store {store.url}")))
-    return found
+        if not is_lease(name):
+            continue
+        try:
+            data = store.get(name)
+        except StoreDamagedError:
+            continue  # it was there a moment ago: its holder is done
+        except StoreAwayError:
+            raise
+        except StoreError as error:
+            yield name, error
+            continue
+        where = f"{name} of store {store.url}"
+        try:
+            fields = unseal(data, "lease", FORMAT, where)
+            id, epoch, ends_ms = fields.get("id"), fields.get("epoch"), fields.get("ends_ms")
+            if not isinstance(id, str) or type(epoch) is not int or type(ends_ms) is not int:
+                raise StoreDamagedError(f"{where} is no whole lease: it names no epoch. Remove it.")
+            yield name, Lease(id, epoch, ends_ms)
+        except StoreDamagedError as error:
+            yield name, error
 
 
 class LeasedEpoch:
@@ -59,9 +83,9 @@ class LeasedEpoch:
     millstream.checkpoint.leases.EpochGoneError: store memory://doctest-lease has no epoch 3 any more. Read a newer one.
     """
 
-    def __init__(self, store: Store, epoch: int, now_ms: Callable[[], int], duration_ms: int = DURATION_MS) -> None:
-        self._store, self._now_ms, self._duration_ms = store, now_ms, duration_ms
-        self._lease = Lease(secrets.token_hex(8), epoch, now_ms() + duration_ms)
+    def __init__(self, store: Store, epoch: int, now_ms: Callable[[], int]) -> None:
+        self._store, self._now_ms = store, now_ms
+        self._lease = Lease(lease_id(epoch, secrets.token_hex(8)), epoch, now_ms() + DURATION_MS)
         self._write()
         manifest = ManifestLog(store).read_if_there(epoch)
         if manifest is None:
@@ -73,10 +97,10 @@ class LeasedEpoch:
         self._store.put(lease_name(self._lease.id), seal("lease", FORMAT, asdict(self._lease)))
 
     def renew(self) -> None:
-        """Hold on for another duration, if half of the last one is over."""
+        """Hold on for another duration, if half of the last one is over, or the clock was set back."""
         now_ms = self._now_ms()
-        if self._lease.ends_ms - now_ms < self._duration_ms // 2:
-            self._lease = replace(self._lease, ends_ms=now_ms + self._duration_ms)
+        if not DURATION_MS // 2 <= self._lease.ends_ms - now_ms <= DURATION_MS:
+            self._lease = replace(self._lease, ends_ms=now_ms + DURATION_MS)
             self._write()
 
     def close(self) -> None:

@@ -68,7 +68,11 @@ _Moves = Mapping[type[Any], set[Phase]]
 
 def _beside(phase: Phase, published: set[Phase] | None = None) -> _Moves:
     """The moves of a phase beside which a publish may be in flight."""
-    return {e.Published: published or {phase}, e.PublishFailed: {phase, Phase.FAILED}}
+    return {
+        e.Published: published or {phase},
+        e.PublishFailed: {phase, Phase.FAILED},
+        e.PublishFenced: {Phase.FENCED},
+    }
 
 
 def _anywhere(phase: Phase) -> _Moves:
@@ -119,7 +123,7 @@ _OWN: Mapping[Phase, _Moves] = {
         e.CommitLost: {Phase.FENCED},
         e.CommitUnknown: {Phase.INSPECTING},
     },
-    Phase.FAILING: {e.Published: _ENDED, e.PublishFailed: _ENDED},
+    Phase.FAILING: {e.Published: _ENDED, e.PublishFailed: _ENDED, e.PublishFenced: {Phase.FENCED}},
     Phase.RESTARTING: {e.Started: _STARTED, e.EpochFailed: _ENDED},
 }
 

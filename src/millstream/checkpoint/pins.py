@@ -8,16 +8,20 @@ the two always sees the other.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import PINS, name_of_pin, pin_name
 from millstream.storage.store import Store
 
-__all__ = ["Pin", "pin_epoch", "pins_of", "unpin"]
+__all__ = ["Pin", "pin_epoch", "pins_of", "read_pins", "unpin"]
+
+_LOG = logging.getLogger(__name__)
 
 FORMAT = 1
 Reason = Literal["savepoint", "fork"]
@@ -58,16 +62,46 @@ Only epochs that are retained can be kept.
 
 
 def pins_of(store: Store) -> list[Pin]:
-    """All pins of a store, by name; one that is removed meanwhile is left out."""
-    found = []
+    """All pins of a store, by name; one that is removed meanwhile is left out. So is an unreadable one, with a word."""
+    pins = []
+    for _, pin in read_pins(store):
+        if isinstance(pin, Pin):
+            pins.append(pin)
+        else:
+            _LOG.warning("%s", pin.message)
+    return pins
+
+
+def read_pins(store: Store) -> Iterator[tuple[str, Pin | StoreError]]:
+    """Every pin's file, with the pin, or why it cannot be read: it is damaged, or nobody else may read it."""
     for name in store.list(PINS):
-        if name_of_pin(name) is not None:
-            try:
-                data = store.get(name)
-            except StoreDamagedError:
-                continue  # it was there a moment ago: somebody has let the epoch go
-            found.append(Pin(**unseal(data, "pin", FORMAT, f"{name} of store {store.url}")))
-    return found
+        if name_of_pin(name) is None:
+            continue
+        try:
+            data = store.get(name)
+        except StoreDamagedError:
+            continue  # it was there a moment ago: somebody has let the epoch go
+        except StoreAwayError:
+            raise
+        except StoreError as error:
+            yield name, error
+            continue
+        try:
+            yield name, _decoded(data, f"{name} of store {store.url}")
+        except StoreDamagedError as error:
+            yield name, error
+
+
+def _decoded(data: bytes, where: str) -> Pin:
+    fields = unseal(data, "pin", FORMAT, where)
+    try:
+        # Not all of them: what a later Millstream adds without a new format need not be known.
+        name, epoch, reason, created_ms = (fields[name] for name in ("name", "epoch", "reason", "created_ms"))
+    except KeyError as error:
+        raise StoreDamagedError(f"{where} is no whole pin: it has no {error}. Restore the file from a copy.") from error
+    if not isinstance(name, str) or type(epoch) is not int or epoch < 1:
+        raise StoreDamagedError(f"{where} is no whole pin: it names no epoch. Restore the file from a copy.")
+    return Pin(name, epoch, reason, created_ms, fields.get("by", ""))
 
 
 def unpin(store: Store, name: str) -> None:

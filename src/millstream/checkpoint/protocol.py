@@ -8,8 +8,10 @@ What it promises, whatever fails, as long as creating a manifest is atomic and p
 
 1. An epoch is published only after its manifest stands (*commit, then publish*).
 2. Epoch N+1 is committed only after N is published, and says so (`published_through = N`). So at most the newest epoch
-   is unpublished, and a new driver that repeats everything after `published_through`, in order, leaves no hole.
-3. A driver that finds another's manifest in its place stops at once and publishes nothing more.
+   is unpublished, and a new driver that repeats everything after `published_through`, in order, leaves no hole. An
+   epoch that has a receipt of publishing is not repeated: who reads the output may have taken it away.
+3. A driver that finds another's manifest in its place stops at once and publishes nothing more. It looks before it
+   publishes, too: an epoch must not come again behind the next one's output.
 4. After a failure nothing in memory is believed: the newest manifest is read again.
 
 The phases and the legal moves between them are drawn and listed in `phases.py`. Publishing runs beside the phases
@@ -119,7 +121,7 @@ def _started(state: ProtocolState, event: e.Started) -> Decision:
         state.policy,
         committed=newest.epoch,
         status=newest.status,
-        published=newest.published_through,
+        published=max(newest.published_through, min(event.receipted, newest.epoch)),
         stopping=state.stopping,
         draining=state.draining,
         failures=state.failures,
@@ -211,6 +213,8 @@ def _commit_found(state: ProtocolState, event: e.CommitFound) -> Decision:
 
 def _commit_absent(state: ProtocolState, event: e.CommitAbsent) -> Decision:
     reason = f"the store did not take the manifest of epoch {_awaited(state).epoch}"
+    if not event.retryable:
+        return _conclude(replace(state, commit=None), e.Fail(reason))
     return _fail(state, reason, event.at_ms, event.draw)
 
 
@@ -240,6 +244,8 @@ def _publish_failed(state: ProtocolState, event: e.PublishFailed) -> Decision:
     reason = f"epoch {event.epoch} could not be published: {event.reason}"
     if state.phase is Phase.FAILING and isinstance(state.verdict, e.Fail):
         return _execute_verdict(replace(state, publishing=None))
+    if not event.retryable:
+        return replace(state, phase=Phase.FAILED, publishing=None, verdict=None), (e.Fail(reason),)
     if state.phase is Phase.FAILING:
         return _fail(replace(state, publishing=None), reason, event.at_ms, event.draw)
     answer = state.policy.on_failure(state.failures, event.at_ms, event.draw)
@@ -249,6 +255,12 @@ def _publish_failed(state: ProtocolState, event: e.PublishFailed) -> Decision:
         failed = replace(after, phase=Phase.FAILED, publishing=None)
         return failed, (e.Fail(f"{reason} ({answer.reason})"),)
     return _publish(after, event.epoch, answer.delay_ms)
+
+
+def _publish_fenced(state: ProtocolState, event: e.PublishFenced) -> Decision:
+    if event.epoch != state.publishing:
+        raise IllegalMoveError(state, event, f"was not asked for (in flight: {state.publishing})")
+    return replace(state, phase=Phase.FENCED, publishing=None, verdict=None), (e.StopFenced(event.newer),)
 
 
 # --- ending -------------------------------------------------------------------------------------------------
@@ -330,6 +342,7 @@ _HANDLERS: Mapping[type[Any], Callable[[ProtocolState, Any], Decision]] = {
     e.CommitAbsent: _commit_absent,
     e.Published: _published,
     e.PublishFailed: _publish_failed,
+    e.PublishFenced: _publish_fenced,
     e.StopRequested: _stop_requested,
     e.CancelRequested: _cancel_requested,
 }

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from millstream.checkpoint.manifest import JSON, Manifest
 from millstream.storage.names import epoch_of_finished, parse_segment, parse_staged
 
-__all__ = ["RetentionPolicy", "files_to_delete", "kept_epochs", "named_files"]
+__all__ = ["RetentionPolicy", "epoch_of_file", "files_to_delete", "kept_epochs", "named_files"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,12 @@ def files_to_delete(files: Iterable[str], named: Collection[str], *, newest: int
     ['segments/op/s/000000000001-00000-a.arrow']
     """
     return sorted(name for name in files if name not in named and _is_past(name, newest, published_through))
+
+
+def epoch_of_file(name: str) -> int:
+    """The epoch that wrote a segment, a staged file or a list of finished splits; 0 for any other."""
+    written = parse_segment(name) or parse_staged(name)
+    return written.epoch if written is not None else epoch_of_finished(name) or 0
 
 
 def _is_past(name: str, newest: int, published_through: int) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
 from millstream.checkpoint.pins import pins_of
+from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.retention import named_files
 from millstream.checkpoint.sealed import seal as sealed
 from millstream.checkpoint.sealed import unseal
@@ -78,7 +79,7 @@ def find_snapshot(name: SnapshotName) -> Snapshot:
     if not epochs:
         raise StoreError(f"{name.store} has no epoch yet: the job has committed nothing. Start it first.")
     if name.at is None:
-        return Snapshot(str(name), store, _newest_published(log, epochs))
+        return Snapshot(str(name), store, _newest_published(store, log, epochs))
     manifest = log.read_if_there(name.at)
     if manifest is None:
         raise StoreError(
@@ -88,11 +89,11 @@ def find_snapshot(name: SnapshotName) -> Snapshot:
     return Snapshot(str(name), store, manifest)
 
 
-def _newest_published(log: ManifestLog, epochs: list[int]) -> Manifest:
+def _newest_published(store: Store, log: ManifestLog, epochs: list[int]) -> Manifest:
     """The newest epoch known to be published; where none is, the newest."""
     newest = log.newest()
     assert newest is not None  # there are epochs, and the newest is never removed
-    known = newest.published_through
+    known = known_published(store, newest, newest.job_id)
     return (log.read_if_there(known) if known in epochs else None) or newest
 
 

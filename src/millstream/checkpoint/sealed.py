@@ -40,7 +40,7 @@ def unseal(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
         if prefix != f"millstream-{kind}":
             raise ValueError(f"it is a {written}")
         newer = int(number) > version
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(name, kind, str(error)) from error
     if newer:
         raise StoreDamagedError(

@@ -7,15 +7,26 @@ Who looks at files is `state_reader.verifying`; here is what is concluded, and h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.manifest import JSON, Manifest
 from millstream.checkpoint.retention import named_files
 from millstream.storage.names import parse_staged
 
-__all__ = ["EpochReport", "NamedFile", "Problem", "StoreReport", "epoch_report", "staged_needed"]
+__all__ = [
+    "EpochReport",
+    "NamedFile",
+    "Problem",
+    "StagedFile",
+    "StoreReport",
+    "epoch_report",
+    "staged_files",
+    "staged_needed",
+]
+
+_STRAYS_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -56,11 +67,13 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class StoreReport:
-    """A store or a savepoint, its epochs oldest first, and problems that are of no epoch."""
+    """A store or a savepoint, its epochs oldest first, and problems that are of no epoch. `strays`: files that no
+    Millstream puts there; they change nothing, and are nobody's to remove but their owner's."""
 
     where: str
     epochs: tuple[EpochReport, ...]
     problems: tuple[Problem, ...] = ()
+    strays: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -93,6 +106,10 @@ class StoreReport:
             size = f"{_counted(epoch.files, 'file')}, {epoch.bytes:,} bytes"
             lines.append(f"  epoch {epoch.epoch:>{width}}  {status}  {size}")
             lines += [f"{' ' * (10 + width)}{problem}" for problem in epoch.problems]
+        if self.strays:
+            verb = "is" if len(self.strays) == 1 else "are"
+            some = ", ".join(self.strays[:_STRAYS_SHOWN]) + (", …" if len(self.strays) > _STRAYS_SHOWN else "")
+            lines.append(f"  {_counted(len(self.strays), 'file')} {verb} none of Millstream's: {some}")
         if not self.is_whole:
             newest = self.newest_whole
             lines.append(f"The newest epoch that is whole is {newest}." if newest else "No epoch is whole.")
@@ -105,6 +122,7 @@ class StoreReport:
             "whole": self.is_whole,
             "newest_whole": self.newest_whole,
             "problems": [vars(problem) for problem in self.problems],
+            "strays": list(self.strays),
             "epochs": [
                 {
                     "epoch": epoch.epoch,
@@ -120,6 +138,48 @@ class StoreReport:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A staged file as a manifest tells of it. `target`: the store it lies in, None for the job's own. `part`: the name
+    under which it is published, "" where it has none yet."""
+
+    file: str
+    bytes: int | None = None
+    crc32: int | None = None
+    target: str | None = None
+    part: str = ""
+
+
+def staged_files(manifest: Manifest, published_through: int) -> list[StagedFile]:
+    """The staged files that a start from this epoch would publish: those in the job's store, and those elsewhere of
+    which the manifest tells where."""
+    own = set(staged_needed(manifest, published_through))
+    places: list[JSON] = [dict(manifest.states)]
+    if manifest.epoch > published_through:
+        places += [staged.payload for parts in manifest.staged.values() for staged in parts]
+    files: dict[tuple[str | None, str], StagedFile] = {(None, name): StagedFile(name) for name in own}
+    for place in places:
+        for file in _told_of(place, None, ""):
+            if file.target is not None or file.file in own:
+                files[file.target, file.file] = file
+    return [files[key] for key in sorted(files, key=lambda key: (key[0] or "", key[1]))]
+
+
+def _told_of(value: JSON, target: str | None, part: str) -> Iterator[StagedFile]:
+    """Every file that stands in `value` with its length and checksum."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _told_of(item, target, part)
+    elif isinstance(value, dict):
+        place, name = value.get("target", target), value.get("part", part)
+        target, part = (place if isinstance(place, str) else target), (name if isinstance(name, str) else part)
+        file, length, checksum = value.get("file"), value.get("bytes"), value.get("crc32")
+        if isinstance(file, str) and isinstance(length, int) and isinstance(checksum, int):
+            yield StagedFile(file, length, checksum, target, part)
+        for item in value.values():
+            yield from _told_of(item, target, part)
 
 
 def staged_needed(manifest: Manifest, published_through: int) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pins_of, unpin
+from millstream.checkpoint.receipts import known_published
 from millstream.cli.job_argument import job_store, shown
 from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.derived_uids import derived_uids_text
@@ -88,7 +89,7 @@ def save(store: Store, to: str | None, name: str | None) -> None:
 def published_epoch(store: Store) -> int:
     """The newest epoch that is known to be published; a running job is asked, for it knows more than its store."""
     newest = ManifestLog(store).newest()
-    if newest is None or newest.published_through == newest.epoch:
+    if newest is None or known_published(store, newest, newest.job_id) == newest.epoch:
         return epoch_to_save(store)
     try:
         return int(Mailbox(store).ask("published", {}, now_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S))

@@ -49,6 +49,7 @@ __all__ = [
     "RETENTION_PERIOD",
     "SPARK_MASTER",
     "STORE",
+    "STORE_PATIENCE",
     "STORE_PRIVATE",
     "STORE_SHARED",
     "Option",
@@ -59,6 +60,12 @@ __all__ = [
 
 STORE = Option(
     "millstream.store", OptionType.STRING, None, "Where the job keeps its epochs: a folder or an object store's URL."
+)
+STORE_PATIENCE = Option(
+    "millstream.store.patience",
+    OptionType.DURATION,
+    10_000,
+    "How long the job waits for a store that does not answer, call by call, before the restart strategy is asked.",
 )
 STORE_PRIVATE = Option(
     "millstream.store.private",
@@ -186,6 +193,7 @@ SPARK_MASTER = Option(
 
 _OWN = (
     STORE,
+    STORE_PATIENCE,
     STORE_PRIVATE,
     STORE_SHARED,
     EPOCH_MAX_RECORDS,

@@ -37,6 +37,8 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     "spark.python.worker.reuse": "true",
     "spark.locality.wait": "0",
     "spark.shuffle.compress": "false",
+    # Spark would write a file for every receiver first where there are up to 200 of them: every task sends to all.
+    "spark.shuffle.sort.bypassMergeThreshold": "16",
     "spark.cleaner.periodicGC.interval": "2min",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "40",

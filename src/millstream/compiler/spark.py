@@ -4,7 +4,7 @@
 
 The rows are envelopes (`runtime.envelope`); the last stage returns acknowledgements only. What differs from epoch
 to epoch reaches the tasks as a local property, so that neither Python nor Spark plans anything twice; a spec
-too large for that goes through a file in the job's store.
+too large for that goes through a file in the job's store, which a worker process reads once for all its tasks.
 
 Each epoch needs an execution of its own (Spark would reuse the shuffle files of one that has run). Spark plans it
 in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
@@ -29,8 +29,10 @@ from millstream.runtime.envelope import ENVELOPE_DDL
 from millstream.runtime.residents import Job, Residents
 from millstream.runtime.spec import EpochSpec
 from millstream.runtime.task import Assignment, run_task
+from millstream.storage.names import spec_name
+from millstream.storage.store import Store
 
-__all__ = ["SparkRunner", "build_frame"]
+__all__ = ["LastingObjects", "SparkRunner", "SpecFile", "build_frame"]
 
 _PROPERTY = "millstream.epoch"
 _INLINE_CHARACTERS_MAX = 65_536
@@ -39,6 +41,22 @@ _LIVING_OBJECTS_MAX = 400_000
 
 # Operators that stay open between epochs, for the life of a Python worker process.
 _RESIDENTS = Residents()
+
+
+class SpecFile:
+    """The spec that this worker process read last, if it came in a file. Its name stands for its content."""
+
+    def __init__(self) -> None:
+        self._place, self._text = ("", ""), ""
+
+    def text(self, store: Store, name: str) -> str:
+        """The text of the file."""
+        if self._place != (store.url, name):
+            self._place, self._text = (store.url, name), store.get(name).decode()
+        return self._text
+
+
+_SPEC_FILE = SpecFile()
 
 
 def build_frame(session: SparkSession, plan: Plan, job: Job) -> DataFrame:
@@ -64,7 +82,7 @@ def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iter
     text = context.getLocalProperty(_PROPERTY)
     assert text is not None
     if text.startswith(_FILE_MARK):
-        text = job.facts.store.get(text.removeprefix(_FILE_MARK)).decode()
+        text = _SPEC_FILE.text(job.facts.store, text.removeprefix(_FILE_MARK))
     spec = EpochSpec.decode(text, context.partitionId())
     assignment = Assignment(
         stage=stage,
@@ -76,7 +94,7 @@ def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iter
     with _fewer_collections():
         yield from run_task(job, spec, assignment, rows, _RESIDENTS)
     if _RESIDENTS.openings != openings:
-        _set_lasting_objects_aside()
+        _LASTING_OBJECTS.set_aside(_RESIDENTS)
 
 
 @contextmanager
@@ -94,15 +112,28 @@ def _fewer_collections() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-def _set_lasting_objects_aside() -> None:
-    """Hide what lives on in this worker (modules, open operators) from the garbage collector.
+class LastingObjects:
+    """Hides what lives on in this worker (modules, open operators) from the garbage collector.
 
     Spark's worker makes a full collection after every task, over every object there is: 20 to 40 ms of each task, just
-    when the next one is due. Operators that were set aside and have been closed since are found again here first.
+    when the next one is due. Operators that were set aside and have been closed since, and garbage that was hidden with
+    the rest, are found again by a collection of our own. That costs as much, so it is made when as many subtasks have
+    been opened since the last one as were open then, not for each of many.
     """
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
+
+    def __init__(self) -> None:
+        self._openings = self._open = 0  # when they were collected last
+
+    def set_aside(self, residents: Residents) -> None:
+        """Something was opened: hide it."""
+        if residents.openings - self._openings >= self._open:
+            self._openings, self._open = residents.openings, len(residents)
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()
+
+
+_LASTING_OBJECTS = LastingObjects()
 
 
 def _execution_of(frame: DataFrame) -> DataFrame:
@@ -152,7 +183,7 @@ class SparkRunner:
             return text
         assert self._job is not None
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        name = f"specs/{spec.epoch:012d}-{digest}.json"
+        name = spec_name(spec.epoch, digest)
         self._job.facts.store.put(name, text.encode())
         return _FILE_MARK + name
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,8 +39,11 @@ from millstream.connectors.batch_series import (
 from millstream.connectors.contracts import Json, Offset, Read, Split
 from millstream.connectors.files.parquet_rows import row_ranges
 from millstream.connectors.foreign_columns import inward
-from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.errors import ProgramError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.records.columns import stream_schema
+from millstream.storage.away import is_away
+from millstream.storage.content import content_of
+from millstream.storage.patient import patient
 from millstream.storage.store import Store, open_store
 
 __all__ = ["StoredBatches", "read_stored"]
@@ -52,6 +55,8 @@ _BATCH_RECORDS_MAX = 65_536
 class _StoredFile:
     file: str
     rows: int
+    bytes: int | None = None  # batches of the first Millstreams tell neither
+    crc32: int | None = None
 
 
 @dataclass(frozen=True)
@@ -128,8 +133,8 @@ class StoredBatches:
             if name.endswith(".parquet") and not name.rpartition("/")[2].startswith((".", "_")):
                 self._store.settle(name)
                 with _opened(self._store, name) as file:
-                    files.append(_StoredFile(name, file.metadata.num_rows))
-        marker = {"type": self._type_text, "files": [{"file": file.file, "rows": file.rows} for file in files]}
+                    files.append(_StoredFile(name, file.metadata.num_rows, *content_of(self._store, name)))
+        marker = {"type": self._type_text, "files": [asdict(file) for file in files]}
         series = self.series.series
         self._store.put(marker_name(self._name, series, number), json.dumps(marker, indent=1).encode())
         with self._changed:
@@ -248,9 +253,13 @@ def read_stored(split: Split, start: Offset, stop: Offset, type_info: TypeInform
     schema = stream_schema(type_info)
     assert schema is not None
     name = split.info["file"]
-    with _opened(open_store(split.info["store"]), name) as file:
+    store = patient(open_store(split.info["store"]))
+    with _opened(store, name) as file:
         for group, begin, end in row_ranges(file.metadata, start, stop):
-            table = file.read_row_group(group, columns=schema.names).select(schema.names)
+            try:
+                table = file.read_row_group(group, columns=schema.names).select(schema.names)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise _damaged(store, name, error) from error
             for batch in table.slice(begin, end - begin).to_batches(max_chunksize=_BATCH_RECORDS_MAX):
                 yield inward(batch, type_info, name)
     return stop
@@ -260,9 +269,15 @@ def _opened(store: Store, name: str) -> pq.ParquetFile:
     path = store.local_path(name)
     try:
         if path is None:
-            return pq.ParquetFile(pa.BufferReader(store.get(name)))
-        return pq.ParquetFile(path)
+            return pq.ParquetFile(pa.BufferReader(store.get(name)), page_checksum_verification=True)
+        return pq.ParquetFile(path, page_checksum_verification=True)
     except (pa.ArrowInvalid, OSError) as error:
-        raise StoreDamagedError(
-            f"Store {store.url}: stored input {name!r} is missing or damaged ({error}). Restore it from a copy."
-        ) from error
+        raise _damaged(store, name, error) from error
+
+
+def _damaged(store: Store, name: str, error: Exception) -> StoreError:
+    if is_away(error):
+        return StoreAwayError(f"Store {store.url}: stored input {name!r} cannot be read just now ({error}).")
+    return StoreDamagedError(
+        f"Store {store.url}: stored input {name!r} is missing or damaged ({error}). Restore it from a copy."
+    )

@@ -11,12 +11,11 @@ import logging
 import queue
 import random
 import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -26,26 +25,30 @@ from millstream.checkpoint.finished_splits import FinishedSplits
 from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
+from millstream.checkpoint.receipts import known_published
 from millstream.compiler.stages import Plan
 from millstream.connectors.checked import removes_input
-from millstream.connectors.contracts import CommitId, Sink, SourceContext
+from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.autoscale import decide as decide_scale
+from millstream.jobs.background_sweeper import BackgroundSweeper
 from millstream.jobs.changed_types import changed_types
 from millstream.jobs.driver_settings import DriverSettings, Replan, Runner
 from millstream.jobs.epoch_run import EpochRun
 from millstream.jobs.epoch_size import EpochCost, SizeBounds, first_sizing, next_sizing, recooled
 from millstream.jobs.epoch_statistics import epoch_statistics, input_lags, statistics_of, with_statistics
 from millstream.jobs.epoch_watch import EpochWatch
-from millstream.jobs.failures import judge
+from millstream.jobs.failures import is_retryable, judge
 from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input, without_reads
 from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
 from millstream.jobs.outcome import EpochOutcome
 from millstream.jobs.progress import ProgressBoard
-from millstream.jobs.progress_report import epoch_progress, total_progress
+from millstream.jobs.progress_report import progress_of
+from millstream.jobs.publisher import Publisher, PublishEvent
 from millstream.jobs.rounds import has_loops, loops_are_busy
 from millstream.jobs.settings import Clock
+from millstream.jobs.side_effects import do_beside
 from millstream.jobs.sweeper import Sweeper
 from millstream.jobs.watermarks import strategies_of, watermark_is_due
 from millstream.runtime.residents import Job
@@ -77,10 +80,11 @@ class EpochDriver:
         self._clock, self._board, self._settings = clock, board, settings
         self._log = ManifestLog(job.facts.store)
         self._finished = FinishedSplits(job.facts.store)
-        self._sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention, release=self._release_input)
+        sweeper = Sweeper(job.facts.store, clock.now_ms, settings.retention, release=self._release_input)
+        self._sweeper = BackgroundSweeper(sweeper)
         self._outside: queue.Queue[e.Event] = queue.Queue()
         self._own: deque[e.Event] = deque()
-        self._publisher = ThreadPoolExecutor(1, thread_name_prefix="millstream-publish")
+        self._publisher = Publisher(sinks, job.facts.store, clock, self._has_published)
         self._newest: Manifest | None = None
         self._began: Manifest | None = None  # what this run went on from, until it has committed something itself
         self._attempted: Manifest | None = None
@@ -120,20 +124,21 @@ class EpochDriver:
         """Run until the job ends; returns the phase it ended in, or raises why it failed."""
         state = begin(self._settings.policy, self._settings.checkpoints.tolerance)
         try:
-            self._start()
+            self._begin()
             while not state.phase.is_last:
                 state, actions = decide(state, self._next_event(state.phase))
                 for action in actions:
                     self._perform(action)
         finally:
             self._ended.set()
-            self._publisher.shutdown(wait=True)
+            self._publisher.close()
+            self._sweeper.close()
             if state.phase is Phase.CANCELED and self._settings.deletes_on_cancel:
-                self._sweeper.clear()
+                do_beside("removing the epochs of the cancelled job", self._sweeper.clear)
             for planned in self._sources:
-                planned.source.close()
+                do_beside(f"closing {planned.source.describe()}", planned.source.close)
             for sink in self._sinks.values():
-                sink.close()
+                do_beside(f"closing {sink.describe()}", sink.close)
         return state.phase
 
     def _next_event(self, phase: Phase) -> e.Event:
@@ -167,30 +172,40 @@ class EpochDriver:
 
     # --- starting ---------------------------------------------------------------------------------------------
 
+    def _begin(self) -> bool:
+        """Start, or report why not; whether the job has started."""
+        try:
+            self._start()
+            return True
+        except Exception as error:
+            self._own.append(self._failed(error))
+            return False
+
     def _start(self) -> None:
         self._runner.prepare(self._job)
         self._newest = self._began = self._log.newest()
+        facts = self._job.facts
+        receipted = known_published(facts.store, self._newest, facts.job_id)
         self._sweeper.sweep(self._newest)
         summary = None if self._newest is None else e.ManifestSummary.of(self._newest)
         if self._newest is not None:
             self._tell_sources(self._newest)
             self._outcome = None
-            self._show_progress(self._newest)
-        self._own.append(e.Started(summary))
+            do_beside("showing progress", partial(self._show_progress, self._newest))
+            self._board.change(published=receipted)
+        self._own.append(e.Started(summary, receipted))
 
     def _restart(self, action: e.Restart) -> None:
         what = "tolerated, running again" if action.tolerated else "restarting"
         _LOG.warning("%s in %d ms: %s", what, action.delay_ms, action.reason)
         if not action.tolerated:
             self._board.change(status="RESTARTING", restarts=self._board.now.restarts + 1)
-        self._asked.wait(action.delay_ms / 1000)
+        if self._asked.wait(action.delay_ms / 1000) and not self._canceling:
+            self._asked.clear()  # a stop cuts one pause short, not all that follow: the world needs its time
         self._sizing = recooled(self._sizing)
         self._job = replace(self._job, facts=replace(self._job.facts, run=self._settings.new_run()))
-        try:
-            self._start()
+        if self._begin():
             self._board.change(status="RUNNING")
-        except Exception as error:
-            self._own.append(self._failed(error))
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 
@@ -246,7 +261,7 @@ class EpochDriver:
         """The event of a failure; the error itself is kept to be raised if the job ends with it."""
         judged = judge(error, self._log, self._job.facts.store)
         self._failure = judged.error
-        self._settings.show(list(judged.output))
+        do_beside("showing what a task printed", lambda: self._settings.show(list(judged.output)))
         self._watch.failed()
         if not self._canceling:
             self._note(f"epoch failed: {judged.reason}", error)
@@ -300,6 +315,7 @@ class EpochDriver:
         return with_statistics(manifest, told)
 
     def _has_committed(self) -> None:
+        """The manifest stands, whatever of this fails."""
         manifest = self._newest = self._attempted
         assert manifest is not None
         self._watch.committed(manifest.epoch)
@@ -307,9 +323,9 @@ class EpochDriver:
             for line in changed_types(self._began, manifest):
                 _LOG.warning("%s", line)
             self._began = None
-        self._learn(manifest)
-        self._tell_sources(manifest)
-        self._show_progress(manifest)
+        do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
+        do_beside("telling the sources of a commit", lambda: self._tell_sources(manifest))
+        do_beside("showing progress", lambda: self._show_progress(manifest))
         self._sweeper.committed(manifest)
 
     def _learn(self, manifest: Manifest) -> None:
@@ -350,7 +366,8 @@ class EpochDriver:
             self._own.append(e.CommitUnknown(str(error), self._clock.now_ms(), random.random()))
             return
         if found is Found.ABSENT:
-            self._own.append(e.CommitAbsent(self._clock.now_ms(), random.random()))
+            refused = self._failure is not None and not is_retryable(self._failure)
+            self._own.append(e.CommitAbsent(self._clock.now_ms(), random.random(), retryable=not refused))
             return
         if found is Found.MINE:
             self._has_committed()
@@ -359,26 +376,18 @@ class EpochDriver:
     # --- publishing -------------------------------------------------------------------------------------------
 
     def _publish(self, action: e.Publish) -> None:
-        newest = self._newest
-        self._publisher.submit(self._publish_epoch, action, newest)
+        self._publisher.publish(action, self._newest)
 
-    def _publish_epoch(self, action: e.Publish, newest: Manifest | None) -> None:
+    def _has_published(self, event: PublishEvent, took_ms: float, error: BaseException | None) -> None:
         """On the publishing thread."""
-        try:
-            time.sleep(action.delay_ms / 1000)
-            manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
-            started = time.monotonic()
-            for uid, staged in manifest.staged.items():
-                commit = CommitId(manifest.job_id, uid, manifest.epoch)
-                self._sinks[uid].commit(commit, [item.payload for item in staged], self._job.facts.store)
-            self._watch.published(action.epoch, (time.monotonic() - started) * 1000)
-            self._board.change(published=action.epoch)
-            self._outside.put(e.Published(action.epoch))
-        except Exception as error:
-            self._note(f"epoch {action.epoch} could not be published", error)
+        if isinstance(event, e.Published):
+            self._watch.published(event.epoch, took_ms)
+            self._board.change(published=event.epoch)
+        elif error is not None:
+            self._note(f"epoch {event.epoch} could not be published", error)
             self._failure = error
             self._board.change(last_error=str(error))
-            self._outside.put(e.PublishFailed(action.epoch, str(error), self._clock.now_ms(), random.random()))
+        self._outside.put(event)
 
     # --- ending -----------------------------------------------------------------------------------------------
 
@@ -397,9 +406,5 @@ class EpochDriver:
     def _show_progress(self, manifest: Manifest) -> None:
         """Of a manifest just committed, or just found when the driver started."""
         sources = [planned.uid for planned in self._sources]
-        if self._outcome is None or manifest.status in ("FINISHED", "SUSPENDED"):
-            totals = total_progress(manifest, self._plan, sources, self._sinks)
-            self._board.change(published=manifest.published_through, **totals)
-            return
         took_s = self._watch.running_s()
-        self._board.change(**epoch_progress(manifest, self._outcome, self._plan, sources, self._sinks, took_s))
+        self._board.change(**progress_of(manifest, self._outcome, self._plan, sources, self._sinks, took_s))

@@ -10,16 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from millstream.checkpoint.manifest import ManifestLog
-from millstream.errors import JobFailedError, MillstreamError
+from millstream.errors import JobFailedError, MillstreamError, StoreAwayError, StoreError
 from millstream.jobs.damage import whole_epoch_advice
 from millstream.runtime.failure import UserFailureError
 from millstream.storage.store import Store
 
-__all__ = ["JudgedFailure", "judge"]
+__all__ = ["JudgedFailure", "is_retryable", "judge"]
 
-# Failures that another try cannot mend: the program is wrong, not the world.
-_OWN_KINDS = frozenset(
+# Failures of a task that another try cannot mend: a person must put the program right, or the store.
+_FINAL_KINDS = frozenset(
     {
+        "StoreDamagedError",
         "ProgramError",
         "StateSchemaError",
         "TypeMismatchError",
@@ -41,15 +42,28 @@ class JudgedFailure:
     output: tuple[list[str], ...] = ()
 
 
+def is_retryable(error: BaseException) -> bool:
+    """Whether the same may succeed later: all that comes from the world, and of our own errors that the store is away.
+
+    >>> is_retryable(StoreAwayError("no answer")), is_retryable(StoreError("no permission")), is_retryable(OSError())
+    (True, False, True)
+    """
+    return isinstance(error, StoreAwayError) or not isinstance(error, MillstreamError)
+
+
 def judge(error: BaseException, log: ManifestLog, store: Store) -> JudgedFailure:
     """What became of an epoch that ended with `error`."""
     if not isinstance(error, UserFailureError):
         reason = str(error) or type(error).__name__
-        return JudgedFailure(error, reason, retryable=not isinstance(error, MillstreamError), tolerable=True)
+        return JudgedFailure(error, reason, is_retryable(error), tolerable=True)
     report = error.report
     if report.error == "StoreDamagedError":
-        report = replace(report, message=report.message + whole_epoch_advice(report.message, log, store))
+        try:
+            advice = whole_epoch_advice(report.message, log, store)
+        except StoreError:  # it has been said that the store is damaged; how far cannot be told just now
+            advice = ""
+        report = replace(report, message=report.message + advice)
     reason = f"{report.error}: {report.message}"
     failed = JobFailedError(f"'{report.operator}' failed: {reason}", report=report.text(), at=report.site)
     output = tuple(list(line) for line in report.output)
-    return JudgedFailure(failed, reason, report.error not in _OWN_KINDS, tolerable=False, output=output)
+    return JudgedFailure(failed, reason, report.error not in _FINAL_KINDS, tolerable=False, output=output)

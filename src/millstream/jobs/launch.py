@@ -46,8 +46,9 @@ from millstream.jobs.rounds import rounds_max
 from millstream.jobs.settings import Clock, JobSettings
 from millstream.runtime.residents import Job as SentJob
 from millstream.runtime.spec import JobFacts
-from millstream.storage.layered import LayeredStore
+from millstream.storage.layered import layered
 from millstream.storage.local import make_private
+from millstream.storage.patient import patient
 from millstream.storage.store import Store, open_store
 
 __all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
@@ -97,20 +98,24 @@ class Launch:
     def _prepared(self, graph: Graph, plan: Plan, settings: JobSettings) -> tuple[Job, JobLog]:
         sources, sinks = ends_of(plan)
         batch = is_batch(settings, sources)
+        patience_s = options.read(options.STORE_PATIENCE, settings.configuration) / 1000
         own = self.store or open_store(settings.store or _new_folder(graph.job_name))
         self._check_reachable(own, settings)
         if options.read(options.STORE_PRIVATE, settings.configuration):
             make_private(own)
-        own.check_writable()
-        store, record = ready_store(own, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
-        for base in store.bases if isinstance(store, LayeredStore) else ():
+        waiting = patient(own, patience_s)
+        waiting.check_writable()
+        record = ready_store(waiting, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
+        bases = tuple(map(open_store, record.bases))
+        for base in bases:
             self._check_reachable(base, settings)
+        store = layered(own, bases)
         runner, session = self._runner(settings)
         facts = JobFacts(
             job_name=record.job,
             job_id=record.job_id,
             run=_new_run(),
-            store=store,
+            store=patient(store, patience_s),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
             batch=batch,
@@ -136,7 +141,7 @@ class Launch:
         )
 
         def make_driver() -> EpochDriver:
-            opened = tuple(replace(p, source=opened_source(p.source, store, session)) for p in sources)
+            opened = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
             ready = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
             opened_plan = with_sources(plan, opened)
             sent = SentJob(cloudpickle.dumps(opened_plan), facts)

@@ -19,7 +19,7 @@ from millstream.errors import ProgramError, StoreError
 from millstream.graph.nodes import Node
 from millstream.jobs.input_plan import InputPlan
 from millstream.jobs.outcome import EpochOutcome
-from millstream.jobs.watermarks import floors, kept_of_source, strategies_of, told_times
+from millstream.jobs.watermarks import floors, kept_of_source, strategies_of, timed_reads, told_times
 from millstream.metrics.registry import merge
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.event_time import IDLE_WATERMARK
@@ -46,7 +46,7 @@ def epoch_spec(
         try_=0,
         now_ms=plan.now_ms,
         final=action.final,
-        reads=plan.reads,
+        reads=timed_reads(plan, strategies, states),
         floors=floors(plan, strategies, states, plan.now_ms),
         watermarks={uid: state.get("watermark", MIN_WATERMARK) for uid, state in states.items()},
         states={

@@ -1,8 +1,8 @@
 """What an epoch came to: the acknowledgements of all its tasks, checked and put together.
 
 Invariant: an outcome exists only if every task of every stage acknowledged exactly once, and all tasks of a stage
-heard the *same attempt* of each task before them. Spark may run a task again after others have read its first
-output; if the two attempts differ (a user's function is not deterministic), some records would be lost or
+heard the very *attempt* of each task before them that acknowledged. Spark may run a task again after others have read
+its first output; if the two attempts differ (a user's function is not deterministic), some records would be lost or
 doubled. Such an epoch is refused here and run again.
 """
 
@@ -12,11 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from millstream.compiler.stages import Plan
 from millstream.metrics.registry import merge
-from millstream.runtime.barrier import Acknowledgement, Barrier
+from millstream.runtime.barrier import Acknowledgement, attempts_sum
 from millstream.runtime.envelope import FAILURE
 from millstream.runtime.failure import FailureReport, UserFailureError
 
@@ -63,7 +61,7 @@ def gather(plan: Plan, rows: Iterable[tuple[int, bytes]]) -> EpochOutcome:
             if payload:
                 raise UserFailureError(FailureReport.decode(payload))
         else:
-            acknowledgements.extend(Barrier.decode(pa.py_buffer(payload)).acknowledgements)
+            acknowledgements.append(Acknowledgement.decode(payload))
     if failed:
         raise MixedEpochError("a task failed, but its report did not arrive; the epoch is run again")
     _check(plan, acknowledgements)
@@ -74,14 +72,16 @@ def _check(plan: Plan, acknowledgements: list[Acknowledgement]) -> None:
     by_task = {(a.stage, a.subtask): a for a in acknowledgements}
     expected = {(stage.index, subtask) for stage in plan.stages for subtask in range(stage.width)}
     if len(by_task) != len(acknowledgements) or set(by_task) != expected:
-        missing = sorted(expected - set(by_task))
-        raise MixedEpochError(f"tasks that did not acknowledge (stage, subtask): {missing}; or some did twice")
-    for (stage, _), ack in by_task.items():
-        for sender, nonce in ack.heard.items():
-            if by_task[stage - 1, int(sender)].nonce != nonce:
+        missing, doubled = sorted(expected - set(by_task)), len(acknowledgements) - len(by_task)
+        raise MixedEpochError(f"tasks that did not acknowledge (stage, subtask): {missing}; twice did {doubled}")
+    for stage in plan.stages[1:]:
+        before = plan.stages[stage.index - 1]
+        attempts = attempts_sum([by_task[before.index, subtask].nonce for subtask in range(before.width)])
+        for subtask in range(stage.width):
+            if by_task[stage.index, subtask].heard != attempts:
                 raise MixedEpochError(
-                    f"stage {stage} read two different attempts of task {sender} of stage {stage - 1}; "
-                    "the epoch is run again"
+                    f"task {subtask} of stage {stage.index} heard other attempts of the tasks of stage {before.index} "
+                    "than those that acknowledged; the epoch is run again"
                 )
 
 

@@ -5,12 +5,15 @@ The driver writes it, the console, the command line and tests read it. Reading n
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 __all__ = ["JobProgress", "OperatorProgress", "ProgressBoard"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,15 @@ class ProgressBoard:
         return self._now
 
     def change(self, **changes: object) -> None:
-        """Replace fields of the snapshot and tell the listeners."""
+        """Replace fields of the snapshot and tell the listeners. One that raises is told of, and changes nothing."""
         with self._lock:
             self._now = replace(self._now, **changes)  # type: ignore[arg-type]
             listeners = list(self._listeners)
         for listener in listeners:
-            listener(self._now)
+            try:
+                listener(self._now)
+            except Exception as error:
+                _LOG.warning("somebody who watches the job could not take its progress: %s", error)
 
     def listen(self, listener: Callable[[JobProgress], None]) -> None:
         """Call `listener` with every new snapshot, on the driver's thread: it must be quick."""

@@ -14,7 +14,7 @@ from millstream.jobs.progress import OperatorProgress
 from millstream.jobs.rounds import records_in_loops
 from millstream.runtime.barrier import MIN_WATERMARK
 
-__all__ = ["StateSize", "epoch_progress", "state_size", "total_progress"]
+__all__ = ["StateSize", "epoch_progress", "progress_of", "state_size", "total_progress"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,21 @@ class StateSize:
 
     rows: int
     bytes: int
+
+
+def progress_of(
+    manifest: Manifest,
+    outcome: EpochOutcome | None,
+    plan: Plan,
+    sources: Collection[str],
+    sinks: Collection[str],
+    took_s: float,
+) -> dict[str, Any]:
+    """The fields of `JobProgress` that a manifest changes: just committed with this outcome, or just found."""
+    if outcome is None or manifest.status in ("FINISHED", "SUSPENDED"):
+        totals = total_progress(manifest, plan, sources, sinks)
+        return {"published": manifest.published_through, **totals}
+    return epoch_progress(manifest, outcome, plan, sources, sinks, took_s)
 
 
 def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sinks: Collection[str]) -> dict[str, Any]:

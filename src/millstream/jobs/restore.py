@@ -19,9 +19,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millstream.checkpoint.job_record import JobRecord, claim
+from millstream.checkpoint.job_record import JobRecord, check_owner, claim
 from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.restoring import Match, match_program, restored_manifest, without_states
 from millstream.checkpoint.savepoints import Snapshot, find_snapshot
 from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
@@ -32,8 +34,7 @@ from millstream.connectors.contracts import RestorePoint, Sink
 from millstream.errors import FencedError, StoreError
 from millstream.jobs.derived_uids import warn_of_derived_uids
 from millstream.jobs.forking import claim_fork
-from millstream.storage.layered import layered
-from millstream.storage.store import Store, open_store, shown_address
+from millstream.storage.store import Store, shown_address
 
 __all__ = ["Recovery", "ready_store", "recovery_of"]
 
@@ -64,8 +65,8 @@ def recovery_of(configuration: Mapping[str, str]) -> Recovery:
 
 def ready_store(
     own: Store, plan: Plan, sinks: Mapping[str, Sink], recovery: Recovery, now_ms: int
-) -> tuple[Store, JobRecord]:
-    """The store to run in, on top of those it shares files with, and whose it is."""
+) -> JobRecord:
+    """Make `own` the store to run in; returns whose it is, and which stores it shares files with."""
     snapshot = recovery.snapshot or _beginning(own)
     found = None if snapshot is None else find_snapshot(snapshot)
     if snapshot is None or found is None or _is_the_newest(own, snapshot, found):
@@ -76,7 +77,7 @@ def ready_store(
         manifest = _matched(found, plan, recovery.drops)
         begin = _go_back if found.store.url == own.url else _go_on_elsewhere
         record = begin(own, found, manifest, plan, sinks, now_ms)
-    return layered(own, tuple(map(open_store, record.bases))), record
+    return record
 
 
 def _beginning(own: Store) -> SnapshotName | None:
@@ -145,7 +146,9 @@ def _go_on(own: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) 
     log = ManifestLog(own)
     newest = log.newest()
     if newest is None:
+        known_published(own, None, record.job_id)  # a receipt of an epoch that is not there is damage
         return
+    check_owner(own, record, newest.job_id, newest.epoch)
     name = f"epoch {newest.epoch} of store {own.url}"
     match = match_program(newest, _names(plan))
     if match.is_change:
@@ -153,15 +156,16 @@ def _go_on(own: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) 
     _check_max_parallelism(newest, plan, name)
     if match.dropped and not drops:
         raise StoreError(_dropped_text(name, match))
-    _check_unpublished(log, newest, plan)
+    published = known_published(own, newest, record.job_id)
+    _check_unpublished(log, newest, published, plan)
     if match.dropped:
-        _commit(log, without_states(newest, match.dropped), record, newest, now_ms, own.url)
+        _commit(log, without_states(newest, match.dropped), record, newest, published, now_ms, own.url)
 
 
-def _check_unpublished(log: ManifestLog, newest: Manifest, plan: Plan) -> None:
+def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan: Plan) -> None:
     """Output that may not be published yet needs the sink that published it."""
     present = {node.uid for node in plan.nodes()}
-    for epoch in range(newest.published_through + 1, newest.epoch + 1):
+    for epoch in range(published + 1, newest.epoch + 1):
         lost = sorted(set(log.read(epoch).staged) - present)
         if lost:
             raise StoreError(
@@ -181,16 +185,20 @@ def _go_back(
     log = ManifestLog(own)
     newest = log.newest()
     assert newest is not None
-    _check_unpublished(log, newest, plan)
+    check_owner(own, record, newest.job_id, newest.epoch)
+    published = known_published(own, newest, record.job_id)
+    _check_unpublished(log, newest, published, plan)
     states: Mapping[str, Any] = manifest.states
-    if newest.published_through < newest.epoch and any("pending" in state for state in states.values()):
+    if published < newest.epoch and any("pending" in state for state in states.values()):
         raise StoreError(
             f"store {own.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold output "
             f"that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is published, then "
             "go back."
         )
-    manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
-    _commit(log, manifest, record, newest, now_ms, own.url)
+    # Its files must not go before a manifest names them again: a driver that still runs may be sweeping.
+    with LeasedEpoch(own, found.manifest.epoch, lambda: now_ms):
+        manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
+        _commit(log, manifest, record, newest, published, now_ms, own.url)
     return record
 
 
@@ -206,7 +214,7 @@ def _go_on_elsewhere(
         )
     record = claim_fork(own, found, plan.job_name, now_ms)
     manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
-    _commit(log, manifest, record, None, now_ms, own.url)
+    _commit(log, manifest, record, None, 0, now_ms, own.url)
     return record
 
 
@@ -236,12 +244,18 @@ def _went_on(found: Snapshot) -> bool:
 
 
 def _commit(
-    log: ManifestLog, snapshot: Manifest, record: JobRecord, newest: Manifest | None, now_ms: int, url: str
+    log: ManifestLog,
+    snapshot: Manifest,
+    record: JobRecord,
+    newest: Manifest | None,
+    published: int,
+    now_ms: int,
+    url: str,
 ) -> None:
     """Commit what `snapshot` says as the epoch after `newest`, or, in an empty store, after itself."""
     before = newest or snapshot
     # What is not known to be published is published before the job goes on, as at every start.
-    known = None if newest is None or newest.published_through == newest.epoch else newest.published_through
+    known = None if newest is None or published == newest.epoch else published
     manifest = restored_manifest(
         snapshot,
         job=record.job,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch
+from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.savepoints import Snapshot, copy_savepoint, find_snapshot
 from millstream.checkpoint.snapshot_names import check_savepoint_name, parse_snapshot_name
 from millstream.errors import StoreError
@@ -28,12 +29,13 @@ _TRIES = 3
 def epoch_to_save(store: Store) -> int:
     """The newest epoch that is known to be published; StoreError when there is none."""
     newest = ManifestLog(store).newest()
-    if newest is None or not newest.published_through:
+    published = 0 if newest is None else known_published(store, newest, newest.job_id)
+    if not published:
         raise StoreError(
             f"store {store.url} has no published epoch yet, so there is nothing to save. Try again when the job has "
             "run for a moment."
         )
-    return newest.published_through
+    return published
 
 
 def save_newest(

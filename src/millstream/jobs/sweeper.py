@@ -5,28 +5,44 @@ months at ten epochs a second keeps a flat store. Sweeping never fails a job: wh
 
 Savepoints, forks and readers work beside it, in other processes, and there is no lock. So, in this order:
 
-1. decide which epochs go, write their manifests into one file aside, and remove them, oldest first;
+1. decide which epochs go, write their manifests into one file aside, and remove them;
 2. look for pins and leases once more, and put back a manifest that one of them names: whoever wrote it first and then
    found the manifest may read on, whoever did not find it was told so;
-3. remove the file aside, and the files that no manifest names which is still there.
+3. list the manifests once more: a job that goes back to an older epoch has made it its newest meanwhile;
+4. remove the file aside, and the files that no manifest names which is still there.
 
-A sweeper that dies or fails between 1 and 3 has left the file aside: the next one puts all of it back, and begins anew.
+A sweeper that dies or fails between 1 and 4 has left the file aside: the next one puts all of it back, and begins anew.
+
+A file that cannot be read is told of once, and costs nothing but the space of what it may stand for: a damaged manifest
+goes when it is as old as others, and until then every file stays that is not newer than it.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 
+from millstream.checkpoint.holds import held_epochs
 from millstream.checkpoint.job_record import renew
-from millstream.checkpoint.leases import leases_of
-from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
-from millstream.checkpoint.pins import pins_of
-from millstream.checkpoint.retention import RetentionPolicy, files_to_delete, kept_epochs, named_files
-from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import MillstreamError
-from millstream.storage.names import FINISHED, INPUT, SEGMENTS, STAGED, lease_name, leaving_name, manifest_name
+from millstream.checkpoint.manifest import Manifest, ManifestLog, decode, encode
+from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, files_to_delete, kept_epochs, named_files
+from millstream.checkpoint.sealed import seal
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.storage.names import (
+    FINISHED,
+    INPUT,
+    RECEIPTS,
+    SEGMENTS,
+    SPECS,
+    STAGED,
+    epoch_of_receipt,
+    epoch_of_spec,
+    leaving_name,
+    manifest_name,
+)
 from millstream.storage.store import Store
 
 __all__ = ["Sweeper"]
@@ -34,12 +50,14 @@ __all__ = ["Sweeper"]
 _LOG = logging.getLogger(__name__)
 _EVERY_EPOCHS = 50
 _UNFINISHED_MS = 1_800_000  # no writer takes half an hour for one file
+_ASIDE_BYTES_MAX = 16 * 1024 * 1024
+_FILES_MAX = 5_000
 FORMAT = 1
 
 
 class Sweeper:
-    """Sweeps one job's store. `every_epochs`: how often, while the job runs. `release` is told which epochs are left,
-    so that sources remove input that they have stored and none of these needs."""
+    """Sweeps one job's store, a bounded pass at a time. `every_epochs`: how often, while the job runs. `release` is
+    told which epochs are left, so that sources remove input that they have stored and none of these needs."""
 
     def __init__(
         self,
@@ -53,95 +71,149 @@ class Sweeper:
         self._now_ms, self._policy, self._every_epochs = now_ms, policy or RetentionPolicy(), every_epochs
         self._release = release
         self._known: dict[int, Manifest] = {}  # manifests do not change: each is read once
+        self._noted: deque[Manifest] = deque()
         self._named: dict[int, frozenset[str]] = {}
+        self._unreadable: set[int] = set()
+        self._told: set[str] = set()
+        self._written_ms: dict[int, int] = {}
 
-    def committed(self, newest: Manifest) -> None:
-        """An epoch was committed; sweep if it is time."""
-        self._known[newest.epoch] = newest
-        if newest.epoch % self._every_epochs == 0:
-            self.sweep(newest)
+    def note(self, manifest: Manifest) -> None:
+        """Spare a pass the reading of a manifest; from any thread."""
+        self._noted.append(manifest)
 
-    def sweep(self, newest: Manifest | None) -> None:
-        """Remove what is no longer needed, as of `newest`."""
+    def is_due(self, epoch: int) -> bool:
+        """Whether it is time to sweep, when `epoch` is committed."""
+        return epoch % self._every_epochs == 0
+
+    def sweep(self, newest: Manifest | None) -> bool:
+        """Remove what is no longer needed, as of `newest`; whether it was so much that another pass has more to do."""
         if newest is None:
-            return
+            return False
         try:
-            self._sweep(newest)
-        except (MillstreamError, OSError) as error:
-            _LOG.warning("the store could not be swept: %s", error)
+            return self._sweep(newest)
+        except Exception as error:
+            _LOG.warning("the store could not be swept, and is swept later: %s", error)
+            return False
 
     def clear(self) -> None:
         """Remove everything but what pins and leases hold: the job is over, and nobody is to go on with it."""
         # First, so that no start in between counts the same epochs of the same job once more.
         renew(self._store, secrets.token_hex(16))
         self._put_back()
-        kept = self._settled(set(self._log.epochs()) - self._held())
+        self._store.delete_many(self._store.list(RECEIPTS))
+        epochs = self._log.epochs()
+        kept = self._settled(set(epochs) - self._held(epochs))
         named = frozenset().union(*(named_files(manifest) for manifest in kept.values()))
-        for name in (*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)):
-            if name not in named:
-                self._store.delete(name)
-        if not kept:
+        files = (*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED))
+        self._store.delete_many([name for name in files if name not in named])
+        if not kept and not self._unreadable:
             # Stored input belongs to positions. Without any, a new start must not find that some was read and removed.
-            for name in self._store.list(INPUT):
-                self._store.delete(name)
+            self._store.delete_many(self._store.list(INPUT))
 
-    def _sweep(self, newest: Manifest) -> None:
-        for name in self._store.list("specs"):
-            if int(name.removeprefix("specs/")[:12]) < newest.epoch:
-                self._store.delete(name)
+    def _sweep(self, newest: Manifest) -> bool:
+        specs = [(name, epoch_of_spec(name)) for name in self._store.list(SPECS)]
+        self._store.delete_many([name for name, epoch in specs if epoch is not None and epoch < newest.epoch])
         published = newest.published_through
+        # The newest receipt stays: it tells which manifest must be there.
+        receipts = [name for name in self._store.list(RECEIPTS) if epoch_of_receipt(name) is not None]
+        self._store.delete_many([name for name in receipts[:-1] if (epoch_of_receipt(name) or 0) <= published])
         self._put_back()
-        manifests = self._manifests()
-        created_ms = {epoch: manifest.created_ms for epoch, manifest in manifests.items()}
-        kept = kept_epochs(
-            created_ms, self._policy, published_through=published, now_ms=self._now_ms(), held=self._held()
-        )
-        left = self._settled(set(manifests) - kept)
+        leaving, is_all = self._going(published)
+        left = self._settled(leaving)
         self._named = {epoch: self._named.get(epoch) or named_files(manifest) for epoch, manifest in left.items()}
         named = frozenset().union(*self._named.values())
         files = [*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)]
-        for name in files_to_delete(files, named, newest=newest.epoch, published_through=published):
-            self._store.delete(name)
+        going = files_to_delete(files, named, newest=newest.epoch, published_through=published)
+        unknown = max(self._unreadable, default=0)  # what it names cannot be told, but nothing that was written later
+        going = [name for name in going if epoch_of_file(name) > unknown]
+        self._store.delete_many(going[:_FILES_MAX])
         self._store.remove_unfinished(self._now_ms() - _UNFINISHED_MS)
-        self._release(left.values())
+        if not self._unreadable:  # what input such an epoch needs cannot be told
+            self._release(left.values())
+        return not is_all or len(going) > _FILES_MAX
+
+    def _going(self, published_through: int) -> tuple[set[int], bool]:
+        """The epochs whose manifests are to go, the oldest first, as far as they fit into one file aside; whether that
+        is all of them."""
+        manifests = self._manifests()
+        epochs = sorted({*manifests, *self._unreadable})
+        held = self._held(epochs)
+        created_ms = {epoch: manifest.created_ms for epoch, manifest in manifests.items()}
+        kept = kept_epochs(
+            created_ms, self._policy, published_through=published_through, now_ms=self._now_ms(), held=held
+        )
+        kept |= held | {*epochs[-self._policy.keep_last :]} | {e for e in self._unreadable if e > published_through}
+        going: set[int] = set()
+        room = _ASIDE_BYTES_MAX
+        for epoch in epochs:
+            if epoch not in kept and (room > 0 or not going):
+                going.add(epoch)
+                room -= len(encode(manifests[epoch])) if epoch in manifests else 0
+        return going, going >= set(epochs) - kept
 
     def _manifests(self) -> Mapping[int, Manifest]:
-        """All that are there, by epoch."""
-        epochs = self._log.epochs()
-        self._known = {epoch: self._known.get(epoch) or self._log.read(epoch) for epoch in epochs}
+        """All that are there and can be read, by epoch."""
+        while self._noted:
+            manifest = self._noted.popleft()
+            self._known[manifest.epoch] = manifest
+        known, self._known, self._unreadable = self._known, {}, set()
+        for epoch in self._log.epochs():
+            try:
+                self._known[epoch] = known.get(epoch) or self._log.read(epoch)
+            except StoreAwayError:
+                raise
+            except StoreError as error:
+                if self._store.exists(manifest_name(epoch)):
+                    self._unreadable.add(epoch)
+                    self._tell(manifest_name(epoch), error.message)
         return self._known
 
     def _settled(self, going: set[int]) -> Mapping[int, Manifest]:
         """Remove the manifests of these epochs, unless somebody holds one; returns those that are left."""
         manifests = dict(self._manifests())
-        if going:
-            aside = {str(epoch): encode(manifests[epoch]).decode() for epoch in sorted(going)}
+        aside = {str(epoch): encode(manifests[epoch]).decode() for epoch in sorted(going) if epoch in manifests}
+        if aside:
             self._store.put(leaving_name(), seal("leaving", FORMAT, {"manifests": aside}))
-        for epoch in sorted(going):
-            self._store.delete(manifest_name(epoch))
-        for epoch in sorted(going & self._held()):
-            self._store.put(manifest_name(epoch), encode(manifests[epoch]))
-            going.remove(epoch)
-        self._store.delete(leaving_name())
-        return {epoch: manifest for epoch, manifest in manifests.items() if epoch not in going}
+        self._store.delete_many([manifest_name(epoch) for epoch in sorted(going)])
+        for epoch in sorted(self._held(going)):
+            if epoch in manifests:
+                self._store.put(manifest_name(epoch), encode(manifests[epoch]))
+        left = dict(self._manifests())
+        if aside:
+            self._store.delete(leaving_name())
+        return left
 
     def _put_back(self) -> None:
-        """What a sweeper that did not come to its end has set aside."""
+        """What a sweeper that did not come to its end has set aside: every manifest of it that is whole."""
         if not self._store.exists(leaving_name()):
             return
-        where = f"{leaving_name()} of store {self._store.url}"
-        aside = unseal(self._store.get(leaving_name()), "leaving", FORMAT, where)
-        for epoch, text in aside["manifests"].items():
-            if not self._store.exists(manifest_name(int(epoch))):
-                self._store.put(manifest_name(int(epoch)), text.encode())
+        for manifest in self._aside():
+            if not self._store.exists(manifest_name(manifest.epoch)):
+                self._store.put(manifest_name(manifest.epoch), encode(manifest))
         self._store.delete(leaving_name())
 
-    def _held(self) -> set[int]:
-        """The epochs that pins and leases name. Leases that have ended are removed."""
-        held = {pin.epoch for pin in pins_of(self._store)}
-        for lease in leases_of(self._store):
-            if lease.ends_ms >= self._now_ms():
-                held.add(lease.epoch)
-            else:
-                self._store.delete(lease_name(lease.id))
-        return held
+    def _aside(self) -> list[Manifest]:
+        """The manifests in the file aside. Each has a checksum of its own: what is whole of a damaged file counts."""
+        whole = []
+        try:
+            texts = json.loads(self._store.get(leaving_name()))["manifests"]
+            for epoch, text in texts.items():
+                try:
+                    whole.append(decode(text.encode(), f"epoch {epoch} in {leaving_name()}"))
+                except StoreDamagedError as error:
+                    self._tell(leaving_name(), error.message)
+        except StoreAwayError:
+            raise
+        except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self._tell(leaving_name(), f"{leaving_name()} of store {self._store.url} is damaged ({error})")
+        return whole
+
+    def _held(self, epochs: Iterable[int]) -> set[int]:
+        """Of these epochs, those that pins and leases name."""
+        return held_epochs(self._store, set(epochs), self._tell, self._written_ms)
+
+    def _tell(self, name: str, what: str) -> None:
+        """Once for each file, however often it is met."""
+        if name not in self._told:
+            self._told.add(name)
+            _LOG.warning("%s", what)

@@ -20,6 +20,7 @@ from millstream.graph.nodes import AssignTimestamps, Node, Read
 from millstream.jobs.input_plan import InputPlan
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime, restored
+from millstream.runtime.spec import ReadRange
 
 __all__ = [
     "floors",
@@ -27,11 +28,13 @@ __all__ = [
     "next_watermark_ms",
     "standing_at",
     "strategies_of",
+    "timed_reads",
     "told_times",
     "watermark_is_due",
 ]
 
 Strategies = Mapping[str, WatermarkStrategy]
+Ranges = tuple[ReadRange, ...]
 
 
 def strategies_of(plan: Plan) -> dict[str, WatermarkStrategy]:
@@ -72,19 +75,31 @@ def _as_a_whole(kept: Mapping[str, Any], run_started_ms: int) -> KeptTime:
 
 
 def told_times(strategies: Strategies, states: Mapping[str, Any], planned: InputPlan) -> dict[str, dict[str, Any]]:
-    """What the manifest keeps of splits and subtasks, for the operators that keep time. Read by them as `states`."""
-    told: dict[str, dict[str, Any]] = {}
-    for uid in strategies:
-        kept = states.get(uid, {})
-        if uid in planned.reads:
-            names = {range_.split.name for range_ in planned.reads[uid]}
-            # The subtask alone is no news: the range says it.
-            splits = {name: one for name, one in kept.get("splits", {}).items() if name in names and len(one) > 1}
-            if splits:
-                told[uid] = {"splits": _awake_since(splits, planned.run_started_ms)}
-        elif "subtasks" in kept:
-            told[uid] = _awake_since(kept["subtasks"], planned.run_started_ms)
-    return told
+    """What the manifest keeps of subtasks, for the operators that keep time in mid-stream. Read by them as `states`."""
+    return {
+        uid: _awake_since(states[uid]["subtasks"], planned.run_started_ms)
+        for uid in strategies
+        if uid not in planned.reads and "subtasks" in states.get(uid, {})
+    }
+
+
+def timed_reads(planned: InputPlan, strategies: Strategies, states: Mapping[str, Any]) -> dict[str, Ranges]:
+    """The ranges to read, each with what the manifest keeps of its split's time besides the watermark."""
+    return {
+        uid: _timed(ranges, states.get(uid, {}).get("splits", {}), planned.run_started_ms)
+        if uid in strategies
+        else ranges
+        for uid, ranges in planned.reads.items()
+    }
+
+
+def _timed(ranges: Ranges, splits: Mapping[str, Mapping[str, Any]], run_started_ms: int) -> Ranges:
+    names = {range_.split.name for range_ in ranges}
+    # The subtask alone is no news: the range says it.
+    known = _awake_since({name: one for name, one in splits.items() if name in names and len(one) > 1}, run_started_ms)
+    if not known:
+        return ranges
+    return tuple(replace(range_, time=known.get(range_.split.name, {})) for range_ in ranges)
 
 
 def _awake_since(times: Mapping[str, Mapping[str, Any]], run_started_ms: int) -> dict[str, dict[str, Any]]:

@@ -3,7 +3,7 @@ for who reads stored ones from beside the job, and opens no pickle."""
 
 from __future__ import annotations
 
-__all__ = ["PICKLE", "TIMESTAMP_COLUMN", "TYPED"]
+__all__ = ["PICKLE", "TIMESTAMP_COLUMN", "TYPED", "filled_up"]
 
 TYPED = b"A"
 """The first byte of a block of typed records; an Arrow IPC stream follows."""
@@ -11,3 +11,12 @@ PICKLE = b"P"
 """The first byte of a block of untyped records; one pickle of (values, timestamps) follows."""
 TIMESTAMP_COLUMN = "__timestamp"
 """The hidden column of timestamps in a block of typed records."""
+
+
+def filled_up(data: bytes) -> bytes:
+    """With as many zeros behind it as make a multiple of eight bytes. A pickle knows itself where it ends.
+
+    >>> filled_up(b"123456789")
+    b'123456789\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
+    """
+    return data + bytes(-len(data) % 8)

@@ -1,29 +1,50 @@
-"""Barriers: what a task tells every task of the next stage when its part of an epoch is done.
+"""Barriers and acknowledgements: what a task says when its part of an epoch is done, and to whom.
 
-A barrier says how many blocks its sender put on each channel for this receiver (so a hole cannot pass unnoticed),
-how far event time has come on it, and carries the acknowledgements gathered so far: each task's own account of
-what it read, staged and counted. Acknowledgements travel with one barrier only, so each reaches the driver once.
+A **barrier** goes to *every* task of the next stage, with what each of them must know and nothing else: how many
+blocks the sender put on each channel for this receiver (so a hole cannot pass unnoticed), how far event time has come
+there, and the `nonce` that names the sender's *attempt*. There are as many barriers as pairs of tasks, so one is a
+hundred bytes of fixed fields.
 
-`nonce` names the *attempt* of the sending task. Spark may run a task twice and let different receivers read
-different attempts; the driver compares the nonces everybody heard and refuses such a mixed epoch.
+An **acknowledgement** is one task's account of what it read, staged and counted, and travels once: to one task of the
+next stage, which hands it on unread to one of the stage behind, and so to the driver.
+
+Spark may run a task twice and let different receivers read different attempts. So every acknowledgement says which
+attempts its task heard, as one sum over all of them (`attempts_sum`); the driver adds up the attempts that were
+acknowledged in the same way and refuses the epoch where a sum differs.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["MAX_WATERMARK", "MIN_WATERMARK", "Acknowledgement", "Barrier", "ChannelEnd"]
+from millstream.records.block_form import filled_up
+
+__all__ = [
+    "MAX_WATERMARK",
+    "MIN_WATERMARK",
+    "Acknowledgement",
+    "Barrier",
+    "ChannelEnd",
+    "attempts_sum",
+    "ends_bytes",
+]
 
 MIN_WATERMARK = -(2**63)
 MAX_WATERMARK = 2**63 - 1
 
+# Epoch, sender, bytes of the nonce. The nonce follows, filled up, then the ends.
+_HEAD = struct.Struct("<qii")
+_END = struct.Struct("<iii4xqq")
 
-@dataclass(frozen=True)
-class ChannelEnd:
+
+class ChannelEnd(NamedTuple):
     """What one sender put on one channel for one receiving subtask in this epoch."""
 
     channel: int
@@ -40,7 +61,7 @@ class Acknowledgement:
     stage: int
     subtask: int
     nonce: str
-    heard: dict[str, str] = field(default_factory=dict)  # sender of the previous stage -> its nonce
+    heard: str = ""  # the sum of the attempts it heard of the stage before
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)  # uid -> split -> {offset, watermark, records}
     staged: dict[str, list[Any]] = field(default_factory=dict)  # sink uid -> what its writer handed over
     states: dict[str, Any] = field(default_factory=dict)  # uid -> what the operator itself keeps of this subtask
@@ -51,36 +72,59 @@ class Acknowledgement:
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)  # what user code printed and logged: [stream, text]
 
+    def encode(self) -> pa.Buffer:
+        """As JSON, the form it travels in."""
+        text = json.dumps(vars(self), separators=(",", ":"))
+        return pa.py_buffer((text + " " * (-len(text) % 8)).encode("ascii"))
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Acknowledgement:
+        """Read what `encode` wrote."""
+        return cls(**json.loads(payload))
+
 
 @dataclass(frozen=True)
 class Barrier:
-    """The end of an epoch, from one task to one task."""
+    """The end of an epoch, from one task to one task.
+
+    >>> barrier = Barrier(7, 1, "run-1", (ChannelEnd(0, 1, 3, 2, MIN_WATERMARK),))
+    >>> Barrier.decode(barrier.encode()) == barrier
+    True
+    """
 
     epoch: int
     sender: int
     nonce: str
     ends: tuple[ChannelEnd, ...] = ()
-    acknowledgements: tuple[Acknowledgement, ...] = ()
 
     def encode(self) -> pa.Buffer:
-        """As JSON, the form it travels in."""
-        body = {
-            "epoch": self.epoch,
-            "sender": self.sender,
-            "nonce": self.nonce,
-            "ends": [[e.channel, e.sender, e.subtask, e.blocks, e.watermark] for e in self.ends],
-            "acknowledgements": [vars(a) for a in self.acknowledgements],
-        }
-        return pa.py_buffer(json.dumps(body, separators=(",", ":")).encode())
+        """The form it travels in."""
+        return pa.py_buffer(self.head() + ends_bytes(self.ends))
+
+    def head(self) -> bytes:
+        """What is the same for all receivers, in the form it travels in; `ends_bytes` goes behind it."""
+        nonce = self.nonce.encode()
+        return _HEAD.pack(self.epoch, self.sender, len(nonce)) + filled_up(nonce)
 
     @classmethod
     def decode(cls, payload: pa.Buffer) -> Barrier:
         """Read what `encode` wrote."""
-        body = json.loads(payload.to_pybytes())
-        return cls(
-            body["epoch"],
-            body["sender"],
-            body["nonce"],
-            tuple(ChannelEnd(*end) for end in body["ends"]),
-            tuple(Acknowledgement(**a) for a in body["acknowledgements"]),
-        )
+        data = payload.to_pybytes()
+        epoch, sender, length = _HEAD.unpack_from(data)
+        begin = _HEAD.size + length
+        ends = tuple(map(ChannelEnd._make, _END.iter_unpack(data[begin + -begin % 8 :])))
+        return cls(epoch, sender, data[_HEAD.size : begin].decode(), ends)
+
+
+def ends_bytes(ends: Iterable[ChannelEnd]) -> bytes:
+    """The ends of channels in the form they travel in."""
+    return b"".join(_END.pack(*end) for end in ends)
+
+
+def attempts_sum(nonces: Sequence[str]) -> str:
+    """The attempts of all tasks of a stage, in their order, as one short text that no other attempts have.
+
+    >>> attempts_sum(["a", "b"]) == attempts_sum(["b", "a"]), attempts_sum([])
+    (False, '')
+    """
+    return hashlib.sha256("\n".join(nonces).encode()).hexdigest()[:32] if nonces else ""

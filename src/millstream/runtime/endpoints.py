@@ -25,7 +25,7 @@ from millstream.graph.nodes import AssignTimestamps, Read, Write
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch, stream_schema
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime, Timekeeper, restored
+from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime, Timekeeper, restored_subtask
 from millstream.runtime.operator_state import keeps_state
 from millstream.runtime.operators import Operator, OperatorSetting
 from millstream.runtime.recorded_input import InputRecorder
@@ -37,8 +37,7 @@ __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
 class ReadOperator(Operator):
     """Reads the ranges of this subtask, split by split, and keeps each split's event time.
 
-    Its watermark is the smallest of the splits it read and of those nobody reads in this epoch (the floor). What the
-    last manifest kept of a split besides its watermark comes in `spec.states[uid]["splits"]`.
+    Its watermark is the smallest of the splits it read and of those nobody reads in this epoch (the floor).
     """
 
     def __init__(self, setting: OperatorSetting) -> None:
@@ -68,10 +67,8 @@ class ReadOperator(Operator):
         self._positions = {}
         self._watermark = spec.floors.get(self.uid, MIN_WATERMARK)
         for range_ in spec.reads.get(self.uid, ()):
-            if range_.subtask == self.setting.context.subtask:
-                kept = spec.states.get(self.uid, {}).get("splits", {}).get(range_.split.name, {})
-                keeper = Timekeeper(self._strategy, KeptTime.of(kept, range_.watermark), self.call)
-                yield from self._read(range_, keeper, spec.now_ms)
+            keeper = Timekeeper(self._strategy, KeptTime.of(range_.time, range_.watermark), self.call)
+            yield from self._read(range_, keeper, spec.now_ms)
         if spec.final:
             self._watermark = MAX_WATERMARK
 
@@ -163,8 +160,9 @@ class TimestampOperator(Operator):
     def begin(self, spec: EpochSpec) -> None:
         super().begin(spec)
         context = self.setting.context
-        times = restored(spec.states.get(self.uid, {}), context.parallelism)
-        self._keeper = Timekeeper(self._strategy, times[context.subtask], self.call)
+        kept = spec.states.get(self.uid, {})
+        time_ = restored_subtask(kept, context.subtask, context.parallelism)
+        self._keeper = Timekeeper(self._strategy, time_, self.call)
 
     def apply(self, batch: Batch) -> Batch:
         # A batch may go to several outputs: stamp a copy of its head, not the batch others hold.

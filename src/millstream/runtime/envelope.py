@@ -1,30 +1,48 @@
 """Envelopes: the only rows that cross Spark's shuffle.
 
-An envelope is addressed to a task (`target`) and holds a block of records, a barrier, or the news of a failure.
+An envelope is addressed to a task (`target`) and holds a block of records, a barrier, an acknowledgement on its way to
+the driver, or the news of a failure.
 It names its channel, the subtask it is meant for (further on, when relayed), who sent it and its place in the
 order of that sender, so that the receiver can check that it has everything, in order.
+
+Payloads are as long as a multiple of eight bytes, so that each begins at one where many share a column: numbers in a
+block are then where a processor likes them, and nobody has to copy them first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BARRIER", "DATA", "ENVELOPE_DDL", "ENVELOPE_SCHEMA", "FAILURE", "Envelope", "open_envelopes", "seal"]
+__all__ = [
+    "ACKNOWLEDGEMENT",
+    "BARRIER",
+    "DATA",
+    "ENVELOPE_DDL",
+    "ENVELOPE_SCHEMA",
+    "FAILURE",
+    "Envelope",
+    "open_envelopes",
+    "seal",
+]
 
-DATA, BARRIER, FAILURE = 0, 1, 2
+DATA, BARRIER, FAILURE, ACKNOWLEDGEMENT = 0, 1, 2, 3
 
 _NAMES = ("target", "kind", "channel", "subtask", "sender", "sequence")
 ENVELOPE_SCHEMA = pa.schema([*((name, pa.int32()) for name in _NAMES), ("payload", pa.binary())])
 ENVELOPE_DDL = ", ".join([*(f"{name} int" for name in _NAMES), "payload binary"])
 
 
+_NOTHING = pa.py_buffer(b"")
+
+
 @dataclass(frozen=True)
 class Envelope:
-    """One row. `channel` is -1 for barriers and failures, which belong to no channel."""
+    """One row. `channel` is -1 for all but blocks of records, which alone belong to a channel."""
 
     target: int
     kind: int
@@ -50,6 +68,16 @@ def seal(envelopes: Sequence[Envelope]) -> pa.RecordBatch:
 def open_envelopes(rows: pa.RecordBatch) -> Iterator[Envelope]:
     """The envelopes of a batch of rows; payloads are views, not copies."""
     heads = [rows.column(i).to_pylist() for i in range(len(_NAMES))]
-    payloads = rows.column(len(_NAMES))
-    for row, (target, kind, channel, subtask, sender, sequence) in enumerate(zip(*heads, strict=True)):
-        yield Envelope(target, kind, payloads[row].as_buffer(), channel, subtask, sender, sequence)
+    payloads = _views(rows.column(len(_NAMES)))
+    for payload, head in zip(payloads, zip(*heads, strict=True), strict=True):
+        target, kind, channel, subtask, sender, sequence = head
+        yield Envelope(target, kind, payload, channel, subtask, sender, sequence)
+
+
+def _views(payloads: pa.Array) -> Iterator[pa.Buffer]:
+    """The values of a binary column, each where it lies: a scalar of the column would be a copy."""
+    _, ends, data = payloads.buffers()
+    width = np.int64 if payloads.type == pa.large_binary() else np.int32  # Spark can be told to send either
+    bounds = np.frombuffer(ends, dtype=width)[payloads.offset :][: len(payloads) + 1].tolist()
+    for start, stop in pairwise(bounds):
+        yield _NOTHING if data is None else data.slice(start, stop - start)

@@ -32,7 +32,7 @@ from millstream.runtime.failure import UserCall
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
 
-__all__ = ["IDLE_WATERMARK", "KeptTime", "Timekeeper", "restored"]
+__all__ = ["IDLE_WATERMARK", "KeptTime", "Timekeeper", "restored", "restored_subtask"]
 
 IDLE_WATERMARK = MAX_WATERMARK - 1
 _REAL_WATERMARK_MAX = MAX_WATERMARK - 2
@@ -81,12 +81,23 @@ def restored(subtasks: Mapping[str, Mapping[str, Any]], parallelism: int) -> lis
     >>> [time.watermark for time in restored({"0": {"watermark": 7}, "1": {"watermark": 5}}, 3)]
     [5, 5, 5]
     """
-    kept = [KeptTime.of(subtasks[str(i)], subtasks[str(i)]["watermark"]) for i in range(len(subtasks))]
+    kept = [_kept(subtasks[str(i)]) for i in range(len(subtasks))]
     if len(kept) == parallelism:
         return kept
     lowest = min((time.watermark for time in kept), default=MIN_WATERMARK)
     active = [time.active_ms for time in kept if time.active_ms is not None]
     return [KeptTime(lowest, max(active, default=None))] * parallelism
+
+
+def restored_subtask(subtasks: Mapping[str, Mapping[str, Any]], subtask: int, parallelism: int) -> KeptTime:
+    """What one of them goes on from; looks at what the others kept only if the parallelism is another."""
+    if len(subtasks) == parallelism:
+        return _kept(subtasks[str(subtask)])
+    return restored(subtasks, parallelism)[subtask]
+
+
+def _kept(account: Mapping[str, Any]) -> KeptTime:
+    return KeptTime.of(account, account["watermark"])
 
 
 class Timekeeper:

@@ -2,22 +2,23 @@
 
 Invariant: a task passes on the end of an epoch only if it has heard every sender of the stage before, and has
 received on every channel exactly the blocks each sender says it sent, in order. Anything else is an error that
-fails the epoch: a hole is never committed.
+fails the epoch: a hole is never committed. Acknowledgements are not looked at here: they pass through to the driver,
+who knows how many there must be.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from millstream.compiler.stages import Channel, Plan
 from millstream.records.batch import Batch
-from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
-from millstream.runtime.blocks import BlockPacker
-from millstream.runtime.envelope import BARRIER, DATA, FAILURE, Envelope
+from millstream.runtime.barrier import Barrier, ChannelEnd, attempts_sum, ends_bytes
+from millstream.runtime.blocks import ALIGNED, BlockPacker
+from millstream.runtime.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, FAILURE, Envelope
 from millstream.runtime.routing import Router
 
 __all__ = ["BrokenExchangeError", "Inbox", "Outbox"]
@@ -48,7 +49,7 @@ class Outbox:
             key = (channel.id, subtask)
             packer = self._packers.get(key)
             if packer is None:
-                packer = BlockPacker(self._block_bytes_max, _BLOCK_RECORDS_MAX, _BLOCK_UNTYPED_MAX)
+                packer = BlockPacker(self._block_bytes_max, _BLOCK_RECORDS_MAX, _BLOCK_UNTYPED_MAX, ALIGNED)
                 self._packers[key] = packer
             for payload, _ in packer.add(piece):
                 self._put(key[0], self._sender, key[1], payload)
@@ -74,23 +75,25 @@ class Outbox:
             for payload, _ in packer.rest():
                 self._put(channel, self._sender, subtask, payload)
 
-    def barriers(
-        self, epoch: int, nonce: str, ends: list[tuple[int, int, int, int]], acks: list[Acknowledgement]
-    ) -> Iterator[Envelope]:
+    def barriers(self, epoch: int, nonce: str, ends: list[tuple[int, int, int, int]]) -> Iterator[Envelope]:
         """One barrier for every task of the next stage.
 
         `ends`: (channel, sender, subtask, watermark) of everything this task speaks for: its own channels and
         those it relays.
         """
-        for target in range(self._next_width):
-            mine = tuple(
-                ChannelEnd(channel, sender, subtask, self._sent.get((channel, sender, subtask), 0), watermark)
-                for channel, sender, subtask, watermark in ends
-                if subtask % self._next_width == target
-            )
-            carried = tuple(acks) if target == self._sender % self._next_width else ()
-            barrier = Barrier(epoch, self._sender, nonce, mine, carried)
-            yield Envelope(target, BARRIER, barrier.encode(), sender=self._sender)
+        of_targets: list[list[ChannelEnd]] = [[] for _ in range(self._next_width)]
+        for channel, sender, subtask, watermark in ends:
+            blocks = self._sent.get((channel, sender, subtask), 0)
+            of_targets[subtask % self._next_width].append(ChannelEnd(channel, sender, subtask, blocks, watermark))
+        head = Barrier(epoch, self._sender, nonce).head()
+        for target, own in enumerate(of_targets):
+            yield Envelope(target, BARRIER, pa.py_buffer(head + ends_bytes(own)), sender=self._sender)
+
+    def acknowledgements(self, payloads: Iterable[pa.Buffer]) -> Iterator[Envelope]:
+        """This task's acknowledgement, and those it was handed, on to one task of the next stage."""
+        target = self._sender % self._next_width
+        for payload in payloads:
+            yield Envelope(target, ACKNOWLEDGEMENT, payload, sender=self._sender)
 
     def failures(self, report: bytes) -> Iterator[Envelope]:
         """The news of a failure, to every task of the next stage; one of them gets the report."""
@@ -108,6 +111,7 @@ class Inbox:
         self._width = plan.stages[stage].width
         self._received: dict[tuple[int, int, int], int] = defaultdict(int)
         self.barriers: dict[int, Barrier] = {}
+        self.acknowledgements: list[pa.Buffer] = []
         self.failures: list[bytes] = []
         self.failed = False
         self._barriers_ns: tuple[int, int] | None = None  # when the first and the last one came
@@ -124,10 +128,11 @@ class Inbox:
 
     def barrier(self, barrier: Barrier) -> None:
         """Take note that a sender is done."""
-        if barrier.epoch != self._epoch or barrier.sender in self.barriers:
+        is_known = 0 <= barrier.sender < self._senders
+        if barrier.epoch != self._epoch or barrier.sender in self.barriers or not is_known:
             raise BrokenExchangeError(
                 f"epoch {self._epoch}, stage {self._stage}, task {self._subtask}: barrier of sender {barrier.sender} "
-                f"for epoch {barrier.epoch} is doubled or of another epoch"
+                f"for epoch {barrier.epoch} is doubled, of another epoch, or of none of the {self._senders} senders"
             )
         self.barriers[barrier.sender] = barrier
         now = time.perf_counter_ns()
@@ -137,6 +142,15 @@ class Inbox:
     def alignment_ns(self) -> int:
         """The time from the first barrier to the last."""
         return 0 if self._barriers_ns is None else self._barriers_ns[1] - self._barriers_ns[0]
+
+    def acknowledgement(self, payload: pa.Buffer) -> None:
+        """Keep what a task has to say to the driver, unread. A copy: the blocks it came with need not stay for it."""
+        self.acknowledgements.append(pa.py_buffer(payload.to_pybytes()))
+
+    @property
+    def heard(self) -> str:
+        """Which attempts of the stage before this task heard, once all have been heard."""
+        return attempts_sum([self.barriers[sender].nonce for sender in range(self._senders)])
 
     def failure(self, report: bytes) -> None:
         """A sender failed; what it sent is void."""

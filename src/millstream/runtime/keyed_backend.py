@@ -133,8 +133,8 @@ class KeyedBackend:
     # --- an epoch ---------------------------------------------------------------------------------------------
 
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
-        """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
-        versions = last_versions(kept, self._operator)
+        """Open everything at the last version. `kept`: what subtasks acknowledged of these key groups, by subtask."""
+        versions = last_versions(kept, self._operator, place.groups)
         place = replace(place, schemas=last_schemas(kept, self._operator))
         self._place, self._versions = place, versions
         for name, handle in self._handles.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from millstream.runtime.operators import (
     ProcessOperator,
     inherited_timestamps,
 )
-from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.spec import EpochSpec, JobFacts, own_accounts
 from millstream.runtime.state_table import EpochPlace
 from millstream.runtime.timers import Timers
 from millstream.runtime.visits import VISIT_RECORDS_MAX, KeyRange, Visit, visits
@@ -118,7 +118,12 @@ class KeyedOperator(Operator):
             decode_key=decode_key,
         )
         with self.call.running("state"):
-            self.backend.begin(self.place, spec.states.get(self.uid, {}))
+            self.backend.begin(self.place, self.kept(spec))
+
+    def kept(self, spec: EpochSpec) -> Mapping[str, Any]:
+        """What was acknowledged last of this subtask's keys, by the subtasks that did."""
+        context = self.setting.context
+        return own_accounts(spec.states.get(self.uid, {}), context.subtask, context.parallelism)
 
     @property
     def state_read_ns(self) -> int:

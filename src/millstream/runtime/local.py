@@ -35,13 +35,14 @@ class LocalRunner:
         """One epoch; returns (kind, payload) of what the last stage sends."""
         assert self._job is not None
         # Through text, as the Spark runner sends it: what does not survive JSON must fail here too.
-        spec = EpochSpec.decode(spec.encode())
+        text = spec.encode()
         plan = self._job.plan()
         arriving: dict[int, list[pa.RecordBatch]] = {}
         for stage in plan.stages:
             leaving: dict[int, list[pa.RecordBatch]] = {}
             for subtask in range(stage.width):
-                for envelope in self._task(stage.index, subtask, spec, iter(arriving.get(subtask, []))):
+                part = EpochSpec.decode(text, subtask)
+                for envelope in self._task(stage.index, subtask, part, iter(arriving.get(subtask, []))):
                     leaving.setdefault(envelope.target, []).append(seal([envelope]))
             arriving = leaving
         return [

@@ -29,7 +29,7 @@ from millstream.runtime.blocks import BlockPacker, decode_block
 from millstream.runtime.event_time import IDLE_WATERMARK
 from millstream.runtime.operator_lists import column_of, entry_of, shares
 from millstream.runtime.operators import Operator, OperatorSetting
-from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.runtime.spec import EpochSpec, JobFacts, own_accounts
 from millstream.storage.names import segment_name
 
 __all__ = ["LoopHeadOperator", "LoopTailOperator", "loop_is_settled", "loop_records"]
@@ -91,7 +91,11 @@ class LoopHeadOperator(Operator):
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         """A new round: find what came back in the last one."""
         self._store = facts.store
-        self._kept: Mapping[str, Any] = spec.states.get(self._tail, {})
+        context = self.setting.context
+        accounts = spec.states.get(self._tail, {})
+        # What the tail's subtask of the same number kept, or what all of them kept, to be dealt out anew.
+        self._kept = own_accounts(accounts, context.subtask, context.parallelism)
+        self._is_own = self._kept is not accounts
         self._earliest: int | None = None
         self._holds = False
 
@@ -105,7 +109,8 @@ class LoopHeadOperator(Operator):
         entries = [account.get("blocks") for account in accounts]
         context = self.setting.context
         counts = [0 if entry is None else entry["items"] for entry in entries]
-        own = shares(counts, context.parallelism)[context.subtask] if counts else []
+        dealt_out = shares(counts, 1 if self._is_own else context.parallelism) if counts else []
+        own = dealt_out[0 if self._is_own else context.subtask] if dealt_out else []
         for part in own:
             self._check(accounts[part.subtask])
             entry = entries[part.subtask]

@@ -32,6 +32,7 @@ from millstream.storage.store import Store
 
 __all__ = [
     "INLINE_BYTES_MAX",
+    "UNIONS",
     "Entry",
     "KeptState",
     "Mode",
@@ -48,6 +49,8 @@ Mode = Literal["split", "union", "broadcast"]
 Entry = Mapping[str, Any]
 
 _PICKLED = "pickled"
+UNIONS = "unions"
+"""Where an account says whether a list of its function is a union; older accounts do not say."""
 INLINE_BYTES_MAX = 64 * 1024
 """The most of one list that one subtask puts into the manifest itself."""
 
@@ -100,6 +103,22 @@ class KeptState:
     def of(cls, told: Mapping[str, Any]) -> KeptState:
         """From what a task is told: accounts by the subtask's number, as text."""
         return cls({int(subtask): account for subtask, account in told.items()})
+
+    @classmethod
+    def for_subtask(cls, told: Mapping[str, Any], subtask: int, parallelism: int) -> KeptState:
+        """The same as far as one of `parallelism` subtasks needs it: its own account, if that was written at the same
+        parallelism and says that no list is a union, of which everybody gets everybody's items."""
+        own: Any = told.get(str(subtask))
+        is_enough = own is not None and own["parallelism"] == parallelism and not own.get(UNIONS, True)
+        return cls({subtask: own}) if is_enough else cls.of(told)
+
+    @property
+    def has_unions(self) -> bool:
+        """Whether a list is or was a union, even if this subtask's part of it is empty."""
+        return any(
+            account.get(UNIONS, False) or any(entry["mode"] == "union" for entry in account["lists"].values())
+            for account in self.accounts.values()
+        )
 
     @property
     def parallelism(self) -> int:

@@ -23,7 +23,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.declared_states import evolution_of
 from millstream.runtime.failure import UserCall
-from millstream.runtime.operator_lists import Entry, KeptState, Mode, column_of, entry_of
+from millstream.runtime.operator_lists import UNIONS, Entry, KeptState, Mode, column_of, entry_of
 from millstream.runtime.operator_values import OperatorList, OperatorMap, OperatorValue
 from millstream.runtime.task_codec import task_codec, task_map_keys
 from millstream.storage.names import segment_name
@@ -136,7 +136,7 @@ class OperatorState:
         """Open at the last manifest; `told` is what it keeps, by subtask."""
         self._store = store
         self._function, self._lives_on = None, False
-        self._forget(KeptState.of(told))
+        self._forget(KeptState.for_subtask(told, self._subtask, self._parallelism))
 
     def initialize(self, function: Any, keyed: Any = None, *, lives_on: bool = True) -> None:
         """Hand the state to `function`, if it keeps any. `lives_on`: the object stays open when the epoch ends."""
@@ -179,6 +179,7 @@ class OperatorState:
             "nonce": self._nonce,
             "parallelism": self._parallelism,
             "lists": self._entries,
+            UNIONS: self._kept.has_unions or any(value.mode == "union" for value in self._values.values()),
         }
         self._held = self._nonce
 

@@ -162,6 +162,9 @@ class Residents:
     openings: int = 0
     _open: dict[tuple[str, str, int, int], Subtask] = field(default_factory=dict)
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def subtask(self, job: Job, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> Subtask:
         """The open operators of a subtask; opened now if this process does not have them yet."""
         key = (job.facts.job_id, job.facts.run, stage, subtask)

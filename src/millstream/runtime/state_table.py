@@ -29,7 +29,7 @@ from millstream.state.row_counts import row_counts
 from millstream.state.schema_history import History
 from millstream.state.settled_keys import keys_of_canonical, settled_declared
 from millstream.state.table import TableView
-from millstream.state.version import SegmentRef, merge_versions, refs_from_json
+from millstream.state.version import SegmentRef, coalesced, refs_from_json
 from millstream.storage.names import segment_name
 
 __all__ = ["EpochPlace", "StateTable", "last_versions"]
@@ -241,14 +241,19 @@ class StateTable:
         return segment_name(place.uid, self.name, place.epoch, place.subtask, f"{place.nonce}{kind}")
 
 
-def last_versions(kept: Mapping[str, Any], operator: str) -> dict[str, tuple[SegmentRef, ...]]:
-    """The version of every table by name, from what each subtask acknowledged last. `operator` is for errors."""
-    versions: dict[str, tuple[SegmentRef, ...]] = {}
+def last_versions(
+    kept: Mapping[str, Any], operator: str, groups: range | None = None
+) -> dict[str, tuple[SegmentRef, ...]]:
+    """The version of every table by name, from what each subtask acknowledged last; of `groups` only, if given.
+    `operator` is for errors."""
+    gathered: dict[str, list[SegmentRef]] = {}
     for subtask in sorted(kept, key=int):
         for name, refs in kept[subtask].get("tables", {}).items():
             read = refs_from_json(refs, f"state '{name}' of '{operator}'")
-            versions[name] = merge_versions([versions.get(name, ()), read])
-    return versions
+            # Clipped before they are put together: of the segments of all subtasks most are of no concern here.
+            own = read if groups is None else [part for ref in read if (part := ref.clipped(groups)) is not None]
+            gathered.setdefault(name, []).extend(own)
+    return {name: coalesced(refs) for name, refs in gathered.items()}
 
 
 def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:

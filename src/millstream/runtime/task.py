@@ -6,7 +6,7 @@ In order:
    stage; every batch runs through the operators at once, and what piles up for the next stage is sent;
 3. when all input is in: advance event time through the operators, which may emit;
 4. stage the sinks' output and gather the acknowledgement;
-5. send the rest, then a barrier to every task of the next stage.
+5. send the rest, then a barrier to every task of the next stage, and the acknowledgement to one of them.
 
 If user code fails, the task sends the failure in place of its barriers: nothing of the epoch can then be
 committed. A task never writes anything that another attempt of it could overwrite.
@@ -29,7 +29,7 @@ from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.blocks import decode_block
 from millstream.runtime.broadcast_operators import BroadcastProcessOperator
 from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
-from millstream.runtime.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
+from millstream.runtime.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
 from millstream.runtime.event_time import IDLE_WATERMARK
 from millstream.runtime.exchange import Inbox, Outbox
 from millstream.runtime.failure import UserFailureError
@@ -158,7 +158,7 @@ class _Task:
             acknowledgement = self._acknowledge(watermarks)
             self.outbox.flush()
             yield from self._blocks()
-            yield seal(list(self._barriers(ends, watermarks, acknowledgement)))
+            yield seal([*self._barriers(ends, watermarks), *self._acknowledgements(acknowledgement)])
         except BaseException:
             for operator in self.operators.values():
                 if isinstance(operator, WriteOperator):
@@ -194,6 +194,8 @@ class _Task:
                     take(batch)
         elif envelope.kind == BARRIER:
             self.inbox.barrier(Barrier.decode(envelope.payload))
+        elif envelope.kind == ACKNOWLEDGEMENT:
+            self.inbox.acknowledgement(envelope.payload)
         else:
             self.inbox.failure(envelope.payload.to_pybytes())
 
@@ -215,8 +217,7 @@ class _Task:
         return reached
 
     def _acknowledge(self, watermarks: dict[int, int]) -> Acknowledgement:
-        heard = {str(sender): barrier.nonce for sender, barrier in self.inbox.barriers.items()}
-        ack = Acknowledgement(self.stage.index, self.assignment.subtask, self.assignment.nonce, heard)
+        ack = Acknowledgement(self.stage.index, self.assignment.subtask, self.assignment.nonce, self.inbox.heard)
         for id, operator in self.operators.items():
             ack.operators[operator.uid] = self._ended(operator, ack)
             ack.watermarks[operator.uid] = watermarks[id]
@@ -251,8 +252,10 @@ class _Task:
         }
 
     def _barriers(
-        self, ends: dict[tuple[int, int, int], ChannelEnd], watermarks: dict[int, int], own: Acknowledgement
+        self, ends: dict[tuple[int, int, int], ChannelEnd], watermarks: dict[int, int]
     ) -> Iterator[Envelope]:
+        if self.stage.index + 1 == len(self.plan.stages):
+            return  # behind the last stage there is only the driver, who hears the acknowledgements
         speaks_for = [
             (channel.id, self.assignment.subtask, subtask, watermarks[id])
             for id in self.operators
@@ -265,8 +268,10 @@ class _Task:
             for end in ends.values()
             if self.channels[end.channel].target_stage > self.stage.index
         ]
-        gathered = [ack for barrier in self.inbox.barriers.values() for ack in barrier.acknowledgements]
-        yield from self.outbox.barriers(self.spec.epoch, self.assignment.nonce, speaks_for, [*gathered, own])
+        yield from self.outbox.barriers(self.spec.epoch, self.assignment.nonce, speaks_for)
+
+    def _acknowledgements(self, own: Acknowledgement) -> Iterator[Envelope]:
+        yield from self.outbox.acknowledgements([*self.inbox.acknowledgements, own.encode()])
 
     def _pass_on_failure(self) -> Iterator[Envelope]:
         reports = self.inbox.failures

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from millstream.errors import StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.state.layout import TableLayout
 from millstream.state.segment import HeldSegment, Segment
 from millstream.state.segment_file import (
@@ -40,6 +40,7 @@ from millstream.state.segment_file import (
 from millstream.state.segment_memory import SegmentMemory
 from millstream.state.stored_layout import stored_layout
 from millstream.state.version import SegmentRef
+from millstream.storage.away import is_away
 from millstream.storage.store import Store
 
 __all__ = ["OpenSegments"]
@@ -115,7 +116,7 @@ class OpenSegments:
         except FileNotFoundError as error:
             raise _missing(ref, state) from error
         except (OSError, pa.ArrowException) as error:
-            raise StoreDamagedError(
+            raise (StoreAwayError if is_away(error) else StoreDamagedError)(
                 f"{_subject(ref, state)} cannot be opened: {error}. "
                 "Restore the file from a copy, or start the job from an older epoch."
             ) from error

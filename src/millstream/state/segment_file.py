@@ -19,7 +19,8 @@ from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreAwayError, StoreDamagedError
+from millstream.storage.away import is_away
 
 __all__ = ["WHOLE_BYTES_MAX", "DownloadedFile", "RangedFile", "ReadFile", "SegmentFile", "WholeFile", "mapped_file"]
 
@@ -97,7 +98,7 @@ class ReadFile:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise StoreDamagedError(
+            raise (StoreAwayError if is_away(error) else StoreDamagedError)(
                 f"{self._subject} cannot be read: {error}. Look whether it was moved or removed, and put it back."
             ) from error
 

@@ -100,24 +100,29 @@ def coalesced(refs: Sequence[SegmentRef]) -> Refs:
     Without this, every change of parallelism would leave more refs behind than it found.
     """
     merged: list[SegmentRef] = []
+    of_file: dict[str, list[int]] = {}  # where the refs of a file stand in `merged`
     for ref in refs:
-        _add(merged, ref)
+        at = _neighbour(merged, of_file.get(ref.file, ()), ref)
+        if at is None:
+            of_file.setdefault(ref.file, []).append(len(merged))
+            merged.append(ref)
+        else:
+            start, stop = min(ref.group_start, merged[at].group_start), max(ref.group_stop, merged[at].group_stop)
+            merged[at] = dataclasses.replace(ref, group_start=start, group_stop=stop)
     return tuple(merged)
 
 
-def _add(refs: list[SegmentRef], ref: SegmentRef) -> None:
-    """Append `ref`, the youngest: or widen the ref of the same file beside it, if nothing in between minds."""
-    for at in range(len(refs) - 1, -1, -1):
+def _neighbour(refs: Sequence[SegmentRef], places: Sequence[int], ref: SegmentRef) -> int | None:
+    """Of the refs of the same file, at `places`, the youngest beside `ref`; None if a younger one of any file overlaps
+    `ref`, which must then stay the youngest itself."""
+    for at in reversed(places):
         other = refs[at]
-        is_beside = ref.group_start == other.group_stop or ref.group_stop == other.group_start
-        if other.file == ref.file and is_beside:
-            start, stop = min(ref.group_start, other.group_start), max(ref.group_stop, other.group_stop)
-            wide = dataclasses.replace(ref, group_start=start, group_stop=stop)
-            refs[at] = wide
-            return
-        if other.group_start < ref.group_stop and ref.group_start < other.group_stop:
-            break
-    refs.append(ref)
+        if ref.group_start == other.group_stop or ref.group_stop == other.group_start:
+            is_free = all(
+                later.group_start >= ref.group_stop or ref.group_start >= later.group_stop for later in refs[at + 1 :]
+            )
+            return at if is_free else None
+    return None
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(SegmentRef))
@@ -125,7 +130,7 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(SegmentRef))
 
 def refs_to_json(refs: Iterable[SegmentRef]) -> list[Any]:
     """The refs as plain JSON, for a manifest."""
-    return [dataclasses.asdict(ref) for ref in refs]
+    return [dict(vars(ref)) for ref in refs]
 
 
 def refs_from_json(written: Any, subject: str) -> Refs:

@@ -1,8 +1,9 @@
-"""Looks at every file that the manifests of a store name, and tells which epochs are whole.
+"""Looks at every file of a store, and tells which epochs are whole.
 
 Files are looked at once, however many epochs name them: segments by `state.segment_check`, a chunk at a time, lists of
-operator state and the files of a savepoint by their checksums. Local files are mapped or streamed; files of a remote
-store are fetched one after another. The store may be in use: an epoch that is collected meanwhile is left out.
+operator state and the files of a savepoint by their checksums; what no manifest names by `small_files`. Local files are
+mapped or streamed; files of a remote store are fetched one after another. The store may be in use: an epoch that is
+collected meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.checkpoint.finished_splits import names_in
+from millstream.checkpoint.job_record import check_owner
 from millstream.checkpoint.job_record import read as read_job_record
-from millstream.checkpoint.manifest import Manifest, ManifestLog
-from millstream.checkpoint.pins import pins_of
+from millstream.checkpoint.manifest import Manifest, ManifestLog, SplitFile
+from millstream.checkpoint.pins import Pin, read_pins
+from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.savepoints import FORMAT as SAVEPOINT_FORMAT
 from millstream.checkpoint.savepoints import open_job_store
 from millstream.checkpoint.sealed import unseal
@@ -31,7 +35,7 @@ from millstream.checkpoint.verification import (
     Problem,
     StoreReport,
     epoch_report,
-    staged_needed,
+    staged_files,
 )
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.runtime.operator_lists import Entry
@@ -49,9 +53,12 @@ from millstream.state.version import SegmentRef
 from millstream.state.xxh64 import Int64s
 from millstream.state_reader.catalog import StoredState, states_of
 from millstream.state_reader.forms import Canonical, key_form
+from millstream.state_reader.small_files import is_stray, small_file_problems, stored_input_problems
+from millstream.state_reader.staged_check import staged_problems
 from millstream.state_reader.table_source import is_of_windows
 from millstream.storage.names import job_name, manifest_name, savepoint_name
-from millstream.storage.store import Store
+from millstream.storage.read_only import ReadOnlyStore
+from millstream.storage.store import Store, open_store
 
 __all__ = ["verify"]
 
@@ -65,7 +72,10 @@ def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
     `note` is told the name of every file that is about to be looked at. Nothing is ever written.
     """
     asked = parse_snapshot_name(name)
-    store = open_job_store(asked.store, read_only=True)
+    try:
+        store = open_job_store(asked.store, read_only=True)
+    except StoreDamagedError:  # which stores it shares files with cannot be told; that is part of the report
+        store = ReadOnlyStore(open_store(asked.store))
     is_savepoint = store.exists(savepoint_name())
     if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
         raise StoreError(f"{asked.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")
@@ -83,15 +93,13 @@ class _Verifier:
         if is_savepoint:
             problems += self._savepoint_problems()
         elif not self._store.exists(job_name()):
-            problems.append(Problem(savepoint_name(), "it is missing: a savepoint that was not copied whole"))
+            lost = f"it is missing: a savepoint that was not copied whole, or a job that has lost its {job_name()}"
+            problems.append(Problem(savepoint_name(), lost))
         else:
             problems += self._record_problems()
+        problems += [*small_file_problems(self._store), *stored_input_problems(self._store)]
         epochs = self._log.epochs()
-        try:
-            pins = {pin.name: pin.epoch for pin in pins_of(self._store)}
-        except StoreDamagedError as error:
-            problems.append(Problem("pins", error.message))
-            pins = {}
+        pins = {pin.name: pin.epoch for _, pin in read_pins(self._store) if isinstance(pin, Pin)}
         problems += [
             Problem("pins", f"savepoint '{name}' is of epoch {epoch}, which is not there")
             for name, epoch in pins.items()
@@ -99,9 +107,11 @@ class _Verifier:
         ]
         if asked.at is not None:
             epochs = [self._asked_epoch(asked, pins, epochs)]
-        published = self._published_through()
+        newest = self._newest_readable()
+        published = 0 if newest is None else self._published_through(newest)
         reports = tuple(r for r in (self._epoch(epoch, published, is_savepoint) for epoch in epochs) if r is not None)
-        return StoreReport(str(asked), reports, tuple(problems))
+        strays = tuple(name for name in self._store.list("") if is_stray(name))
+        return StoreReport(str(asked), reports, tuple(problems), strays)
 
     def _asked_epoch(self, asked: SnapshotName, pins: dict[str, int], epochs: list[int]) -> int:
         epoch = asked.at if isinstance(asked.at, int) else pins.get(str(asked.at))
@@ -110,17 +120,27 @@ class _Verifier:
             raise StoreError(f"{asked.store} has no epoch or savepoint {asked.at!r}; it has {have}.")
         return epoch
 
-    def _published_through(self) -> int:
+    def _newest_readable(self) -> Manifest | None:
         for epoch in reversed(self._log.epochs()):
             try:
-                return self._log.read(epoch).published_through
+                return self._log.read(epoch)
             except StoreDamagedError:
                 continue
-        return 0
+        return None
+
+    def _published_through(self, newest: Manifest) -> int:
+        try:
+            return known_published(self._store, newest, newest.job_id)
+        except StoreDamagedError:
+            return newest.published_through
 
     def _record_problems(self) -> Iterator[Problem]:
         try:
-            read_job_record(self._store)
+            record, newest = read_job_record(self._store), self._newest_readable()
+            if record is not None and newest is not None:
+                check_owner(self._store, record, newest.job_id, newest.epoch)
+            if record is not None:
+                known_published(self._store, newest, record.job_id)
         except StoreDamagedError as error:
             yield Problem(job_name(), error.message)
 
@@ -152,8 +172,15 @@ class _Verifier:
                     place = entry.get("file", within)
                     found = self._once(place, (place, entry["bytes"], entry["sha256"]), partial(self._entry, entry))
                     yield NamedFile(place, entry["bytes"], state.what), found
-        for staged in staged_needed(manifest, published_through):
-            yield NamedFile(staged, 0, "staged output"), self._once(staged, staged, partial(self._presence, staged))
+        for uid, lists in manifest.finished.items():
+            for listed in lists:
+                found = self._once(listed.file, listed, partial(self._split_list, listed))
+                yield NamedFile(listed.file, 0, f"splits of '{uid}' that were read to their end"), found
+        newest = manifest.epoch == max(self._log.epochs(), default=0)
+        for staged in staged_files(manifest, published_through):
+            name = staged.file if staged.target is None else f"{staged.target}/{staged.file}"
+            found = self._once(name, (staged, newest), partial(staged_problems, self._store, staged, newest))
+            yield NamedFile(name, staged.bytes or 0, "staged output"), found
 
     def _once(self, file: str, facts: Hashable, look: Callable[[], list[str]]) -> list[str]:
         """What is wrong with a file, of which `facts` are expected; each is looked at once."""
@@ -165,8 +192,14 @@ class _Verifier:
                 self._found[facts] = [f"it cannot be read: {error}"]
         return self._found[facts]
 
-    def _presence(self, file: str) -> list[str]:
-        return [] if self._store.exists(file) else [_MISSING]
+    def _split_list(self, listed: SplitFile) -> list[str]:
+        if not self._store.exists(listed.file):
+            return [_MISSING]
+        try:
+            names_in(listed, self._store.get(listed.file))
+        except StoreDamagedError as error:
+            return [error.message]
+        return []
 
     def _segment(self, ref: SegmentRef, state: StoredState) -> list[str]:
         if not self._store.exists(ref.file):

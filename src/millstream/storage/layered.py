@@ -9,6 +9,7 @@ deleted from it or listed of it: to everybody who asks what the job has, it has 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.errors import StoreDamagedError
@@ -89,6 +90,12 @@ class LayeredStore:
 
     def delete(self, name: str) -> None:
         self._own.delete(name)
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        self._own.delete_many(names)
+
+    def modified_ms(self, name: str) -> int:
+        return self._holder(name).modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
         return self._holder(name).local_path(name)

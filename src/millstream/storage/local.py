@@ -16,11 +16,12 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from millstream.errors import ConfigurationError, StoreDamagedError, StoreError
+from millstream.errors import ConfigurationError, StoreAwayError, StoreDamagedError, StoreError
+from millstream.storage.away import is_away
 from millstream.storage.names import TEMPORARY, checked
 from millstream.storage.store import Names, Store, open_store
 
@@ -28,6 +29,9 @@ __all__ = ["LocalStore", "is_private", "make_private"]
 
 _PROBE = "probe-"
 _OTHERS = 0o077
+# Folders whose names are durable, and those of all above them, with the number the file system knows them by: a folder
+# that was removed and made again is another one.
+_DURABLE_FOLDERS: set[tuple[str, int]] = set()
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -108,15 +112,17 @@ class LocalStore:
                 file.seek(start)
                 return file.read(length)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise StoreDamagedError(
-                f"Store {self._root} has no file {name!r}, which was expected there. "
-                f"Look whether {path} was moved or removed by hand, and put it back."
-            ) from error
+            raise self._absent(name) from error
         except OSError as error:
-            raise StoreError(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
+            raise _kind(error)(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
 
     def exists(self, name: str) -> bool:
-        return (self._root / checked(name)).is_file()
+        path = self._root / checked(name)
+        with self._explained(name):
+            try:
+                return stat.S_ISREG(path.stat().st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
 
     def list(self, prefix: str) -> Names:
         folder = prefix.rstrip("/")
@@ -134,6 +140,18 @@ class LocalStore:
         with self._explained(name), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._root / checked(name))
 
+    def delete_many(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.delete(name)
+
+    def modified_ms(self, name: str) -> int:
+        path = self._root / checked(name)
+        with self._explained(name):
+            try:
+                return path.stat().st_mtime_ns // 1_000_000
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise self._absent(name) from error
+
     def place(self, name: str) -> Path:
         """Where `name` stands, or would; nothing is made for it."""
         return self._root / checked(name)
@@ -145,7 +163,7 @@ class LocalStore:
         return path
 
     def settle(self, name: str) -> None:
-        """Sync the file and every folder from it up to the store's root."""
+        """A file that was written in place is whole: it is for whom the store is for, and durable."""
         path = self._root / checked(name)
         with self._explained(name):
             if self.is_private:
@@ -153,15 +171,19 @@ class LocalStore:
         self.sync(name)
 
     def sync(self, name: str) -> None:
-        """Make durable what somebody wrote; nothing is changed."""
+        """Make durable what somebody wrote; nothing is changed. That is the file and its folder, and once in this
+        process every folder above, up to the store's root: who made one may have died before its name was durable."""
         path = self._root / checked(name)
         with self._explained(name):
             if self._fsync:
                 _sync(path)
-            for folder in path.parents:
-                self._sync_folder(folder)
-                if folder == self._root:
-                    break
+            self._sync_folder(path.parent)
+            identity = (str(path.parent), os.stat(path.parent).st_ino)
+            if identity not in _DURABLE_FOLDERS:
+                for folder in path.parent.parents:
+                    if folder.is_relative_to(self._root):
+                        self._sync_folder(folder)
+                _DURABLE_FOLDERS.add(identity)
 
     def check_writable(self) -> None:
         probe = f"{_PROBE}{secrets.token_hex(8)}"
@@ -179,6 +201,12 @@ class LocalStore:
                     with suppress(OSError):  # its writer is done with it, or it is tried again next time
                         if os.stat(path).st_mtime * 1000 < before_ms:
                             os.unlink(path)
+
+    def _absent(self, name: str) -> StoreDamagedError:
+        return StoreDamagedError(
+            f"Store {self._root} has no file {name!r}, which was expected there. "
+            f"Look whether {self._root / name} was moved or removed by hand, and put it back."
+        )
 
     @contextmanager
     def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
@@ -218,11 +246,11 @@ class LocalStore:
         try:
             yield
         except OSError as error:
-            raise StoreError(_reason(self._root, name, error)) from error
+            raise _kind(error)(_reason(self._root, name, error)) from error
 
     def _unlistable(self, error: OSError) -> None:
         if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise StoreError(_reason(self._root, str(error.filename), error)) from error
+            raise _kind(error)(_reason(self._root, str(error.filename), error)) from error
 
 
 def is_private(store: Store) -> bool:
@@ -251,6 +279,10 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _kind(error: OSError) -> type[StoreError]:
+    return StoreAwayError if is_away(error) else StoreError
 
 
 def _no_links(root: Path, error: OSError) -> str:

@@ -7,6 +7,8 @@ name sees an empty store: memory cannot be shared, and this store does not prete
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.errors import StoreDamagedError
@@ -21,6 +23,7 @@ class _Shelf:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.modified_ms: dict[str, int] = {}
         self.lock = threading.Lock()
 
 
@@ -53,21 +56,28 @@ class MemoryStore:
 
     def put(self, name: str, data: bytes) -> None:
         with self._shelf.lock:
-            self._shelf.files[checked(name)] = bytes(data)
+            self._write(checked(name), data)
 
     def create(self, name: str, data: bytes) -> bool:
         with self._shelf.lock:
             if checked(name) in self._shelf.files:
                 return False
-            self._shelf.files[name] = bytes(data)
+            self._write(name, data)
             return True
+
+    def _write(self, name: str, data: bytes) -> None:
+        self._shelf.files[name] = bytes(data)
+        self._shelf.modified_ms[name] = int(time.time() * 1000)
 
     def get(self, name: str) -> bytes:
         with self._shelf.lock:
             data = self._shelf.files.get(checked(name))
         if data is None:
-            raise StoreDamagedError(f"Store {self.url} has no file {name!r}, which was expected there.")
+            raise self._absent(name)
         return data
+
+    def _absent(self, name: str) -> StoreDamagedError:
+        return StoreDamagedError(f"Store {self.url} has no file {name!r}, which was expected there.")
 
     def get_range(self, name: str, start: int, stop: int) -> bytes:
         return self.get(name)[start:stop]
@@ -84,6 +94,16 @@ class MemoryStore:
     def delete(self, name: str) -> None:
         with self._shelf.lock:
             self._shelf.files.pop(checked(name), None)
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.delete(name)
+
+    def modified_ms(self, name: str) -> int:
+        with self._shelf.lock:
+            if checked(name) not in self._shelf.files:
+                raise self._absent(name)
+            return self._shelf.modified_ms[name]
 
     def local_path(self, name: str) -> Path | None:
         checked(name)

@@ -7,11 +7,15 @@
     finished/{uid}/{epoch}-{nonce}.json                        splits of a source that are read to their end
     input/{name}/…                                             what a source has received and keeps until it is read
     pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
-    leases/{id}.json                                           an epoch that somebody reads
+    leases/{epoch}-{id}.json                                   an epoch that somebody reads
     control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
     servers/{id}.json                                          a query server of the job, while it renews this
+    receipts/{epoch}.json                                      an epoch is published
     savepoint.json                                             what a savepoint folder holds, with checksums
     leaving.json                                               manifests that are being removed, until that is done
+    swept.json                                                 the newest epoch that a sweeper saw beside leases
+    specs/{epoch}-{digest}.json                                what an epoch's tasks are told, where it is much
+    input/{source}/…                                           input that was stored before it was read
     logs/{attempt}.log                                         what one driver run had to say
 
 Numbers are zero-padded, so that names sort as their numbers do. An operator's uid is the user's text and may hold
@@ -33,10 +37,13 @@ __all__ = [
     "FINISHED",
     "INPUT",
     "LEASES",
+    "LOGS",
     "MANIFESTS",
     "PINS",
+    "RECEIPTS",
     "SEGMENTS",
     "SERVERS",
+    "SPECS",
     "STAGED",
     "TEMPORARY",
     "OutsideStoreError",
@@ -45,12 +52,16 @@ __all__ = [
     "answer_name",
     "checked",
     "epoch_of_finished",
+    "epoch_of_lease",
     "epoch_of_manifest",
+    "epoch_of_receipt",
+    "epoch_of_spec",
     "finished_name",
     "is_lease",
     "is_request",
     "is_server",
     "job_name",
+    "lease_id",
     "lease_name",
     "leaving_name",
     "log_name",
@@ -59,13 +70,16 @@ __all__ = [
     "parse_segment",
     "parse_staged",
     "pin_name",
+    "receipt_name",
     "request_name",
     "safe",
     "savepoint_name",
     "segment_name",
     "server_name",
+    "spec_name",
     "staged_name",
     "staged_prefix",
+    "swept_name",
 ]
 
 MANIFESTS = "manifests"
@@ -78,6 +92,9 @@ LEASES = "leases"
 CONTROL = "control"
 FINISHED = "finished"
 SERVERS = "servers"
+SPECS = "specs"
+RECEIPTS = "receipts"
+INPUT = "input"
 TEMPORARY = ".tmp-"
 """A path part that starts so is being written; it was never given to anybody and may be removed."""
 
@@ -86,6 +103,9 @@ _MANIFEST = re.compile(r"manifests/(\d{12,})\.json")
 _STAGED = re.compile(r"staged/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)-(\d{5,})(\.[A-Za-z0-9.]+)?")
 
 _FINISHED = re.compile(r"finished/[^/]+/(\d{12,})-[A-Za-z0-9]+\.json")
+_LEASE = re.compile(r"leases/(\d{1,18})-[A-Za-z0-9]+\.json")
+_RECEIPT = re.compile(r"receipts/(\d{12,18})\.json")
+_SPEC = re.compile(r"specs/(\d{12,18})-[A-Za-z0-9]+\.json")
 _SEGMENT = re.compile(r"segments/([^/]+)/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)\.arrow")
 
 
@@ -226,9 +246,24 @@ def name_of_pin(name: str) -> str | None:
     return name.removeprefix(f"{PINS}/").removesuffix(".json") if _is_document(PINS, name) else None
 
 
+def lease_id(epoch: int, nonce: str) -> str:
+    """What one reader's lease is called: the name alone tells which epoch is held.
+
+    >>> lease_name(lease_id(7, "a1")), epoch_of_lease("leases/7-a1.json"), epoch_of_lease("leases/a1.json")
+    ('leases/7-a1.json', 7, None)
+    """
+    return f"{epoch}-{nonce}"
+
+
 def lease_name(id: str) -> str:
     """The lease of one reader."""
     return f"{LEASES}/{safe(id)}.json"
+
+
+def epoch_of_lease(name: str) -> int | None:
+    """The epoch in the name of a lease, or None where it has none."""
+    match = _LEASE.fullmatch(name)
+    return int(match.group(1)) if match else None
 
 
 def is_lease(name: str) -> bool:
@@ -263,6 +298,41 @@ def savepoint_name() -> str:
 def leaving_name() -> str:
     """The manifests that a sweeper is about to remove, in one file."""
     return "leaving.json"
+
+
+def swept_name() -> str:
+    """What a sweeper writes to learn the store's time."""
+    return "swept.json"
+
+
+def receipt_name(epoch: int) -> str:
+    """What says that an epoch is published.
+
+    >>> receipt_name(7), epoch_of_receipt("receipts/000000000007.json"), epoch_of_receipt("receipts/notes.txt")
+    ('receipts/000000000007.json', 7, None)
+    """
+    return f"{RECEIPTS}/{epoch:012d}.json"
+
+
+def epoch_of_receipt(name: str) -> int | None:
+    """The epoch whose receipt the file is, or None for any other file."""
+    match = _RECEIPT.fullmatch(name)
+    return int(match.group(1)) if match else None
+
+
+def spec_name(epoch: int, digest: str) -> str:
+    """What the tasks of an epoch are told, where it is too much for a property.
+
+    >>> spec_name(7, "a1"), epoch_of_spec("specs/000000000007-a1.json"), epoch_of_spec("specs/notes.txt")
+    ('specs/000000000007-a1.json', 7, None)
+    """
+    return f"{SPECS}/{epoch:012d}-{digest}.json"
+
+
+def epoch_of_spec(name: str) -> int | None:
+    """The epoch whose spec the file is, or None for any other file."""
+    match = _SPEC.fullmatch(name)
+    return int(match.group(1)) if match else None
 
 
 def server_name(id: str) -> str:

@@ -11,12 +11,12 @@ first use, not when a task unpickles the store.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millstream.errors import PlatformError, StoreDamagedError, StoreError
+from millstream.errors import PlatformError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import checked
 from millstream.storage.store import Names, open_store
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Backend
 
 __all__ = ["ObjectStore"]
+
+_DELETED_AT_ONCE = 1_000
 
 
 class ObjectStore:
@@ -99,6 +101,24 @@ class ObjectStore:
             except FileNotFoundError:
                 return
 
+    def delete_many(self, names: Sequence[str]) -> None:
+        for start in range(0, len(names), _DELETED_AT_ONCE):
+            some = [checked(name) for name in names[start : start + _DELETED_AT_ONCE]]
+            with self._explained(some[0]):
+                try:
+                    self._connected().delete(some)
+                except FileNotFoundError:
+                    # Some services stop at an absent name.
+                    for name in some:
+                        self.delete(name)
+
+    def modified_ms(self, name: str) -> int:
+        with self._explained(checked(name)):
+            try:
+                return int(self._connected().head(name)["last_modified"].timestamp() * 1000)
+            except FileNotFoundError as error:
+                raise self._missing(name) from error
+
     def local_path(self, name: str) -> Path | None:
         checked(name)
         return None
@@ -150,7 +170,26 @@ class ObjectStore:
         except Exception as error:
             # obstore's messages end in a dump of its own structures; the first paragraph is for people.
             what = str(error).split("\n\n", 1)[0].strip()
-            raise StoreError(
+            raise _kind(error)(
                 f"Store {self._url}: {name!r} cannot be reached: {what}. "
                 f"Check the address, the credentials in the environment and the network."
             ) from error
+
+
+def _kind(error: Exception) -> type[StoreError]:
+    """Whether the service refuses, or does not answer: a time-out, a lost connection, a status of 500 and more."""
+    from obstore import exceptions as refusals
+
+    final = (
+        refusals.InvalidPathError,
+        refusals.NotSupportedError,
+        refusals.PermissionDeniedError,
+        refusals.UnauthenticatedError,
+        refusals.UnknownConfigurationKeyError,
+        FileNotFoundError,
+        NotImplementedError,
+        PermissionError,
+        TypeError,
+        ValueError,
+    )
+    return StoreError if isinstance(error, final) else StoreAwayError

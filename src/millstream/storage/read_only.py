@@ -7,6 +7,7 @@ and no registration tells clients of a query server.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -64,6 +65,12 @@ written. Open it without read_only (--read-only) to write.
 
     def delete(self, name: str) -> None:
         self._refuse(name, "removed")
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        self._refuse(names[0] if names else ".", "removed")
+
+    def modified_ms(self, name: str) -> int:
+        return self._below.modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
         # A local store makes the folder for whoever asks where a file stands.

@@ -7,6 +7,7 @@ one that was written here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.storage.memory import MemoryStore
@@ -60,6 +61,12 @@ class SandboxStore:
 
     def delete(self, name: str) -> None:
         self._own.delete(name)
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        self._own.delete_many(names)
+
+    def modified_ms(self, name: str) -> int:
+        return self._holder(name).modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
         # Not the place below where a new file would go: it would be written there.

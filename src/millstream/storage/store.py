@@ -14,6 +14,7 @@ Stores travel to tasks. They pickle as their address, and the task opens its own
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
@@ -57,6 +58,14 @@ class Store(Protocol):
 
     def delete(self, name: str) -> None:
         """Remove `name`; an absent name is fine."""
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        """Remove these names, in few calls where the store can; absent names are fine."""
+
+    def modified_ms(self, name: str) -> int:
+        """When `name` was last written, by the store's own clock; StoreDamagedError when it is absent.
+
+        Only to be held against the same of another name: it is nobody else's clock."""
 
     def local_path(self, name: str) -> Path | None:
         """Where a task may write or map `name` directly (its folder exists), or None when the store is remote."""

@@ -122,7 +122,7 @@ class HarnessEpochs:
             operator_states={uid: self._functions} if self._functions else {},
         )
         # Through text, as a task gets it: what does not survive JSON must fail here too.
-        return EpochSpec.decode(spec.encode())
+        return EpochSpec.decode(spec.encode(), self._context.subtask)
 
     def _commit(self, acknowledgement: Acknowledgement, reached: int) -> None:
         subtask, uid = str(self._context.subtask), self._operator.uid

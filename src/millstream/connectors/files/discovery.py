@@ -118,7 +118,8 @@ class FileLog:
         if self._store is None:
             self._take(fresh)
             return
-        data = json.dumps({"files": [asdict(file) for file in fresh]}, indent=1).encode()
+        entries = [asdict(file) for file in fresh]
+        data = json.dumps({"files": entries, "checksum": _checksum(entries)}, indent=1).encode()
         if self._store.create(self._name(self._rounds + 1), data):
             self._take(fresh)
         else:
@@ -129,18 +130,23 @@ class FileLog:
         if self._store is None:
             return
         for name in self._store.list(self._folder):
-            number = int(Path(name).stem)
-            if number <= self._rounds:
-                continue
+            stem = Path(name).stem
+            if not stem.isdecimal() or int(stem) <= self._rounds:
+                continue  # a stray file, or known
+            number = int(stem)
             if number != self._rounds + 1:
                 raise StoreDamagedError(
                     f"Store {self._store.url}: {self._name(self._rounds + 1)!r}, a list of input files, is missing. "
                     f"Put it back; without it files would be skipped or read twice."
                 )
             try:
-                entries = json.loads(self._store.get(name))["files"]
+                document = json.loads(self._store.get(name))
+                entries = document["files"]
+                # Lists of the first Millstreams have no checksum.
+                if document.get("checksum") not in (None, _checksum(entries)):
+                    raise ValueError("its checksum does not match its content")
                 self._take([FoundFile(**entry) for entry in entries])
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise StoreDamagedError(
                     f"Store {self._store.url}: {name!r}, a list of input files, is not readable ({error}). "
                     f"Restore it from a copy."
@@ -154,3 +160,7 @@ class FileLog:
 
     def _name(self, number: int) -> str:
         return f"{self._folder}/{number:012d}.json"
+
+
+def _checksum(entries: object) -> str:
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()

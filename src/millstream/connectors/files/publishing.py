@@ -23,6 +23,7 @@ from millstream.connectors.contracts import Json
 from millstream.connectors.files.part_plan import Chunk, Published, published_parts, sweep_limit
 from millstream.connectors.files.parts import PartFormat
 from millstream.errors import StoreDamagedError
+from millstream.storage.content import content_of
 from millstream.storage.names import safe
 from millstream.storage.store import Store
 
@@ -83,8 +84,8 @@ def _linked(target: Store, chunk: Chunk, final: str) -> bool:
         return False
     if not source.is_file():
         raise _missing(target, chunk, final)
-    if source.stat().st_size != chunk.bytes:
-        raise _damaged(target, chunk, f"has {source.stat().st_size} bytes, expected {chunk.bytes}")
+    # All of it is read once more: a link would make public whatever the chunk has become since it was written.
+    _check(target, chunk, *content_of(target, chunk.file))
     try:
         os.link(source, goal)
     except FileExistsError:
@@ -100,13 +101,15 @@ def _read(target: Store, chunk: Chunk, final: str) -> bytes:
     if not target.exists(chunk.file):
         raise _missing(target, chunk, final)
     data = target.get(chunk.file)
-    if len(data) != chunk.bytes or zlib.crc32(data) != chunk.crc32:
-        raise _damaged(
-            target,
-            chunk,
-            f"has {len(data)} bytes with checksum {zlib.crc32(data)}, expected {chunk.bytes} with {chunk.crc32}",
-        )
+    _check(target, chunk, len(data), zlib.crc32(data))
     return data
+
+
+def _check(target: Store, chunk: Chunk, length: int, checksum: int) -> None:
+    """Refuse a chunk that is not what the manifest says."""
+    if (length, checksum) != (chunk.bytes, chunk.crc32):
+        found = f"has {length} bytes with checksum {checksum}, expected {chunk.bytes} with {chunk.crc32}"
+        raise _damaged(target, chunk, found)
 
 
 def _missing(target: Store, chunk: Chunk, final: str) -> StoreDamagedError:

@@ -25,6 +25,7 @@ from millstream.connectors.files.restored_parts import later_parts, restored_sen
 from millstream.connectors.files.rolling import OnCheckpoint, RollingPolicy
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
+from millstream.storage.patient import patient
 from millstream.storage.store import Store, open_store
 
 __all__ = ["FileSink"]
@@ -66,12 +67,17 @@ class FileSink(Sink):
         return _FileWriter(self, context)
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-        return plan_parts(staged, pending, now_ms, final, self.rolling, self.prefix, self.suffix)
+        plan = plan_parts(staged, pending, now_ms, final, self.rolling, self.prefix, self.suffix)
+        # With the address, whoever looks at the job's store alone can tell whether its output is whole.
+        held_back = None if plan.pending is None else [{**part, "target": self.base_url} for part in plan.pending]
+        return CommitPlan(
+            tuple({**entry, "target": self.base_url} if "part" in entry else entry for entry in plan.publish), held_back
+        )
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         self._folders.add(staging_folder(commit.job, commit.sink))
         if publish:
-            publish_all(open_store(self.base_url), publish, self.format)
+            publish_all(patient(open_store(self.base_url)), publish, self.format)
 
     def due_ms(self, pending: Json) -> int | None:
         """When the rolling policy wants an epoch though no record comes: to publish a part that waits."""
@@ -79,7 +85,7 @@ class FileSink(Sink):
         return min((self.rolling.due_ms(part.since_ms, part.touched_ms) for part in parts), default=None)
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        target, parts = open_store(self.base_url), pending_parts(pending)
+        target, parts = patient(open_store(self.base_url)), pending_parts(pending)
         waiting = waiting_parts(target, parts, point)
         places = {part.place for part in waiting}
         gone = [part for part in parts if part.place not in places]
@@ -89,7 +95,7 @@ class FileSink(Sink):
     def opened(self, session: Any) -> Sink:
         # The probe is made in the hidden folder: a reader of the base path must not meet it.
         try:
-            open_store(f"{self.base_url.rstrip('/')}/{STAGING}").check_writable()
+            patient(open_store(f"{self.base_url.rstrip('/')}/{STAGING}")).check_writable()
         except StoreError as error:
             raise StoreError(f"FileSink cannot write to {self.base_url}. {error.message}") from error
         return self
@@ -112,7 +118,7 @@ class _FileWriter(SinkWriter):
     def __init__(self, sink: FileSink, context: WriterContext) -> None:
         self._sink = sink
         self._context = context
-        self._target = open_store(sink.base_url)
+        self._target = patient(open_store(sink.base_url))
         self._folder = staging_folder(context.job, context.uid)
         self._open: dict[str, PartEncoder] = {}
         self._records: dict[str, int] = {}

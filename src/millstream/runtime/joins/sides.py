@@ -122,7 +122,7 @@ class TwoSidedOperator(KeyedOperator):
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         self._batch = facts.batch
         self.before_ms = self.now_ms
-        kept = spec.states.get(self.uid, {})
+        kept = self.kept(spec)
         for side in self.sides:
             side.begin()
             side.buffer.table.time_ms = self.before_ms

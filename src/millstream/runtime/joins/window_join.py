@@ -61,7 +61,7 @@ class WindowJoinOperator(TwoSidedOperator):
     # --- an epoch -------------------------------------------------------------------------------------------------
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        for account in spec.states.get(self.uid, {}).values():
+        for account in self.kept(spec).values():
             self._check_windows(account.get(_WINDOWS, self._measures))
         super().prepare(spec, facts, nonce)
 

@@ -74,7 +74,7 @@ class PaneOperator(KeyedOperator):
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         self._batch = facts.batch
-        kept = spec.states.get(self.uid, {})
+        kept = self.kept(spec)
         self._check_panes(kept)
         self._before_ms = self._time_before(kept)
         self._panes.table.time_ms = self._before_ms

@@ -65,7 +65,7 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         super().prepare(spec, facts, nonce)
         with self.call.running("state"):
-            self.store.begin(self.place, spec.states.get(self.uid, {}))
+            self.store.begin(self.place, self.kept(spec))
         self.tokens.forget()
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:

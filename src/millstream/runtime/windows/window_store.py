@@ -124,7 +124,7 @@ class WindowStore:
 
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
         """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
-        versions = last_versions(kept, self._operator)
+        versions = last_versions(kept, self._operator, place.groups)
         place = replace(place, schemas=last_schemas(kept, self._operator))
         self._place, self._versions = place, versions
         for name, state in self._states().items():

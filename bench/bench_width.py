@@ -1,0 +1,123 @@
+"""`make bench-width`: what one more task costs. The smallest epoch of one job at four widths, on two cores.
+
+One record an epoch, counted by key in a `ValueState` behind one exchange, on 4,096 keys: two stages, so 2 × parallelism
+tasks. An
+epoch has to grow with the number of its tasks, and with nothing else: what a task costs at parallelism 128 is held
+against what it costs at 8. The bare Spark job of the same shape stands beside it, told only: rows of nothing cross one
+`repartitionById` between two `mapInArrow`. Its own cost of a task grows too, with what every shuffle of that width has
+to look up.
+
+Ours is a whole epoch of a real job, from the manifest before it to its own, synced to disk.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
+
+import hand_written as hand  # noqa: E402
+from gated import GatedJob  # noqa: E402
+from measure import Report, at_most, median_ratio, take_turns, timed_s  # noqa: E402
+from parts import run_parts  # noqa: E402
+from pyspark.sql import DataFrame, SparkSession  # noqa: E402
+from records import Longs  # noqa: E402
+
+from millstream.common.typeinfo import Types  # noqa: E402
+from millstream.compiler.session import our_session  # noqa: E402
+from millstream.datastream import KeyedProcessFunction, RuntimeContext  # noqa: E402
+from millstream.datastream.state import ValueStateDescriptor  # noqa: E402
+
+CORES = 2
+STAGES = 2
+WIDTHS = (2, 8, 32, 128)
+NARROW, WIDE = 8, 128
+# So that every subtask holds state.
+LOADING = (Longs(4_096),)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    warm_up: int = 12
+    rounds: int = 5
+    epochs_per_round: int = 2
+
+
+QUICK = Sizes(warm_up=3, rounds=2, epochs_per_round=1)
+
+
+class CountOfKey(KeyedProcessFunction):
+    """Counts the records of a key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[int]:
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield count
+
+
+def _same(value: int) -> int:
+    return value
+
+
+def _build(stream: Any) -> Any:
+    return stream.key_by(_same, Types.LONG()).process(CountOfKey(), Types.LONG())
+
+
+def _epoch_s(job: GatedJob, count: int) -> float:
+    return statistics.median(job.epochs_s(count))
+
+
+def _execution_s(frame: DataFrame, count: int) -> float:
+    return statistics.median(timed_s(lambda: hand.collect(frame)) for _ in range(count))
+
+
+def measure_width(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """All widths take turns, ours and the bare job's."""
+    with ExitStack() as stack:
+        contestants = {}
+        for width in WIDTHS:
+            job = stack.enter_context(GatedJob(session, 1, Longs(1), Types.LONG(), _build, width, LOADING))
+            frame = hand.smallest(our_session(session), 1, width)
+            # Each task has to be opened once in every worker process before epochs are alike.
+            job.epochs_s(sizes.warm_up)
+            for _ in range(3):
+                hand.collect(frame)
+            contestants[f"ours {width}"] = partial(_epoch_s, job, sizes.epochs_per_round)
+            contestants[f"bare {width}"] = partial(_execution_s, frame, sizes.epochs_per_round)
+        took = take_turns(contestants, sizes.rounds)
+    per_task = {name: [s / (STAGES * int(name.split()[1])) for s in figures] for name, figures in took.items()}
+    growth = {side: median_ratio(per_task[f"{side} {WIDE}"], per_task[f"{side} {NARROW}"]) for side in ("ours", "bare")}
+    report.add(at_most(f"time per task at parallelism {WIDE}, to {NARROW}", growth["ours"], 1.5))
+    report.note(f"the bare Spark job's time per task at parallelism {WIDE}, to {NARROW}: {growth['bare']:.2f} ×")
+    for width in WIDTHS:
+        ours, bare = (1000 * statistics.median(took[f"{side} {width}"]) for side in ("ours", "bare"))
+        tasks = STAGES * width
+        report.note(
+            f"parallelism {width}: {ours:.0f} ms, {ours / tasks:.2f} ms a task; "
+            f"bare {bare:.0f} ms, {bare / tasks:.2f} ms a task"
+        )
+
+
+def main() -> int:
+    """Measure; the exit code says whether every requirement holds."""
+    return run_parts("width", "what one more task costs", {"width": measure_width}, Sizes(), QUICK, tasks=CORES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Receipts of publishing: the newest epoch whose output is visible, said at once and not only by the next manifest.
+
+A manifest tells of the epochs before it that they are published. Of the newest one nobody could tell, for as long as
+the job has nothing to do: a start would publish it once more, which is harmless, unless somebody has taken the
+published files away by then. So when an epoch is published, a small file says so, named by the epoch. It also says
+whose epoch it was: a receipt for an epoch that the store does not have tells that its newest manifests are lost.
+
+An epoch without output needs no receipt, and one that cannot be written or read is none: publishing is then repeated.
+Old receipts are swept away with the epochs (`jobs/sweeper.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.sealed import seal, unseal
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.storage.names import RECEIPTS, epoch_of_receipt, manifest_name, receipt_name
+from millstream.storage.store import Store
+
+__all__ = ["FORMAT", "Receipt", "known_published", "newest_receipt", "write_receipt"]
+
+_LOG = logging.getLogger(__name__)
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """`epoch` of the job `job_id` is published, as the manifest of `attempt` lists it."""
+
+    job_id: str
+    epoch: int
+    attempt: str
+
+
+def write_receipt(store: Store, manifest: Manifest) -> None:
+    """Say that an epoch is published; nothing is written for one without output."""
+    if any(manifest.staged.values()):
+        receipt = Receipt(manifest.job_id, manifest.epoch, manifest.attempt)
+        store.put(receipt_name(manifest.epoch), seal("receipt", FORMAT, asdict(receipt)))
+
+
+def newest_receipt(store: Store) -> Receipt | None:
+    """The receipt of the newest epoch that has one; what cannot be read is left out, with a word."""
+    epochs = sorted((epoch_of_receipt(name) or 0 for name in store.list(RECEIPTS)), reverse=True)
+    for epoch in filter(None, epochs):
+        try:
+            return _decoded(store.get(receipt_name(epoch)), f"{receipt_name(epoch)} of store {store.url}")
+        except StoreAwayError:
+            raise
+        except StoreError as error:
+            _LOG.warning("%s", error.message)
+    return None
+
+
+def _decoded(data: bytes, where: str) -> Receipt:
+    fields = unseal(data, "receipt", FORMAT, where)
+    job_id, epoch, attempt = fields.get("job_id"), fields.get("epoch"), fields.get("attempt")
+    if not isinstance(job_id, str) or type(epoch) is not int or not isinstance(attempt, str):
+        raise StoreDamagedError(f"{where} is no whole receipt: it names no epoch. Remove it.")
+    return Receipt(job_id, epoch, attempt)
+
+
+def known_published(store: Store, newest: Manifest | None, job_id: str) -> int:
+    """The newest epoch known to be published, by the newest manifest of the job or by a receipt.
+
+    StoreDamagedError when a receipt is of an epoch that is not there: manifests are missing, and going on with an older
+    one would publish again what is published.
+
+    >>> from millstream.storage import open_store
+    >>> known_published(open_store("memory://doctest-receipts"), None, "j1")
+    0
+    """
+    receipt = newest_receipt(store)
+    last = 0 if newest is None else newest.epoch
+    if receipt is None or receipt.job_id != job_id:
+        return 0 if newest is None else newest.published_through
+    # Looked for after the receipt was read: a job that runs may have gone on since `newest` was read.
+    if receipt.epoch > last and ManifestLog(store).epochs()[-1:] < [receipt.epoch]:
+        there = f"the newest one there is of epoch {last}" if last else "there is none at all"
+        raise StoreDamagedError(
+            f"store {store.url}: {manifest_name(receipt.epoch)} is missing. Epoch {receipt.epoch} was committed and "
+            f"published, and {there}. Nothing was changed; restore it from a copy, or begin in another store with "
+            "--from and an epoch that is whole."
+        )
+    return 0 if newest is None else max(newest.published_through, min(receipt.epoch, last))

@@ -1,0 +1,154 @@
+"""Looks at every file of a store that is neither a manifest nor named by one: pins, leases, requests, specs.
+
+Each kind has its folder, its name and its form (`storage/names.py`). A file of a known name that is not what its name
+says is a problem; one whose name is of no kind is a stray, and only told. Nothing is changed, and a file that is
+removed while one looks was never there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from millstream.checkpoint.leases import read_leases
+from millstream.checkpoint.manifest import decode
+from millstream.checkpoint.pins import read_pins
+from millstream.checkpoint.sealed import unseal
+from millstream.checkpoint.verification import Problem
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.storage.content import content_of
+from millstream.storage.names import (
+    CONTROL,
+    INPUT,
+    LEASES,
+    LOGS,
+    PINS,
+    RECEIPTS,
+    SERVERS,
+    SPECS,
+    epoch_of_finished,
+    epoch_of_manifest,
+    epoch_of_receipt,
+    epoch_of_spec,
+    is_lease,
+    is_request,
+    is_server,
+    job_name,
+    leaving_name,
+    name_of_pin,
+    parse_segment,
+    parse_staged,
+    savepoint_name,
+    swept_name,
+)
+from millstream.storage.store import Store
+
+__all__ = ["is_stray", "small_file_problems", "stored_input_problems"]
+
+_FORMAT = 1  # of requests, answers, registrations, what is set aside and swept
+
+
+def is_stray(name: str) -> bool:
+    """Whether no Millstream puts a file of that name into a store.
+
+    >>> is_stray("manifests/000000000007.json"), is_stray("manifests/notes.txt"), is_stray("input/in/consumed.json")
+    (False, True, False)
+    """
+    if name in (job_name(), savepoint_name(), leaving_name(), swept_name()) or name.startswith(f"{INPUT}/"):
+        return False
+    if name.startswith(f"{LOGS}/") or name_of_pin(name) or is_lease(name) or is_server(name):
+        return False
+    if is_request(name) or _is_answer(name):
+        return False
+    numbered = (epoch_of_manifest, epoch_of_finished, epoch_of_receipt, epoch_of_spec, parse_segment, parse_staged)
+    return all(parse(name) is None for parse in numbered)
+
+
+def small_file_problems(store: Store) -> Iterator[Problem]:
+    """What is wrong with the small files of a store."""
+    for name, pin in read_pins(store):
+        if isinstance(pin, StoreError):
+            yield Problem(name, pin.message, f"of {PINS}")
+    for name, lease in read_leases(store):
+        if isinstance(lease, StoreError):
+            yield Problem(name, lease.message, f"of {LEASES}")
+    for folder in ("", CONTROL, RECEIPTS, SERVERS, SPECS):
+        for name in store.list(folder) if folder else (leaving_name(), swept_name()):
+            look = _look_at(name)
+            if look is not None and store.exists(name):
+                try:
+                    look(store.get(name), name)
+                except StoreError as error:
+                    if store.exists(name):
+                        yield Problem(name, error.message)
+
+
+def stored_input_problems(store: Store) -> Iterator[Problem]:
+    """What is wrong with input that was stored before it was read: with its lists, and the files they name."""
+    for name in store.list(INPUT):
+        if not name.endswith(".json"):
+            continue
+        try:
+            document = json.loads(store.get(name))
+            files = document["files"] if "/markers/" in name else ()
+            told = [(file["file"], file.get("bytes"), file.get("crc32")) for file in files]
+        except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if store.exists(name):
+                yield Problem(name, f"it cannot be read: {error}", "a list of stored input")
+            continue
+        for file, length, checksum in told:
+            wrong = _input_problem(store, file, length, checksum)
+            if wrong and store.exists(name):
+                yield Problem(file, wrong, "stored input")
+
+
+def _input_problem(store: Store, file: str, length: int | None, checksum: int | None) -> str:
+    if not store.exists(file):
+        return "it is missing"
+    if length is None or content_of(store, file, length) == (length, checksum):
+        return ""
+    return "its length and checksum are not what was written"
+
+
+Look = Callable[[bytes, str], object]
+
+
+def _look_at(name: str) -> Look | None:
+    """Who looks at a file of this name."""
+    if name == leaving_name():
+        return _leaving
+    if epoch_of_spec(name) is not None:
+        return _spec
+    kind = _KINDS.get(name) or next((kind for kind, is_of in _FOLDERS.items() if is_of(name)), None)
+    return None if kind is None else lambda data, where: unseal(data, kind, _FORMAT, where)
+
+
+def _is_answer(name: str) -> bool:
+    return name.startswith(f"{CONTROL}/") and name.endswith(".answer.json")
+
+
+_KINDS: Mapping[str, str] = {swept_name(): "swept"}
+_FOLDERS: Mapping[str, Callable[[str], bool]] = {
+    "request": is_request,
+    "answer": _is_answer,
+    "server": is_server,
+    "receipt": lambda name: epoch_of_receipt(name) is not None,
+}
+
+
+def _leaving(data: bytes, name: str) -> None:
+    for epoch, text in unseal(data, "leaving", _FORMAT, name)["manifests"].items():
+        decode(text.encode(), f"epoch {epoch} in {name}")
+
+
+def _spec(data: bytes, name: str) -> Any:
+    """Its name holds the beginning of its checksum."""
+    try:
+        json.loads(data)
+    except ValueError as error:
+        raise StoreDamagedError(f"{name} is damaged: it is no JSON ({error}). Remove it.") from error
+    digest = name.rpartition("-")[2].removesuffix(".json")
+    if not hashlib.sha256(data).hexdigest().startswith(digest):
+        raise StoreDamagedError(f"{name} is damaged: its checksum does not match its name. Remove it.")

@@ -1,0 +1,43 @@
+"""What a file of a store holds, in two numbers: its length and its CRC-32. Local files are read piece by piece."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+from millstream.errors import StoreDamagedError
+from millstream.storage.store import Store
+
+__all__ = ["content_of"]
+
+_PIECE_BYTES = 1 << 20
+
+
+def content_of(store: Store, name: str, bytes_max: int | None = None) -> tuple[int, int]:
+    """Length and checksum of a file; of one that is longer than `bytes_max`, one byte more than that is looked at.
+
+    >>> from millstream.storage.store import open_store
+    >>> store = open_store("memory://doctest-content")
+    >>> store.put("a", b"123456789")
+    >>> content_of(store, "a")
+    (9, 3421780262)
+    """
+    length = checksum = 0
+    for piece in _pieces(store, name, bytes_max):
+        length, checksum = length + len(piece), zlib.crc32(piece, checksum)
+    return length, checksum
+
+
+def _pieces(store: Store, name: str, bytes_max: int | None) -> Iterator[bytes]:
+    path = store.local_path(name)
+    if path is None:
+        yield store.get(name)
+        return
+    left = None if bytes_max is None else bytes_max + 1
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE_BYTES if left is None else min(_PIECE_BYTES, left)):
+                left = None if left is None else left - len(piece)
+                yield piece
+    except FileNotFoundError as error:
+        raise StoreDamagedError(f"Store {store.url} has no file {name!r}, which was expected there.") from error

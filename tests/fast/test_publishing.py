@@ -1,0 +1,223 @@
+"""Publishing: once, in order, by the driver that owns the job, and never again what somebody may have taken away."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.checkpoint.job_record import JobRecord
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest import ManifestLog, SplitPosition
+from millstream.checkpoint.receipts import Receipt, known_published, newest_receipt
+from millstream.checkpoint.retention import RetentionPolicy
+from millstream.common import JobStatus, Types
+from millstream.connectors.files.parts import TextParts
+from millstream.connectors.files.sink import FileSink
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import FencedError, StoreDamagedError
+from millstream.jobs.job import Job
+from millstream.jobs.launch import Launch
+from millstream.jobs.progress import JobProgress
+from millstream.jobs.sweeper import Sweeper
+from millstream.runtime.local import LocalRunner
+from millstream.state_reader.verifying import verify
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import job_name, manifest_name, receipt_name
+from millstream.testing import EPOCH, Collect, ManualClock, Script
+
+_STORES = itertools.count()
+
+
+def new_store() -> MemoryStore:
+    return MemoryStore(f"publishing-{next(_STORES)}")
+
+
+def prepared(store: MemoryStore, *sinks: Any, items: Sequence[Any] = ("a", EPOCH, "b", EPOCH, "c")) -> Job:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    lines = env.add_source(Script(list(items), type_info=Types.STRING())).uid("in")
+    for number, sink in enumerate(sinks):
+        lines.sink_to(sink).uid(f"out-{number}")
+    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("lines"), env._job_settings())
+
+
+def killed_when(job: Job, is_time: Callable[[JobProgress], bool]) -> None:
+    """Run the job and end it, without a word in its store, when it is time."""
+    job.board.listen(lambda progress: job.cancel() if is_time(progress) else None)
+    job.start().wait()
+    assert job.status() is JobStatus.CANCELED
+
+
+def published(folder: Path) -> list[str]:
+    return sorted(path.read_text() for path in folder.glob("part-*"))
+
+
+# --- receipts -------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_that_removes_what_was_published_does_not_keep_the_job_from_starting(tmp_path: Path) -> None:
+    store = new_store()
+    killed_when(prepared(store, FileSink(str(tmp_path), TextParts())), lambda progress: progress.published >= 1)
+    newest = ManifestLog(store).newest()
+    assert newest is not None and newest.published_through < newest.epoch
+    taken = published(tmp_path)
+    for path in tmp_path.glob("part-*"):
+        path.unlink()
+    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    assert sorted([*taken, *published(tmp_path)]) == ["a\n", "b\n", "c\n"]
+
+
+def test_an_epoch_that_has_a_receipt_is_not_published_again_and_one_that_has_none_is() -> None:
+    for forgets in (False, True):
+        store, out = new_store(), Collect()
+        killed_when(prepared(store, out), lambda progress: progress.published >= 2)
+        newest, receipt = ManifestLog(store).newest(), newest_receipt(store)
+        assert newest is not None and receipt is not None and receipt.epoch == newest.epoch >= 2
+        before = list(out.publications)
+        if forgets:
+            store.delete(receipt_name(receipt.epoch))
+        prepared(store, out).start().result()
+        assert list(out.publications).count(newest.epoch) if forgets else newest.epoch in before
+        assert out.values == ["a", "b", "c"]
+
+
+def test_a_receipt_that_cannot_be_read_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    store, out = new_store(), Collect()
+    killed_when(prepared(store, out), lambda progress: progress.published >= 1)
+    for name in store.list("receipts"):
+        store.put(name, b"{")
+    store.put("receipts/notes.txt", b"mine")
+    prepared(store, out).start().result()
+    assert out.values == ["a", "b", "c"] and "is no whole receipt" in caplog.text
+
+
+def test_receipts_are_swept_but_for_the_newest() -> None:
+    store = new_store()
+    items = [item for n in range(12) for item in (str(n), EPOCH)]
+    prepared(store, Collect(), items=items).start().result()
+    newest = ManifestLog(store).newest()
+    Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
+    assert len(store.list("receipts")) == 1 and verify(store.url).is_whole
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_missing_newest_manifest_is_noticed(all_of_them: bool) -> None:
+    store, out = new_store(), Collect()
+    killed_when(prepared(store, out), lambda progress: progress.published >= 2)
+    log = ManifestLog(store)
+    epochs = log.epochs()
+    saved = {name: store.get(name) for name in store.list("manifests")}
+    for epoch in epochs if all_of_them else epochs[-1:]:
+        store.delete(manifest_name(epoch))
+    with pytest.raises(StoreDamagedError, match=f"{manifest_name(epochs[-1])} is missing"):
+        prepared(store, out).start().result()
+    report = verify(store.url)
+    assert not report.is_whole and f"{manifest_name(epochs[-1])} is missing" in report.text()
+    for name, data in saved.items():
+        store.put(name, data)
+    prepared(store, out).start().result()
+    assert out.values == ["a", "b", "c"]
+
+
+def test_a_job_that_goes_on_while_it_is_looked_at_is_not_called_damaged() -> None:
+    store = new_store()
+    prepared(store, Collect()).start().result()
+    first = ManifestLog(store).read(1)
+    assert known_published(store, first, first.job_id) == 1
+
+
+# --- a driver that was replaced -------------------------------------------------------------------------------
+
+
+class Stalling(Collect):
+    """A sink whose first driver sleeps in the middle of publishing."""
+
+    def __init__(self, asleep: threading.Event, wakes: threading.Event) -> None:
+        super().__init__()
+        self._asleep, self._wakes = asleep, wakes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_asleep": None, "_wakes": None}
+
+    def commit(self, *what: Any) -> None:
+        if not self._asleep.is_set():
+            self._asleep.set()
+            self._wakes.wait(30)
+        super().commit(*what)
+
+
+class Table(Collect):
+    """An upsert: the newest value that was written is what readers see."""
+
+    shown: list[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = []
+
+    def commit(self, *what: Any) -> None:
+        super().commit(*what)
+        self.shown.append(what[0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "shown": []}
+
+
+def test_a_driver_that_wakes_up_after_its_successor_publishes_nothing_more() -> None:
+    store, asleep, wakes = new_store(), threading.Event(), threading.Event()
+    table = Table()
+    first = prepared(store, Stalling(asleep, wakes), table).start()
+    assert asleep.wait(30)
+    prepared(store, Collect(), table).start().result()
+    seen = list(table.shown)
+    assert len(seen) == 3
+    wakes.set()
+    with pytest.raises(FencedError, match="owns the job now"):
+        first.result()
+    assert table.shown == seen
+
+
+def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_two_sinks() -> None:
+    store, table = new_store(), Table()
+
+    class Replaced(Collect):
+        def commit(self, *what: Any) -> None:
+            super().commit(*what)
+            newest = ManifestLog(store).newest()
+            assert newest is not None
+            other = type(newest)(
+                **{
+                    **vars(newest),
+                    "epoch": newest.epoch + 1,
+                    "parent": newest.epoch,
+                    "attempt": "other",
+                    "staged": {},
+                    "sources": {"in": {"script-0": SplitPosition(0)}},
+                }
+            )
+            ManifestLog(store).commit(other)
+
+        def __getstate__(self) -> dict[str, Any]:
+            return self.__dict__
+
+    with pytest.raises(FencedError, match="another driver committed epoch 2 first"):
+        prepared(store, Replaced(), table).start().result()
+    assert table.shown == []
+
+
+# --- formats --------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_and_a_job_record_that_were_written_before_this_version_are_read() -> None:
+    folder, store = Path(__file__).parents[1] / "compatibility", new_store()
+    store.put(receipt_name(7), (folder / "receipt-1.json").read_bytes())
+    store.put(job_name(), (folder / "job-2.json").read_bytes())
+    job_id = "0bd54aef6e32ba62dc436ae6e8874cd7"
+    assert newest_receipt(store) == Receipt(job_id, 7, "a1b2c3d4")
+    began = JobRecord("clicks", job_id, 1_700_000_000_000, ("file:///jobs/a",), "file:///jobs/a@3", past_ids=("11",))
+    assert read_job_record(store) == began

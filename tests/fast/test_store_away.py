@@ -1,0 +1,275 @@
+"""A store that is away for a while: the job waits, or is restarted, and its output is exact all the same."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running_totals import expected, totals
+from watched_store import Absence, AwayStore
+
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.common import Configuration, JobStatus
+from millstream.common.restart_strategy import RestartStrategies
+from millstream.connectors.blackhole import DiscardingSink
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import JobFailedError, StoreAwayError, StoreDamagedError, StoreError
+from millstream.jobs.job import Job
+from millstream.jobs.launch import Launch
+from millstream.runtime.local import LocalRunner
+from millstream.state.open_segments import OpenSegments
+from millstream.state.version import SegmentRef
+from millstream.storage import patient as patience
+from millstream.storage.local import LocalStore
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import manifest_name
+from millstream.storage.objects import ObjectStore
+from millstream.storage.patient import Patience, PatientStore
+from millstream.storage.store import Store
+from millstream.testing import EPOCH, Collect, ManualClock, Script, run
+
+_STORES = itertools.count()
+END, BEGAN = 60, 30
+
+
+def new_name() -> str:
+    return f"away-{next(_STORES)}"
+
+
+def prepared(store: Store, out: Collect, *, patience_ms: int, restarts: int) -> Job:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    settings = Configuration().set_string("millstream.store.patience", f"{patience_ms} ms")
+    env.configure(settings.set_string("millstream.retention.epochs", "1"))
+    if restarts:
+        env.set_restart_strategy(RestartStrategies.fixed_delay_restart(restarts, 0))
+    totals(out, end=END)(env)
+    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("job"), env._job_settings())
+
+
+def begun() -> str:
+    """The store of a job that was stopped half-way, with some epochs to be swept."""
+    name = new_name()
+    run(totals(Collect(), end=END), store=name, epochs=BEGAN // 10, job_name="job")
+    return name
+
+
+@cache
+def calm_calls() -> tuple[int, list[str]]:
+    """How many calls a job makes before it runs, and all of them."""
+    absence = Absence()
+    job = prepared(AwayStore(begun(), absence), Collect(), patience_ms=0, restarts=0)
+    before = len(absence.made)
+    job.start().result()
+    return before, absence.made
+
+
+def check_moment(first: int, moment: int, calls: int, answers_lost: bool, **how: int) -> None:
+    """Be away at the call `moment`, counted from `first` and round again."""
+    _, made = calm_calls()
+    assert len(made) > 40
+    call = first + 1 + moment % (len(made) - first)
+    out, name = Collect(), begun()
+    prepared(AwayStore(name, Absence(call, calls, answers_lost)), out, **how).start().result()
+    assert sorted(out.values) == expected(BEGAN, BEGAN, END), f"away at call {call}, {made[call - 1]}"
+    assert ManifestLog(MemoryStore(name)).newest().status == "FINISHED"  # type: ignore[union-attr]
+
+
+# Thorough runs come to every call there is, several times.
+MOMENTS = st.integers(0, 79)
+
+
+@settings(deadline=None)
+@given(MOMENTS, st.booleans())
+def test_a_short_absence_at_any_moment_is_waited_out_without_a_restart(moment: int, answers_lost: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patience, "_FIRST_PAUSE_S", 1e-6)
+        patch.setattr(patience, "_LONGEST_PAUSE_S", 1e-6)
+        check_moment(0, moment, 5, answers_lost, patience_ms=10_000, restarts=0)
+
+
+@settings(deadline=None)
+@given(MOMENTS, st.integers(1, 4), st.booleans())
+def test_an_absence_longer_than_the_patience_is_a_failure_that_a_restart_mends(
+    moment: int, calls: int, answers_lost: bool
+) -> None:
+    first, _ = calm_calls()
+    check_moment(first, moment, calls, answers_lost, patience_ms=0, restarts=20)
+
+
+def test_a_job_whose_store_stays_away_fails_with_the_stores_own_words() -> None:
+    first, _ = calm_calls()
+    job = prepared(AwayStore(new_name(), Absence(first + 5, 10**6)), Collect(), patience_ms=0, restarts=2)
+    with pytest.raises(StoreAwayError, match="no answer"):
+        job.start().result()
+
+
+def test_a_store_that_refuses_a_manifest_for_good_ends_the_job_whatever_the_restart_strategy() -> None:
+    class Refusing(MemoryStore):
+        def create(self, name: str, data: bytes) -> bool:
+            if name == manifest_name(2):
+                raise StoreError("not writable: permission denied")
+            return super().create(name, data)
+
+    out = Collect()
+    job = prepared(Refusing(new_name()), out, patience_ms=0, restarts=1000)
+    with pytest.raises(StoreError, match="permission denied"):
+        job.start().result()
+    assert job.board.now.restarts == 0 and len(out.values) == 10
+
+
+class Broken(Script):
+    """A source that cannot be asked, and stops the job when it is asked first."""
+
+    asked: list[float]
+
+    def splits(self, context: Any) -> Any:
+        self.asked.append(time.monotonic())
+        self.stop()
+        raise OSError("the broker is away")
+
+    def opened(self, store: Store, session: Any) -> Any:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "stop": None}
+
+
+def test_a_stop_while_the_world_is_away_does_not_use_up_all_restarts_at_once() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(4, 60))
+    source = Broken([1])
+    source.asked, source.stop = [], lambda: None
+    env.add_source(source).sink_to(Collect())
+    job = Launch(ManualClock(), LocalRunner(), MemoryStore(new_name())).prepare(env._graph("job"), env._job_settings())
+    source.stop = lambda: job.stop(drain=True) if len(source.asked) == 1 else None
+    with pytest.raises(JobFailedError, match="the broker is away"):
+        job.start().result()
+    # Of four pauses of 60 ms, the first may be cut short.
+    assert len(source.asked) == 5 and source.asked[-1] - source.asked[0] >= 0.18
+
+
+# --- after a commit -------------------------------------------------------------------------------------------
+
+
+class Forgetful(Script):
+    """A source that cannot take note of a commit, and cannot be closed."""
+
+    def committed(self, positions: dict[str, Any]) -> None:
+        raise OSError("the broker is away")
+
+    def close(self) -> None:
+        raise RuntimeError("cannot be closed")
+
+
+class Unclosable(DiscardingSink):
+    def close(self) -> None:
+        raise RuntimeError("cannot be closed either")
+
+
+def test_who_cannot_be_told_of_a_commit_does_not_undo_it(caplog: pytest.LogCaptureFixture) -> None:
+    out, store = Collect(), MemoryStore(new_name())
+    env = StreamExecutionEnvironment.get_execution_environment()
+    numbers = env.add_source(Forgetful([1, 2, EPOCH, 3]))
+    numbers.sink_to(out)
+    numbers.sink_to(Unclosable())
+    job = Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("job"), env._job_settings())
+
+    def watch(progress: Any) -> None:
+        raise ValueError("a watcher that cannot see")
+
+    job.board.listen(watch)
+    with caplog.at_level(logging.WARNING):
+        job.start().result()
+    assert job.status() is JobStatus.FINISHED and out.values == [1, 2, 3]
+    for words in ("the broker is away", "cannot be closed", "cannot be closed either", "a watcher that cannot see"):
+        assert words in caplog.text
+
+
+# --- which errors pass, and which do not ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["EIO", "ESTALE", "ETIMEDOUT", "ENETUNREACH", "ECONNREFUSED", "ENOSPC"])
+def test_a_file_system_that_does_not_answer_is_away(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a", b"1")
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(getattr(errno, name), name)
+
+    monkeypatch.setattr(Path, "open", fails)
+    monkeypatch.setattr(Path, "stat", fails)
+    monkeypatch.setattr("os.rename", fails)
+    for call in (lambda: store.get("a"), lambda: store.exists("a"), lambda: store.put("a", b"2")):
+        with pytest.raises(StoreAwayError):
+            call()
+
+
+def test_a_segment_on_a_file_system_that_does_not_answer_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = SegmentRef("segments/op/s/000000000001-00000-a.arrow", 1, 0, 128, 0, 128, 1, 10, 0)
+    store = LocalStore(tmp_path)
+    store.put(ref.file, b"0123456789")
+    segments = OpenSegments(store)
+    for number, kind in ((errno.ESTALE, StoreAwayError), (errno.EACCES, StoreDamagedError)):
+
+        def fails(_: str, number: int = number) -> None:
+            raise OSError(number, "of this kind")
+
+        monkeypatch.setattr("pyarrow.memory_map", fails)
+        with pytest.raises(kind):
+            segments.stored_layout(ref, "s")
+
+
+def test_what_is_missing_or_forbidden_is_not_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    with pytest.raises(StoreDamagedError):
+        store.get("a")
+
+    def fails(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("os.rename", fails)
+    with pytest.raises(StoreError) as refused:
+        store.put("a", b"2")
+    assert not isinstance(refused.value, StoreAwayError)
+
+
+@pytest.mark.parametrize(("kind", "away"), [("GenericError", True), ("PermissionDeniedError", False)])
+def test_a_service_that_refuses_is_told_from_one_that_does_not_answer(kind: str, away: bool) -> None:
+    from obstore import exceptions
+
+    class Service:
+        def put(self, *_: object, **__: object) -> None:
+            raise getattr(exceptions, kind)("503 Service Unavailable")
+
+    with pytest.raises(StoreError) as refused:
+        ObjectStore("s3://unused", Service()).put("a", b"")  # type: ignore[arg-type]
+    assert isinstance(refused.value, StoreAwayError) is away
+
+
+def test_patience_ends_in_time_and_pauses_grow() -> None:
+    clock, pauses = [0.0], []
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        clock[0] += pause_s
+
+    store = PatientStore(AwayStore(new_name(), Absence(1, 10**6)), Patience(5.0, sleep, lambda: clock[0]))
+    with pytest.raises(StoreAwayError):
+        store.get("a")
+    assert 3.5 < sum(pauses) <= 5.0 and pauses == sorted(pauses) and len(pauses) < 20
+
+
+def test_a_name_that_somebody_else_took_meanwhile_is_not_ours() -> None:
+    name = new_name()
+    store = PatientStore(AwayStore(name, Absence(1)), Patience(sleep=lambda _: MemoryStore(name).put("a", b"theirs")))
+    assert not store.create("a", b"ours")

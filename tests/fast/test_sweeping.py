@@ -1,0 +1,147 @@
+"""Sweeping: beside the job, in few calls, a bounded amount at a time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from functools import partialmethod
+
+import pytest
+
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.retention import RetentionPolicy, named_files
+from millstream.common import Configuration, Types
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.jobs import sweeper as sweeping
+from millstream.jobs.background_sweeper import BackgroundSweeper
+from millstream.jobs.job import Job
+from millstream.jobs.launch import Launch
+from millstream.jobs.sweeper import Sweeper
+from millstream.runtime.local import LocalRunner
+from millstream.storage.memory import MemoryStore
+from millstream.storage.store import Names, Store
+from millstream.testing import EPOCH, Collect, ManualClock, Script
+
+_STORES = itertools.count()
+
+
+def new_name() -> str:
+    return f"sweeping-{next(_STORES)}"
+
+
+def prepared(store: Store, out: Collect, epochs: int) -> Job:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.configure(Configuration().set_integer("millstream.retention.epochs", 2))
+    items = [item for n in range(epochs) for item in (n, EPOCH)]
+    numbers = env.add_source(Script(items, type_info=Types.LONG())).uid("in")
+    numbers.key_by(lambda n: n % 3, Types.LONG()).reduce(lambda a, b: a + b).uid("sum").sink_to(out).uid("out")
+    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("sweeping"), env._job_settings())
+
+
+@pytest.fixture(autouse=True)
+def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=4))
+
+
+class Stuck(MemoryStore):
+    """A store in which nothing can be removed until somebody says so."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.free, self.waits = threading.Event(), threading.Event()
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        if names:
+            self.waits.set()
+            assert self.free.wait(60)
+        super().delete_many(names)
+
+
+def test_neither_epochs_nor_publishing_wait_for_the_sweeper() -> None:
+    store, out, all_published = Stuck(new_name()), Collect(), threading.Event()
+    job = prepared(store, out, 30)
+    # The last epoch is committed and published while the first pass is still at its first removal.
+    job.board.listen(lambda progress: all_published.set() if progress.published >= 30 else None)
+    job.start()
+    assert store.waits.wait(60) and all_published.wait(60)
+    assert len(ManifestLog(store).epochs()) >= 30
+    store.free.set()
+    job.result()
+    assert len(out.values) == 30
+    # The end waited for what was asked for: the store is swept as of the last time that it was due.
+    assert len(ManifestLog(store).epochs()) <= 2 + 4
+
+
+class Counting(MemoryStore):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.calls: list[str] = []
+
+    def get(self, name: str) -> bytes:
+        self.calls.append(f"get {name}")
+        return super().get(name)
+
+    def list(self, prefix: str) -> Names:
+        self.calls.append(f"list {prefix}")
+        return super().list(prefix)
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        self.calls.append(f"delete {len(names)}")
+        with self._shelf.lock:
+            for name in names:
+                self._shelf.files.pop(name, None)
+
+
+def aged(monkeypatch: pytest.MonkeyPatch, epochs: int) -> str:
+    """The store of a job that was never swept."""
+    name = new_name()
+    with monkeypatch.context() as patch:
+        patch.setattr(Sweeper, "sweep", lambda *_: False)
+        prepared(MemoryStore(name), Collect(), epochs).start().result()
+    assert len(ManifestLog(MemoryStore(name)).epochs()) == epochs + 1
+    return name
+
+
+def test_a_pass_makes_few_calls_however_much_there_is_to_remove(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    for epochs in (20, 80):
+        store = Counting(aged(monkeypatch, epochs))
+        newest = ManifestLog(store).newest()
+        store.calls.clear()
+        assert not Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
+        assert ManifestLog(store).epochs() == [epochs, epochs + 1]
+        calls.append([call for call in store.calls if not call.startswith("get manifests")])
+    assert len(calls[0]) == len(calls[1]) < 20
+
+
+def test_a_pass_is_bounded_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "_FILES_MAX", 5)
+    monkeypatch.setattr(sweeping, "_ASIDE_BYTES_MAX", 3_000)
+    store = MemoryStore(aged(monkeypatch, 20))
+    log = ManifestLog(store)
+    newest, there = log.newest(), len(log.epochs())
+    sweeper = Sweeper(store, lambda: 0, RetentionPolicy(2))
+    assert sweeper.sweep(newest)
+    assert 2 < len(log.epochs()) < there
+    background = BackgroundSweeper(sweeper)
+    background.sweep(newest)
+    while len(log.epochs()) > 2 or len(store.list("segments")) > len(named(store)):
+        threading.Event().wait(0.001)
+    background.close()
+    assert set(store.list("segments")) == named(store)
+
+
+def named(store: MemoryStore) -> set[str]:
+    log = ManifestLog(store)
+    return {file for epoch in log.epochs() for file in named_files(log.read(epoch)) if file.startswith("segments")}
+
+
+def test_nothing_is_swept_after_the_end() -> None:
+    store = MemoryStore(new_name())
+    prepared(store, Collect(), 6).start().result()
+    newest, before = ManifestLog(store).newest(), store.list("")
+    background = BackgroundSweeper(Sweeper(store, lambda: 0, RetentionPolicy(1)))
+    background.close()
+    background.sweep(newest)
+    assert store.list("") == before

@@ -1,0 +1,63 @@
+"""What a Python worker process does once for many tasks: read a spec's file, and set lasting objects aside."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.compiler import spark
+from millstream.compiler.spark import LastingObjects, SpecFile
+from millstream.runtime.residents import Residents
+from millstream.storage.memory import MemoryStore
+
+
+class CountedStore(MemoryStore):
+    """Remembers what was read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.read: list[str] = []
+
+    def get(self, name: str) -> bytes:
+        self.read.append(name)
+        return super().get(name)
+
+
+def test_a_spec_in_a_file_is_read_once_for_all_tasks_of_an_epoch() -> None:
+    store, other, file = CountedStore("spec-file"), CountedStore("another-spec-file"), SpecFile()
+    for name in ("specs/1", "specs/2"):
+        store.put(name, name.encode())
+    other.put("specs/2", b"of another job")
+    assert [file.text(store, "specs/1") for _ in range(128)] == ["specs/1"] * 128
+    assert [file.text(store, "specs/2") for _ in range(128)] == ["specs/2"] * 128
+    assert file.text(other, "specs/2") == "of another job"
+    assert store.read == ["specs/1", "specs/2"] and other.read == ["specs/2"]
+
+
+class Opened(Residents):
+    """So many subtasks were ever opened, and so many are open."""
+
+    living = 0
+
+    def __len__(self) -> int:
+        return self.living
+
+
+def test_objects_are_collected_as_often_as_their_number_doubles_and_once_for_every_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collections: list[int] = []
+    residents, lasting = Opened(), LastingObjects()
+    monkeypatch.setattr(spark.gc, "collect", lambda: collections.append(residents.openings))
+    monkeypatch.setattr(spark.gc, "freeze", lambda: None)
+    monkeypatch.setattr(spark.gc, "unfreeze", lambda: None)
+
+    def open_subtasks(count: int) -> None:
+        for _ in range(count):
+            residents.openings += 1
+            residents.living = min(residents.living + 1, 128)
+            lasting.set_aside(residents)
+
+    open_subtasks(128)
+    assert collections == [1, 2, 4, 8, 16, 32, 64, 128]
+    open_subtasks(3 * 128)  # the job restarts three times: what was closed is not hidden for longer than one run
+    assert collections[8:] == [256, 384, 512]
