@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,3 +185,13 @@ def test_a_split_that_vanished_unfinished_fails_the_job_and_nothing_is_skipped()
         plan_of(Logs(["a"]), {"a": SplitPosition(10, True), "b": SplitPosition(4)})
     plan = plan_of(logs, {"gone": SplitPosition(10, True)})
     assert plan.forgotten == {"in": {"gone"}}
+
+
+def test_a_manifest_and_a_list_of_finished_splits_of_the_first_form_are_read() -> None:
+    folder = Path(__file__).parent.parent / "compatibility"
+    manifest = decode((folder / "manifest-2.json").read_bytes(), "manifests/000000000007.json")
+    [file] = manifest.finished["files"]
+    names = finished_splits.names_in(file, (folder / "finished-splits-1.json").read_bytes())
+    assert names == {"in/0001.csv", "in/0002.csv", "in/ü.csv"} and file.splits == 3
+    assert manifest.sources["files"]["in/0004.csv"] == SplitPosition({"byte": 7}, False, None)
+    assert encode(manifest) == (folder / "manifest-2.json").read_bytes()
