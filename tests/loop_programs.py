@@ -11,7 +11,7 @@ from typing import Any
 from millstream.common import Duration, Time, Types, WatermarkStrategy
 from millstream.datastream import DataStream
 from millstream.datastream.functions import KeyedProcessFunction
-from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.testing import Collect
 
@@ -79,6 +79,39 @@ def components(stream: DataStream, out: Collect) -> None:
     told.filter(lambda m: m[0] < 0).map(lambda m: (m[1], m[2])).sink_to(out)
 
 
+class Trail(KeyedProcessFunction):
+    """Keeps every place of a walk in a list and as an entry, a round each, and tells them when the input ends."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.places = runtime_context.get_list_state(ListStateDescriptor("places", Types.LONG()))
+        self.steps = runtime_context.get_map_state(MapStateDescriptor("steps", Types.LONG(), Types.LONG()))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        begin, place, steps = value
+        self.places.add(place)
+        self.steps.put(steps, place)
+        ctx.timer_service().register_event_time_timer(END)
+        if place > 1:
+            yield begin, next_of(place), steps + 1
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        places = list(self.places.get())
+        assert [self.steps.get(step) for step in range(len(places))] == places
+        yield from ((ctx.get_current_key(), -1, place) for place in places)
+
+
+def trails(stream: DataStream, out: Collect) -> None:
+    """State within a loop: each round adds to the lists of the rounds before."""
+    loop = stream.map(lambda n: (n, n % 10, 0), WALK).iterate(rounds_max=5)
+    walked = loop.key_by(lambda w: w[0], Types.LONG()).process(Trail(), WALK)
+    loop.close_with(walked.filter(lambda w: w[1] >= 0))
+    walked.filter(lambda w: w[1] < 0).map(lambda w: (w[0], w[2])).sink_to(out)
+
+
+def trail_of(n: int) -> list[int]:
+    return [n] if n <= 1 else [n, *trail_of(next_of(n))]
+
+
 def nested(stream: DataStream, out: Collect) -> None:
     """Down to zero in steps of three in an inner loop, then the rest goes round the outer one once more."""
     outer = stream.iterate()
@@ -107,6 +140,7 @@ _WINDOWS = [[n for n in NUMBERS if n // 10 == w and n % 2 == odd] for w in range
 LOOPED: dict[str, tuple[Any, list[Any]]] = {
     "loop: Collatz": (collatz, [(n, collatz_steps(n % 10)) for n in NUMBERS]),
     "loop: connected components": (components, [(n, n % 6) for n in NUMBERS]),
+    "loop: lists of its rounds": (trails, [(n, place) for n in NUMBERS for place in trail_of(n % 10)]),
     "loop in a loop": (nested, [0] * len(NUMBERS)),
     "loop: windows behind it": (windowed, [(ns[0] % 2, sum(collatz_steps(n % 10) for n in ns)) for ns in _WINDOWS]),
 }

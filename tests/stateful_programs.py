@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from millstream.common import Types, WatermarkStrategy
+from millstream.common import Time, Types, WatermarkStrategy
 from millstream.datastream import DataStream
 from millstream.datastream.functions import AggregateFunction, KeyedProcessFunction, MapFunction
 from millstream.datastream.state import (
@@ -17,6 +17,7 @@ from millstream.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateTtlConfig,
     ValueStateDescriptor,
 )
 from millstream.testing import Collect
@@ -76,6 +77,33 @@ class EveryKindOfState(KeyedProcessFunction):
 
 def every_kind_of_state(stream: DataStream, out: Collect) -> None:
     stream.key_by(lambda n: n % 4, Types.LONG()).process(EveryKindOfState()).sink_to(out)
+
+
+class EveryKindOfExpiringState(EveryKindOfState):
+    """The same, and every state forgets what nobody has looked at for a day."""
+
+    def open(self, runtime_context: Any) -> None:
+        day = StateTtlConfig.new_builder(Time.days(1)).update_ttl_on_read_and_write().build()
+        pair = Types.TUPLE([Types.LONG(), Types.LONG()])
+        count = ValueStateDescriptor("count", Types.LONG())
+        seen = ListStateDescriptor("seen", Types.LONG())
+        by_rest = MapStateDescriptor("by rest", Types.STRING(), Types.LONG())
+        largest = ReducingStateDescriptor("largest", max, Types.LONG())
+        mean = AggregatingStateDescriptor("mean", Mean(), pair)
+        anything = ValueStateDescriptor("anything", Types.PICKLED_BYTE_ARRAY())
+        for descriptor in (count, seen, by_rest, largest, mean, anything):
+            descriptor.enable_time_to_live(day)
+        self.count, self.seen = runtime_context.get_state(count), runtime_context.get_list_state(seen)
+        self.by_rest, self.largest = runtime_context.get_map_state(by_rest), runtime_context.get_reducing_state(largest)
+        self.mean, self.anything = runtime_context.get_aggregating_state(mean), runtime_context.get_state(anything)
+
+    def process_element(self, value: int, ctx: Any) -> Iterable[Any] | None:
+        self.seen.get()  # a look at a list renews it
+        return super().process_element(value, ctx)
+
+
+def every_kind_of_expiring_state(stream: DataStream, out: Collect) -> None:
+    stream.key_by(lambda n: n % 4, Types.LONG()).process(EveryKindOfExpiringState()).sink_to(out)
 
 
 class Same(MapFunction):
@@ -145,6 +173,7 @@ def forgets_at_ten(stream: DataStream, out: Collect) -> None:
 
 STATEFUL = {
     "every kind of state": (every_kind_of_state, [all_told(key) for key in range(4)]),
+    "every kind of expiring state": (every_kind_of_expiring_state, [all_told(key) for key in range(4)]),
     "a stream that is keyed already": (reinterpreted, [all_told(key) for key in range(4)]),
     "alarms": (alarms, ALARMS),
     # True and 1 are one key, and 1 is the form it has in functions.

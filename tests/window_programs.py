@@ -18,6 +18,7 @@ from millstream.datastream.window import (
     ContinuousEventTimeTrigger,
     CumulativeEventTimeWindows,
     EventTimeSessionWindows,
+    Evictor,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
@@ -99,6 +100,41 @@ SESSIONS = [
     for key in range(2)
     for part in ([n for n in range(12) if n % 2 == key], [n for n in range(18, 30) if n % 2 == key])
 ]
+
+
+class Contents(ProcessWindowFunction):  # type: ignore[type-arg]
+    """The key, the bounds of the window and all that is in it."""
+
+    def process(self, key: int, context: Any, elements: Iterable[int]) -> Iterable[Any]:
+        window = context.window()
+        yield key, window.start, window.end, sorted(elements)
+
+
+def listed(stream: DataStream, out: Collect) -> None:
+    """Windows that keep their records until they fire."""
+    windows = stamped(stream).key_by(lambda n: n % 2, Types.LONG()).window(TumblingEventTimeWindows.of(ms(150)))
+    windows.process(Contents()).sink_to(out)
+
+
+LISTED = [(k, s, s + 150, within(k, 2, s, s + 150)) for k in range(2) for s in (0, 150)]
+
+
+class WithoutThrees(Evictor):  # type: ignore[type-arg]
+    """Takes the multiples of three out before the window is shown."""
+
+    def evict_before(self, elements: Any, size: int, window: Any, evictor_context: Any) -> None:
+        elements[:] = [element for element in elements if element.value % 3]
+
+    def evict_after(self, elements: Any, size: int, window: Any, evictor_context: Any) -> None:
+        pass
+
+
+def evicted(stream: DataStream, out: Collect) -> None:
+    windows = stamped(stream).key_by(lambda n: n % 2).window(TumblingEventTimeWindows.of(ms(150)))
+    windows.evictor(WithoutThrees()).process(Contents()).sink_to(out)
+
+
+EVICTED = [(k, s, e, [n for n in numbers if n % 3]) for k, s, e, numbers in LISTED]
 
 
 def counted(stream: DataStream, out: Collect) -> None:
@@ -266,6 +302,8 @@ WINDOWED = {
     "tumbling windows": (tumbling, TUMBLING),
     "sliding windows": (sliding, SLIDING),
     "session windows": (sessions, SESSIONS),
+    "windows of all records": (listed, LISTED),
+    "windows with an evictor": (evicted, EVICTED),
     "count windows": (counted, COUNTED),
     "sliding count windows": (slid_by_count, SLID_BY_COUNT),
     "early results": (early, EARLY),

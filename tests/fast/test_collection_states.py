@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from millstream.common.typeinfo import Types
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor
+from millstream.runtime import collection_states
 from millstream.runtime.keyed_backend import KeyedBackend
 from millstream.runtime.state_table import EpochPlace
 from millstream.state.open_segments import OpenSegments
@@ -71,8 +73,13 @@ steps = st.lists(
 
 
 @settings(deadline=None)
-@given(steps)
-def test_lists_and_maps_read_as_python_ones_whenever_visits_and_epochs_end(script: list[Any]) -> None:
+@given(steps, st.sampled_from([1, 1 << 20]))
+def test_lists_and_maps_read_as_python_ones_whenever_visits_and_epochs_end(script: list[Any], loaded_max: int) -> None:
+    with mock.patch.object(collection_states, "_LOADED_BYTES_MAX", loaded_max):
+        check_against_python(script)
+
+
+def check_against_python(script: list[Any]) -> None:
     states = States()
     lists: dict[str, list[int]] = {key: [] for key in KEYS}
     maps: dict[str, dict[int, int]] = {key: {} for key in KEYS}
@@ -137,11 +144,62 @@ def test_adding_to_a_long_list_reads_none_of_it(large: States) -> None:
 def test_touching_one_entry_of_a_large_map_reads_one(large: States) -> None:
     rows, pairs = large.count_reads("read_rows"), large.count_reads("read_pairs")
     assert large.map.get(7) == -7
+    assert len(pairs) == 1 and rows == []
+    large.at("b")
+    assert large.map.get(7) is None
     assert [list(keys) for (keys,) in rows] == [["b", "c"]]  # the small maps of the others, at once
-    assert len(pairs) == 1
 
 
 def test_asking_for_entry_after_entry_of_a_large_map_reads_it_whole_before_long(large: States) -> None:
     pairs = large.count_reads("read_pairs")
     assert [large.map.get(number) for number in range(2_000)] == [-number for number in range(2_000)]
     assert len(pairs) <= 2_000 / 128 + 1
+
+
+class LargeStates:
+    """200 keys, each with a list and a map of 20 texts of 1 KiB, visited in order; what is held is counted."""
+
+    def __init__(self) -> None:
+        self.keys = [f"k{number}" for number in range(200)]
+        self.texts = [f"{number:04d}" * 256 for number in range(20)]
+        segments = OpenSegments(open_store(f"memory://collections-{next(NAMES)}"))
+        account: dict[str, Any] = {}
+        for epoch in (1, 2):
+            self.backend = KeyedBackend("op", Types.STRING(), 1, 128, 0)
+            self.list = self.backend.get_list_state(ListStateDescriptor("list", Types.STRING()))
+            self.map = self.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), Types.STRING()))
+            place = EpochPlace("op", epoch, 0, f"n{epoch}", range(128), 0, segments)
+            self.backend.begin(place, {"0": account} if account else {})
+            self.backend.visit(self.backend.column(self.keys), self.keys)
+            if epoch == 1:
+                for number in range(len(self.keys)):
+                    self.backend.scope.enter(number)
+                    self.list.add_all(self.texts)
+                    self.map.put_all(dict(enumerate(self.texts)))
+                account = self.backend.end(0)
+
+
+@pytest.mark.parametrize("order", ["by key", "to and fro"])
+def test_a_visit_holds_no_more_of_stored_lists_and_maps_than_its_bound(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = 400 << 10  # of the 4 MiB that each state has in all
+    monkeypatch.setattr(collection_states, "_LOADED_BYTES_MAX", bound)
+    states = LargeStates()
+    loads = {id(handle): 0 for handle in (states.list, states.map)}
+    for handle in (states.list, states.map):
+
+        def counted(keys: Any, handle: Any = handle, load: Any = handle.load) -> None:
+            loads[id(handle)] += 1
+            load(keys)
+
+        monkeypatch.setattr(handle, "load", counted)
+    numbers = list(range(200)) if order == "by key" else [n for i in range(100) for n in (i, 199 - i)]
+    for number in numbers:
+        states.backend.scope.enter(number)
+        assert states.list.get() == states.texts and states.map.get(3) == states.texts[3]
+        held = sum(len(text) for texts in states.list._whole.values() for text in texts)
+        held_in_maps = sum(len(text) for entries in states.map._entries.values() for text in entries.values())
+        assert max(held, held_in_maps) <= 2 * bound
+    if order == "by key":
+        assert max(loads.values()) <= 30, "lists are read in bulk, not one by one"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from millstream.jobs.epoch_size import (
     FIRST_RECORDS,
-    UNBOUNDED,
     EpochCost,
     EpochSizing,
     SizeBounds,
@@ -140,7 +139,16 @@ def test_without_an_interval_epochs_are_as_large_as_allowed_after_the_first() ->
     bounds = SizeBounds(RECORDS_MAX, 1 << 40)
     assert list(sizes(Costs(100, 1.0), 3, bounds)) == [FIRST_RECORDS, RECORDS_MAX, RECORDS_MAX]
     assert first_sizing(SizeBounds(9, 1 << 40)).budget == 9
-    assert first_sizing(SizeBounds(UNBOUNDED, UNBOUNDED)).budget == UNBOUNDED
+
+
+@pytest.mark.parametrize("interval_ms", [None, 1_000])
+def test_epochs_shrink_while_state_is_overdue_to_be_merged_and_grow_again_after(interval_ms: int | None) -> None:
+    bounds, sizing = SizeBounds(RECORDS_MAX, 1 << 40, interval_ms), EpochSizing(80_000, cold_epochs=0)
+    budgets = []
+    for debt_bytes in (1 << 30, 1 << 20, 0):
+        sizing = next_sizing(sizing, EpochCost(sizing.budget, 1, 100, debt_bytes), bounds)
+        budgets.append(sizing.budget)
+    assert budgets[:2] == [60_000, 45_000] and budgets[2] > 45_000
 
 
 def test_without_input_nothing_is_learnt_and_an_epoch_reads_one_record_at_least() -> None:

@@ -16,13 +16,15 @@ from millstream.checkpoint.manifest import Manifest
 from millstream.common import Duration, RestartStrategies, Time, Types, WatermarkStrategy
 from millstream.compiler.explain import explain
 from millstream.datastream import DataStream, StreamExecutionEnvironment
-from millstream.datastream.functions import KeyedProcessFunction, ProcessFunction
+from millstream.datastream.functions import CheckpointedFunction, KeyedProcessFunction, ProcessFunction
+from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import JobFailedError, StoreDamagedError
 from millstream.runtime.blocks import decode_block
 from millstream.runtime.operator_lists import Slice, column_of
+from millstream.runtime.row_numbers import last_row_numbers, tell_row_numbers
 from millstream.storage.memory import MemoryStore
-from millstream.testing import EPOCH, Collect, Script, run
+from millstream.testing import CRASH, EPOCH, Collect, Script, run
 
 _STORES = itertools.count()
 FIXTURE = Path(__file__).parents[1] / "compatibility" / "loop-1.json"
@@ -283,3 +285,73 @@ def test_a_damaged_loop_is_an_error_and_never_an_empty_one() -> None:
     cut = {**entry, "inline": entry["inline"][:-8]}
     with pytest.raises(StoreDamagedError, match="lost or changed"):
         column_of([(cut, Slice(0, 0, 1))], MemoryStore(store), "the records in the loop")
+
+
+class Countdown(KeyedProcessFunction):
+    """Sends every number back, one less, and keeps what it saw in a list."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> Iterable[Any]:
+        self.seen.add(value)
+        ctx.timer_service().register_event_time_timer(END)
+        if value > 0:
+            yield value - 1
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        yield from (-1 - n for n in self.seen.get())
+
+
+@pytest.mark.parametrize("rounds_max", [2, 100])
+def test_a_list_behind_a_loop_keeps_the_elements_of_all_rounds_in_their_order(rounds_max: int) -> None:
+    out = Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        loop = env.add_source(Script([3], type_info=Types.LONG())).iterate(rounds_max=rounds_max)
+        counted = loop.key_by(lambda n: "all").process(Countdown(), Types.LONG())
+        loop.close_with(counted.filter(lambda n: n >= 0))
+        counted.filter(lambda n: n < 0).map(lambda n: -1 - n).sink_to(out)
+
+    assert run(build)[out] == [3, 2, 1, 0]
+
+
+def test_numbers_of_rows_go_on_where_the_largest_of_all_subtasks_ended_and_stay_for_states_nobody_declares() -> None:
+    kept = {"0": {"elements_numbered": {"a": 5, "b": 1}}, "1": {"elements_numbered": {"a": 9}, "tables": {}}, "2": {}}
+    assert last_row_numbers(kept) == {"a": 9, "b": 1}
+    account: dict[str, Any] = {}
+    tell_row_numbers(account, {"left alone": 7}, {})
+    assert account == {"elements_numbered": {"left alone": 7}}
+
+
+class EveryOperatorState(ProcessFunction, CheckpointedFunction):
+    """Every record with how many came before it, by each kind of operator state."""
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.list = store.get_list_state(ListStateDescriptor("list", Types.LONG()))
+        self.union = store.get_union_list_state(ListStateDescriptor("union", Types.LONG()))
+        self.map = store.get_broadcast_state(MapStateDescriptor("map", Types.LONG(), Types.LONG()))
+
+    def snapshot_state(self, context: Any) -> None:
+        """All is kept as it changes."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        yield len(list(self.list.get())), len(list(self.union.get())), len(list(self.map.items()))
+        self.list.add(value[0])
+        self.union.add(value[0])
+        self.map.put(value[0], 1)
+
+
+def test_operator_state_behind_a_loop_has_the_records_of_all_rounds_after_a_crash_too() -> None:
+    out, numbers = Collect(), list(range(12))
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        walks = env.add_source(Script([*numbers[:7], CRASH, *numbers[7:]])).map(lambda n: (n, n % 3, 0), WALK)
+        loop = walks.iterate(rounds_max=2)
+        loop.close_with(loop.filter(lambda w: w[1] > 0).map(lambda w: (w[0], w[1] - 1, 0), WALK))
+        loop.filter(lambda w: w[1] == 0).process(EveryOperatorState()).sink_to(out)
+
+    result = run(build, epoch_records=3, restart=RestartStrategies.fixed_delay_restart(1, 0))
+    assert result.restarts == 1
+    assert result[out] == [(n, n, n) for n in numbers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,12 @@ from refusals import Refused
 from millstream.common import Row, Time, Types, WatermarkStrategy
 from millstream.datastream import DataStream, DataStreamUtils, StreamExecutionEnvironment
 from millstream.datastream.aggregates import Aggregates, count
-from millstream.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction, ProcessWindowFunction
+from millstream.datastream.functions import (
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    ProcessWindowFunction,
+)
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import JobFailedError, ProgramError
@@ -172,3 +178,76 @@ def test_another_parallelism_is_refused_at_the_operator() -> None:
     BY_FIELD(kept(env)).process(Numbered()).set_parallelism(3).print()
     with pytest.raises(ProgramError, match=r"parallelism 2.*parallelism 3.*set_parallelism\(2\).*test_reinterpreted"):
         env.explain()
+
+
+class Watermarks(KeyedProcessFunction):
+    """Every record with the event time it met."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value[0], value[1], ctx.timer_service().current_watermark()
+
+
+class Sums(ProcessWindowFunction):  # type: ignore[type-arg]
+    def process(self, key: str, context: Any, elements: Any) -> Any:
+        yield key, context.window().start, sum(row[1] for row in elements)
+
+
+FAST, SLOW = "e", "c"  # keys of different subtasks, of two and of three
+TIMES = [Row(FAST, 1_000), Row(SLOW, 10), EPOCH, Row(FAST, 500), Row(SLOW, 20), EPOCH, Row(FAST, 600), Row(SLOW, 400)]
+_STORES = itertools.count()
+
+
+def timed_by_subtask(env: StreamExecutionEnvironment, items: list[Any] = TIMES) -> DataStream:
+    """Pairs that are with their key already, whose event time every subtask tells by what it has seen itself."""
+    pairs = env.add_source(Script(items, type_info=PAIR)).key_by("word").map(lambda row: row, PAIR)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[1])
+    return pairs.assign_timestamps_and_watermarks(strategy)
+
+
+def test_the_event_time_of_a_subtask_that_is_ahead_does_not_go_back_between_epochs() -> None:
+    out = Collect()
+    run(lambda env: BY_FIELD(timed_by_subtask(env)).process(Watermarks()).sink_to(out), parallelism=2)
+    met = [(word, watermark) for word, _, watermark in out.values]
+    start = -(2**63)
+    assert [watermark for word, watermark in met if word == FAST] == [start, 999, 999]
+    assert [watermark for word, watermark in met if word == SLOW] == [start, 9, 19]
+
+
+def test_what_stands_behind_the_keyed_operator_in_the_same_task_does_not_go_back_either() -> None:
+    out = Collect()
+
+    class Behind(ProcessFunction):
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            yield value[0], ctx.timer_service().current_watermark()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        BY_FIELD(timed_by_subtask(env)).process(Watermarks()).process(Behind()).sink_to(out)
+
+    run(build, parallelism=2)
+    assert [watermark for word, watermark in out.values if word == FAST] == [-(2**63), 999, 999]
+
+
+def window_sums(stream: DataStream) -> DataStream:
+    return BY_FIELD(stream).window(TumblingEventTimeWindows.of(Time.milliseconds(1_000))).process(Sums())
+
+
+def test_a_window_of_a_subtask_that_is_ahead_does_not_fire_again_for_late_records() -> None:
+    out = Collect()
+    run(lambda env: window_sums(timed_by_subtask(env, [Row(FAST, 1), *TIMES])).sink_to(out), parallelism=2)
+    assert sorted(out.values) == [(SLOW, 0, 430), (FAST, 0, 1), (FAST, 1_000, 1_000)]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_restored_a_subtask_stands_where_the_slowest_of_those_stood_whose_keys_it_takes(after: int) -> None:
+    """With as many subtasks as before each goes on by itself. With others, a key that was ahead may meet an earlier
+    time than it did: one number cannot say both, and the smaller one calls nothing late that nobody waited for."""
+    store, first, second = f"event-times-{next(_STORES)}", Collect(), Collect()
+
+    def build(env: StreamExecutionEnvironment, out: Collect) -> None:
+        BY_FIELD(timed_by_subtask(env)).process(Watermarks()).sink_to(out)
+
+    assert run(lambda env: build(env, first), parallelism=2, epochs=2, store=store).status == "SUSPENDED"
+    run(lambda env: build(env, second), parallelism=after, store=store)
+    met = {word: watermark for word, n, watermark in second.values if n in (600, 400)}
+    # Of three, the middle subtask takes keys of both; neither of these two keys is there.
+    assert met == ({FAST: 19, SLOW: 19} if after == 1 else {FAST: 999, SLOW: 19})

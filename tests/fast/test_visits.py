@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.common.typeinfo import Types
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.state import ValueStateDescriptor
 from millstream.records.batch import Batch
+from millstream.runtime import keyed_backend
+from millstream.runtime.state_table import StateTable
 from millstream.runtime.visits import GatheredKeys, KeyRange, visits
 from millstream.state.keys import KeyColumn, key_column_of_arrow
+from millstream.testing import EPOCH, Collect, Script, run
 
 OWNED = KeyRange(range(128), 128)
 
@@ -92,3 +99,40 @@ def test_parts_cover_the_owned_range_evenly(parts: int) -> None:
     mine = hashes[(hashes % 128 >= 32) & (hashes % 128 < 64)]
     counts = np.bincount(owned.parts(owned.orders(mine), parts), minlength=parts)
     assert len(counts) == parts and counts.min() > 0.5 * len(mine) / parts
+
+
+def test_a_visit_reads_no_more_bytes_of_large_values_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 keys with a value of 10 KiB each, all of them in every epoch; a visit may read 64 KiB."""
+    monkeypatch.setattr(keyed_backend, "_VISIT_BYTES_MAX", 64 << 10)
+    read: list[int] = []
+    read_values = StateTable.read_values
+
+    def counted(self: StateTable, keys: KeyColumn) -> Any:
+        found = read_values(self, keys)
+        read.append(sum(len(value) for value in found[1] if value is not None))
+        return found
+
+    monkeypatch.setattr(StateTable, "read_values", counted)
+    out = Collect()
+
+    class Longer(KeyedProcessFunction):
+        def open(self, runtime_context: Any) -> None:
+            self.text = runtime_context.get_state(ValueStateDescriptor("text", Types.STRING()))
+
+        def process_element(self, value: int, ctx: Any) -> Iterable[Any]:
+            text = (self.text.value() or "") + "x" * 10_240
+            self.text.update(text)
+            ctx.timer_service().register_event_time_timer(10**9)
+            yield value, len(text)
+
+        def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+            yield ctx.get_current_key(), len(self.text.value())
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        numbers = [*range(100), EPOCH, *range(100)]
+        keyed = env.add_source(Script(numbers, type_info=Types.LONG())).key_by(lambda n: n, Types.LONG())
+        keyed.process(Longer()).sink_to(out)
+
+    run(build)
+    assert sorted(out.values) == sorted([(n, 10_240) for n in range(100)] + [(n, 20_480) for n in range(100)] * 2)
+    assert 0 < max(read) <= 128 << 10

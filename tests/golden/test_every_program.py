@@ -33,7 +33,7 @@ def test_a_program_gives_its_answer_at_any_parallelism_and_epoch_size(
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_batch_mode_runs_the_same_stages_once(name: str) -> None:
+def test_batch_mode_gives_the_same_answer_however_many_epochs_read_the_input(name: str) -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -42,7 +42,7 @@ def test_batch_mode_runs_the_same_stages_once(name: str) -> None:
 
     result = run(build, parallelism=2, epoch_records=4)
     assert multiset(result[out]) == multiset(EVERY[name].golden(2))
-    assert result.epochs == 1 or name in LOOPS
+    assert result.epochs > 1
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -8,8 +8,9 @@ __all__ = ["RuntimeExecutionMode"]
 
 
 class RuntimeExecutionMode(Enum):
-    """STREAMING runs epoch after epoch; BATCH runs the same stages once over bounded input; AUTOMATIC chooses BATCH
-    when every source is bounded."""
+    """STREAMING tells results as they come. BATCH reads bounded input in epochs too, so that it need not fit into
+    memory, but event time stands still until the input has ended: aggregations and windows give their final results
+    once, and nothing is late. AUTOMATIC chooses BATCH when every source is bounded."""
 
     STREAMING = 0
     BATCH = 1

@@ -1,8 +1,8 @@
 """What Flink's checkpoint settings mean to the driver, from a job's configuration.
 
-A batch job has no checkpoints in Flink; here all its input is one epoch, which takes as long as it takes. And the
-timeout is one only if it was set: an epoch is the work itself, not only the saving of it, so that Flink's ten minutes
-would cancel what merely has much to do.
+A batch job has no checkpoints in Flink; here its epochs are as large as `millstream.epoch.max-records` allows, and take
+as long as they take. And the timeout is one only if it was set: an epoch is the work itself, not only the saving of it,
+so that Flink's ten minutes would cancel what merely has much to do.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ class EpochDriver:
         try:
             self._change_plan()
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
-            newest, strategies = self._newest, self._strategies
+            newest, strategies, batch = self._newest, self._strategies, self._job.facts.batch
             positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
             finished, cursors = self._finished.names(newest), {} if self._input is None else self._input.cursors
             budget = self._sizing.budget
@@ -228,7 +228,7 @@ class EpochDriver:
             goes_on = (
                 planned.has_input
                 or loops_are_busy(self._plan, newest)
-                or watermark_is_due(self._plan, planned, strategies, newest, planned.now_ms)
+                or (not batch and watermark_is_due(self._plan, planned, strategies, newest, planned.now_ms))
             )
             wanted = goes_on or timer_is_due(newest, planned.now_ms) or sink_is_due(self._sinks, newest, planned.now_ms)
             # What is read last may go round: with loops, the last epoch is one that has nothing left to do.
@@ -334,7 +334,7 @@ class EpochDriver:
         if told is None or manifest.status != "RUNNING":
             return
         settings = self._settings
-        cost = EpochCost(told["in"], told["in_bytes"], told["duration_ms"])
+        cost = EpochCost(told["in"], told["in_bytes"], told["duration_ms"], told["compaction_debt_bytes"])
         self._sizing = next_sizing(self._sizing, cost, self._bounds)
         self._load = self._load.followed_by(EpochLoad(told["run_ms"], told["lags"]), self._clock.now_ms())
         wanted = None if settings.autoscale is None else decide_scale(self._load, settings.autoscale)

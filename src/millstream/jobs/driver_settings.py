@@ -33,8 +33,8 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """The driver's own knobs. `records_max` and `bytes_max` bound an epoch's input; a bounded batch job has no
-    bound. `rounds_max` bounds how often it goes round the program's loops.
+    """The driver's own knobs. `records_max` and `bytes_max` bound an epoch's input, in BATCH too. `rounds_max` bounds
+    how often it goes round the program's loops.
 
     `parallelism` is that of operators which set none; `autoscale` None: it changes on request only.
     """

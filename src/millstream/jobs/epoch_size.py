@@ -7,8 +7,8 @@ Every epoch is a checkpoint, so "a checkpoint every so often" means epochs about
 a part that every epoch costs (scheduling, barriers, files, the manifest) and a part per record. Both are learnt from
 the last epochs and the next one is made as large as the interval allows. Where the fixed part is large, epochs are
 longer than that: while input waits, the fixed part is to be at most a fifth of an epoch, else a job would do little
-but commit. Two more bounds hold whatever the interval: `millstream.epoch.max-records`, and the bytes of an epoch's
-input, because records are no measure of memory.
+but commit. Three more bounds hold whatever the interval: `millstream.epoch.max-records`, the bytes of an epoch's input,
+because records are no measure of memory, and compaction: while it is behind (`state/compaction.py`), epochs shrink.
 
 Three kinds of epochs teach less than others:
 
@@ -29,7 +29,6 @@ from itertools import combinations
 
 __all__ = [
     "FIRST_RECORDS",
-    "UNBOUNDED",
     "EpochCost",
     "EpochSizing",
     "SizeBounds",
@@ -41,15 +40,14 @@ __all__ = [
 FIRST_RECORDS = 65_536
 """The first epoch is not larger: how large its records are, and how long they take, is not known yet."""
 
-UNBOUNDED = 1 << 62
-"""As `records_max`: all input is one epoch, the first one."""
-
 COLD_EPOCHS = 2
 RECENT_EPOCHS = 8
 AGREEING_EPOCHS = 3
 AGREEING_PAIRS = 5
 GROWTH_MAX = 4
 FIXED_SHARE_MAX = 1 / 5
+DEBT_SHARE = 3 / 4
+"""While state is written faster than it is merged, each epoch is so much smaller than the one before."""
 STEADY_SHARE = 0.1
 """A change smaller than this is noise."""
 _SMALL_SHARE = 1 / 4
@@ -68,11 +66,13 @@ class SizeBounds:
 
 @dataclass(frozen=True)
 class EpochCost:
-    """One epoch: what it read, and how long it took from its trigger until its manifest was made."""
+    """One epoch: what it read, how long it took from its trigger until its manifest was made, and how many bytes of
+    state were overdue to be merged when it had ended."""
 
     records: int
     input_bytes: int
     took_ms: float
+    debt_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,7 @@ def first_sizing(bounds: SizeBounds) -> EpochSizing:
     >>> first_sizing(SizeBounds(records_max=500_000, bytes_max=1 << 28)).budget
     65536
     """
-    whole = bounds.records_max == UNBOUNDED
-    return EpochSizing(UNBOUNDED if whole else max(1, min(bounds.records_max, FIRST_RECORDS)))
+    return EpochSizing(max(1, min(bounds.records_max, FIRST_RECORDS)))
 
 
 def recooled(sizing: EpochSizing) -> EpochSizing:
@@ -121,7 +120,8 @@ def next_sizing(sizing: EpochSizing, epoch: EpochCost, bounds: SizeBounds) -> Ep
     else:
         learnt = _after_full(sizing, epoch, bounds.interval_ms)
     in_bytes = bounds.bytes_max * epoch.records // max(1, epoch.input_bytes)
-    return replace(learnt, budget=max(1, min(learnt.budget, bounds.records_max, in_bytes)))
+    in_debt = int(sizing.budget * DEBT_SHARE) if epoch.debt_bytes else learnt.budget
+    return replace(learnt, budget=max(1, min(learnt.budget, bounds.records_max, in_bytes, in_debt)))
 
 
 def _after_cold(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> EpochSizing:

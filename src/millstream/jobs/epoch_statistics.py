@@ -107,6 +107,7 @@ def epoch_statistics(
         "in_bytes": sum(split["bytes"] for splits in outcome.sources.values() for split in splits.values()),
         "out": sum(outcome.operators[uid]["in"] for uid in sinks if uid in outcome.operators),
         **{key: sum(one[key] for one in operators.values()) for key in ("rows", "bytes", "new_rows", "new_bytes")},
+        "compaction_debt_bytes": _compaction_debt(manifest),
         "stages": list(_stages(outcome.tasks)),
         "operators": operators,
     }
@@ -204,6 +205,13 @@ def _stages(tasks: Sequence[TaskAccount]) -> Iterator[dict[str, Any]]:
     for _, of_stage in sorted(stages.items()):
         took, aligned = zip(*(times for _, times in sorted(of_stage.items())), strict=True)
         yield {"tasks": len(took), "took_us": spread(took), "alignment_us": spread(aligned)}
+
+
+def _compaction_debt(manifest: Manifest) -> int:
+    """The most bytes that any subtask has overdue to be merged: the slowest task is what an epoch waits for."""
+    states: Mapping[str, Any] = manifest.states
+    accounts = (account for state in states.values() for account in state.get("subtasks", {}).values())
+    return max((a.get("compaction_debt_bytes", 0) for a in accounts if isinstance(a, dict)), default=0)
 
 
 def _rounds(tasks: Sequence[TaskAccount]) -> int:

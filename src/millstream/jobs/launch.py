@@ -32,7 +32,6 @@ from millstream.jobs.checkpoint_settings import checkpoint_settings
 from millstream.jobs.commands import commands_of
 from millstream.jobs.driver import EpochDriver
 from millstream.jobs.driver_settings import DriverSettings, Runner
-from millstream.jobs.epoch_size import UNBOUNDED
 from millstream.jobs.input_plan import PlannedSource
 from millstream.jobs.job import Job
 from millstream.jobs.job_log import JobLog, attach_log
@@ -124,8 +123,8 @@ class Launch:
         board = ProgressBoard(JobProgress(record.job, record.job_id, store.url))
         log = attach_log(store, facts.run, board)
         driver_settings = DriverSettings(
-            records_max=UNBOUNDED if batch else options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
-            bytes_max=UNBOUNDED if batch else options.read(options.EPOCH_MAX_BYTES, settings.configuration),
+            records_max=options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
+            bytes_max=options.read(options.EPOCH_MAX_BYTES, settings.configuration),
             rounds_max=rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, settings.configuration)),
             poll_ms=options.read(options.EPOCH_POLL_INTERVAL, settings.configuration),
             min_interval_ms=options.read(options.EPOCH_MIN_INTERVAL, settings.configuration),

@@ -19,7 +19,14 @@ from millstream.errors import ProgramError, StoreError
 from millstream.graph.nodes import Node
 from millstream.jobs.input_plan import InputPlan
 from millstream.jobs.outcome import EpochOutcome
-from millstream.jobs.watermarks import floors, kept_of_source, strategies_of, timed_reads, told_times
+from millstream.jobs.watermarks import (
+    floors,
+    kept_of_source,
+    strategies_of,
+    timed_reads,
+    told_times,
+    uneven_times,
+)
 from millstream.metrics.registry import merge
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.event_time import IDLE_WATERMARK
@@ -54,6 +61,7 @@ def epoch_spec(
             **told_times(strategies, states, plan),
         },
         operator_states={uid: state["functions"] for uid, state in states.items() if "functions" in state},
+        event_times={uid: state["event_times"] for uid, state in states.items() if "event_times" in state},
     )
 
 
@@ -124,7 +132,9 @@ def _kept(outcome: EpochOutcome, before: Mapping[str, Any]) -> dict[str, dict[st
     for uid, watermark in outcome.watermarks.items():
         # Event time never goes back, not even when a parallelism or a split set has changed; idle, it stands still.
         reached = MIN_WATERMARK if watermark == IDLE_WATERMARK else watermark
-        states[uid] = {"watermark": max(reached, before.get(uid, {}).get("watermark", MIN_WATERMARK))}
+        stands = max(reached, before.get(uid, {}).get("watermark", MIN_WATERMARK))
+        times = uneven_times(outcome, uid, stands)
+        states[uid] = {"watermark": stands, "event_times": times} if times else {"watermark": stands}
     for uid, subtasks in outcome.states.items():
         states[uid]["subtasks"] = subtasks
     for uid, functions in outcome.operator_states.items():

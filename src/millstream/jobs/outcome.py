@@ -45,6 +45,7 @@ class EpochOutcome:
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
     operator_states: dict[str, dict[str, Any]] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
+    event_times: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> subtask -> where it goes on
     operators: dict[str, dict[str, int]] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)
@@ -98,6 +99,8 @@ def _merged(acknowledgements: list[Acknowledgement]) -> EpochOutcome:
             outcome.operator_states.setdefault(uid, {})[str(ack.subtask)] = state
         for uid, watermark in ack.watermarks.items():
             outcome.watermarks[uid] = min(watermark, outcome.watermarks.get(uid, watermark))
+        for uid, event_time in ack.event_times.items():
+            outcome.event_times.setdefault(uid, {})[str(ack.subtask)] = event_time
         for uid, counts in ack.operators.items():
             outcome.operators[uid] = added(outcome.operators.get(uid, {}), counts)
         outcome.metrics = merge(outcome.metrics, ack.metrics)

@@ -45,9 +45,7 @@ def replayed_input(
         if not reads[uid] and not waiting[uid] and uid not in unread and is_complete(planned.source, context):
             ended.add(uid)
     final = epoch.status == "DRAINED"
-    return InputPlan(
-        reads, waiting, frozenset(ended), any(reads.values()), final, now_ms, started_ms, unread=unread
-    )
+    return InputPlan(reads, waiting, frozenset(ended), any(reads.values()), final, now_ms, started_ms, unread=unread)
 
 
 def _of_source(

@@ -20,6 +20,7 @@ from millstream.checkpoint.manifest import Manifest
 from millstream.compiler.stages import Plan
 from millstream.graph.nodes import LoopHead, LoopTail
 from millstream.jobs.outcome import EpochOutcome, added
+from millstream.jobs.watermarks import uneven_times
 from millstream.metrics.registry import merge
 from millstream.runtime.barrier import MIN_WATERMARK
 from millstream.runtime.event_time import IDLE_WATERMARK
@@ -94,6 +95,7 @@ def next_round(spec: EpochSpec, outcome: EpochOutcome) -> EpochSpec:
         watermarks=watermarks,
         states=outcome.states,
         operator_states=outcome.operator_states,
+        event_times={uid: times for uid, at in watermarks.items() if (times := uneven_times(outcome, uid, at))},
     )
 
 
@@ -108,6 +110,7 @@ def followed_by(first: EpochOutcome, then: EpochOutcome) -> EpochOutcome:
         states=then.states,
         operator_states=then.operator_states,
         watermarks=then.watermarks,
+        event_times=then.event_times,
         operators={uid: added(first.operators.get(uid, {}), counts) for uid, counts in then.operators.items()},
         metrics=merge(first.metrics, then.metrics),
         output=[*first.output, *then.output],

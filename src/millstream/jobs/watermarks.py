@@ -18,6 +18,7 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.compiler.stages import Plan
 from millstream.graph.nodes import AssignTimestamps, Node, Read
 from millstream.jobs.input_plan import InputPlan
+from millstream.jobs.outcome import EpochOutcome
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.event_time import IDLE_WATERMARK, KeptTime, restored
 from millstream.runtime.spec import ReadRange
@@ -30,6 +31,7 @@ __all__ = [
     "strategies_of",
     "timed_reads",
     "told_times",
+    "uneven_times",
     "watermark_is_due",
 ]
 
@@ -137,6 +139,17 @@ def kept_of_source(
         had_records = any(one["records"] for one in read.values())
         kept["active_ms"] = planned.now_ms if had_records else before.get("active_ms", planned.now_ms)
     return kept
+
+
+def uneven_times(outcome: EpochOutcome, uid: str, watermark: int) -> list[int]:
+    """Where each subtask of an operator goes on, if not all do at its watermark; else nothing, which says the same.
+
+    >>> uneven_times(EpochOutcome(event_times={"count": {"0": 7, "1": 5}}), "count", 5)
+    [7, 5]
+    """
+    times = outcome.event_times.get(uid, {})
+    ahead = any(event_time > watermark for event_time in times.values())
+    return [times[str(subtask)] for subtask in range(len(times))] if ahead else []
 
 
 # --- when event time moves by itself ---------------------------------------------------------------------------

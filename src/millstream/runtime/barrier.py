@@ -67,6 +67,7 @@ class Acknowledgement:
     states: dict[str, Any] = field(default_factory=dict)  # uid -> what the operator itself keeps of this subtask
     operator_states: dict[str, Any] = field(default_factory=dict)  # uid -> what its function keeps of this subtask
     watermarks: dict[str, int] = field(default_factory=dict)  # uid -> event time at the end of the epoch
+    event_times: dict[str, int] = field(default_factory=dict)  # uid -> where this subtask stands, if it goes on there
     operators: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> records in, out, where time went
     times: dict[str, int] = field(default_factory=dict)  # of the whole task: how long it took, and its alignment
     metrics: dict[str, Any] = field(default_factory=dict)

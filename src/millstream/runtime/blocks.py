@@ -6,6 +6,8 @@ column or beside the list. Decoding a typed block copies nothing.
 
 A block that is stored begins with that byte. Before one that crosses an exchange stand seven zeros more, and it is as
 long as a multiple of eight: so its numbers lie where a processor reads them quickest.
+
+Invariant: a block is not much larger than asked for, unless a single record is; one that no block can carry is refused.
 """
 
 from __future__ import annotations
@@ -16,19 +18,35 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError
 from millstream.records.batch import Batch, alike
 from millstream.records.block_form import PICKLE, TIMESTAMP_COLUMN, TYPED, filled_up
 from millstream.records.pickling import pickled
 from millstream.records.unpickling import unpickled
 
-__all__ = ["ALIGNED", "STORED", "BlockPacker", "decode_block", "encode_block"]
+__all__ = [
+    "ALIGNED",
+    "BLOCK_BYTES_MAX",
+    "STORED",
+    "BlockPacker",
+    "RecordTooLargeError",
+    "decode_block",
+    "encode_block",
+]
 
 STORED, ALIGNED = b"", bytes(7)
 """What stands before a block that is stored, and before one that crosses an exchange."""
 
+BLOCK_BYTES_MAX = 1 << 30
+"""No block is larger. A row of Spark's shuffle ends at 2 GiB."""
+
 _OPTIONS = pa.ipc.IpcWriteOptions(allow_64bit=True)
 # Batches of fewer records, on average, share one when they share a block.
 _SMALL_RECORDS = 4_096
+
+
+class RecordTooLargeError(ProgramError):
+    """A record is larger than a block can be."""
 
 
 def encode_block(batches: Sequence[Batch], lead: bytes = STORED) -> pa.Buffer:
@@ -65,14 +83,25 @@ def _write_columns(sink: pa.NativeFile, lead: bytes, columns: Sequence[pa.Record
 class BlockPacker:
     """Gathers batches into blocks: small ones wait for one another up to a size, so that a block is worth its header.
 
-    The size of untyped records is not known before they are pickled, so their number may be bounded lower.
+    A batch that is larger than a block is cut. Of untyped records the size is only known when they are pickled: it is
+    told by the last block, at first by some of them, and a block that came out too large is made anew in halves.
     """
 
-    __slots__ = ("_batches", "_bytes", "_bytes_max", "_lead", "_records", "_records_max", "_untyped_max")
+    __slots__ = (
+        "_batches",
+        "_bytes",
+        "_bytes_max",
+        "_lead",
+        "_record_bytes",
+        "_records",
+        "_records_max",
+        "_untyped_max",
+    )
 
     def __init__(self, bytes_max: int, records_max: int, untyped_max: int, lead: bytes = STORED) -> None:
         self._lead = lead
         self._bytes_max, self._records_max, self._untyped_max = bytes_max, records_max, untyped_max
+        self._record_bytes = 0  # of an untyped record, by the last block
         self._forget()
 
     def _forget(self) -> None:
@@ -83,10 +112,14 @@ class BlockPacker:
         """Take a batch; gives the blocks that are full, each with the number of its records."""
         if self._batches and not alike(self._batches[-1], batch):
             yield from self.rest()
+        size = batch.nbytes if batch.typed or not self._record_bytes else len(batch) * self._record_bytes
+        if size > 2 * self._bytes_max and len(batch) > 1:
+            for half in _halves(batch):
+                yield from self.add(half)
+            return
         self._batches.append(batch)
         self._records += len(batch)
-        if batch.typed:
-            self._bytes += batch.columns().nbytes
+        self._bytes += size
         records_max = self._records_max if batch.typed else self._untyped_max
         if self._records >= records_max or self._bytes >= self._bytes_max:
             yield from self.rest()
@@ -94,9 +127,29 @@ class BlockPacker:
     def rest(self) -> Iterator[tuple[pa.Buffer, int]]:
         """What waits, as a block, if anything does."""
         if self._batches:
-            block = encode_block(self._batches, self._lead), self._records
+            batches = self._batches
             self._forget()
-            yield block
+            yield from self._blocks(batches)
+
+    def _blocks(self, batches: list[Batch]) -> Iterator[tuple[pa.Buffer, int]]:
+        block, records = encode_block(batches, self._lead), sum(map(len, batches))
+        if not batches[0].typed:
+            self._record_bytes = block.size // max(records, 1)
+            if block.size > 4 * self._bytes_max and records > 1:
+                for half in _halves(Batch.concat(batches)):
+                    yield from self._blocks([half])
+                return
+        if block.size > BLOCK_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"a record takes {block.size:,} bytes, and at most {BLOCK_BYTES_MAX:,} can go to another task. "
+                "Write what is so large to a file and send its name, or cut it into several records"
+            )
+        yield block, records
+
+
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    middle = len(batch) // 2
+    return batch.slice(0, middle), batch.slice(middle, len(batch) - middle)
 
 
 def decode_block(payload: pa.Buffer, type_info: TypeInformation | None) -> Iterator[Batch]:

@@ -26,10 +26,15 @@ _SMALL_MAP_ENTRIES_MAX = 256
 # A look-up of one entry takes about as long as reading so many entries of a map one after another.
 _ENTRIES_PER_LOOKUP = 128
 _ABSENT = object()
+# So much of stored lists or maps, as they are stored, is held as Python values at once.
+_LOADED_BYTES_MAX = 16 << 20
 
 
 class ListHandle(StateHandle):
-    """`ListState`: adding reads nothing; reading loads the lists of all keys at hand at once."""
+    """`ListState`: adding reads nothing; reading loads the lists of the keys at hand at once, as far as they are not
+    larger together than `_LOADED_BYTES_MAX`: those of other keys are let go before more are loaded."""
+
+    next_number: int
 
     def __init__(self, table: StateTable, scope: Any, renews_on_read: bool, codec: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read)
@@ -41,11 +46,13 @@ class ListHandle(StateHandle):
         self._added: dict[Any, list[Any]] = {}
         self._replaced: dict[Any, None] = {}
         self._unstored: set[Any] = set()
+        self._let_go: set[Any] = set()  # lists that were loaded and are so no more
+        self._loaded_bytes = 0
 
     def begin(self) -> None:
-        # Later epochs sort after earlier ones, and later visits after earlier ones, so an append never needs to know
-        # what is there.
-        self._next_sub = self.table.epoch << 31
+        # Later epochs sort after earlier ones, later rounds and visits after earlier ones, so an append never needs to
+        # know what is there.
+        self.next_number = max(self.table.epoch << 31, self.table.rows_numbered)
         self._forget()
 
     def load(self, keys: Iterable[Any]) -> None:
@@ -53,19 +60,45 @@ class ListHandle(StateHandle):
         new = [key for key in dict.fromkeys(keys) if key not in self._whole]
         if not new:
             return
+        row_bytes = self.table.row_bytes
         for key, rows in zip(new, self.table.read_rows(new), strict=True):
             if not rows:
                 self._unstored.add(key)
+            self._loaded_bytes += len(rows) * row_bytes
             self._whole[key] = [value for _, value in rows] + self._added.get(key, [])
+
+    def load_ahead(self, keys: list[Any]) -> None:
+        """Read the lists of keys that will be asked for, in this order; the first ones, where all would be too much."""
+        if keys and self.table.holds_rows:
+            self._make_room()
+            self.load(keys[: self.table.within(keys, _LOADED_BYTES_MAX)])
 
     def get(self) -> list[Any]:
         """The elements of the current key, in the order they were added."""
         key = self._scope.key
         if key not in self._whole:
-            self.load((key, *self._scope.keys))
+            self._load_from(key)
         if self._renews_on_read:
             self._replace(key, self._whole[key])
         return list(self._whole[key])
+
+    def _load_from(self, key: Any) -> None:
+        """Load the list of the current key and of those that will probably be asked for next."""
+        if key in self._let_go or not self.table.holds_rows:
+            # One that is asked for again and again comes alone, or all would come each time.
+            self._make_room()
+            self.load((key,))
+        else:
+            self.load_ahead([key, *(k for k in self._scope.following() if k != key and k not in self._whole)])
+
+    def _make_room(self) -> None:
+        """Let go of lists that can be loaded again, if they are many: what was added to them is kept apart."""
+        if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
+            gone = [key for key in self._whole if key not in self._replaced]
+            self._let_go.update(gone)
+            for key in gone:
+                del self._whole[key]
+            self._loaded_bytes = 0
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.get())
@@ -104,15 +137,16 @@ class ListHandle(StateHandle):
             self.table.clear([key for key in self._replaced if key not in self._unstored])
         keys = [key for key, values in self._added.items() for _ in values]
         values = [value for values in self._added.values() for value in values]
-        subs = np.arange(self._next_sub, self._next_sub + len(values))
-        self._next_sub += len(values)
-        self.table.put(keys, values, pa.array(subs))
+        numbers = self.next_number + np.arange(len(values))
+        self.next_number += len(values)
+        self.table.put(keys, values, pa.array(numbers))
         self._forget()
 
 
 class MapHandle(StateHandle):
-    """`MapState`: entries are rows of their own. Small maps are loaded whole, those of all keys at hand at once; of a
-    large one single entries, until as many were asked for as make it worth reading whole."""
+    """`MapState`: entries are rows of their own. Small maps are loaded whole, those of the keys at hand at once, as far
+    as they are not too large together; of a large one single entries, until as many were asked for as make it worth
+    reading whole."""
 
     def __init__(
         self, table: StateTable, scope: Any, renews_on_read: bool, key: MapKeyCodec, value: StateCodec
@@ -130,6 +164,8 @@ class MapHandle(StateHandle):
         self._changed: dict[Any, dict[Any, None]] = {}
         self._cleared: dict[Any, None] = {}
         self._counts: dict[Any, int] = {}  # how many entries keys have, at most
+        self._let_go: set[Any] = set()  # small maps that were loaded and are so no more
+        self._loaded_bytes = 0
         self._asked: dict[Any, int] = {}  # how many entries of a large map were read one by one
 
     def load(self, keys: Iterable[Any]) -> None:
@@ -137,7 +173,9 @@ class MapHandle(StateHandle):
         new = [key for key in dict.fromkeys(keys) if key not in self._whole]
         if not new:
             return
+        row_bytes = self.table.row_bytes
         for key, rows in zip(new, self.table.read_rows(new), strict=True):
+            self._loaded_bytes += len(rows) * row_bytes
             # What the function has set in this epoch stands above what is stored.
             stored = entries_of(self.table, key, rows)
             self._entries[key] = {**stored, **self._entries.get(key, {})}
@@ -159,7 +197,8 @@ class MapHandle(StateHandle):
             keys = [k for k in dict.fromkeys((key, *self._scope.keys)) if k not in self._whole]
             counts = self.table.count(keys) if self.table.holds_rows else [0] * len(keys)
             self._counts.update(zip(keys, counts, strict=True))
-            self.load([k for k in keys if self._counts[k] <= _SMALL_MAP_ENTRIES_MAX])
+        if self._counts[key] <= _SMALL_MAP_ENTRIES_MAX and key not in self._let_go:
+            self._load_small(key)
         if key in self._whole:
             return
         # Who has asked for so many entries, one by one, that reading all would have cost no more, gets all.
@@ -171,8 +210,26 @@ class MapHandle(StateHandle):
             values = self.table.read_pairs([key] * len(forms), list(forms), _ABSENT)
             self._entries.setdefault(key, {})[map_key] = next((v for v in values if v is not _ABSENT), _ABSENT)
 
+    def _load_small(self, key: Any) -> None:
+        """Load the map of the current key and the small ones of those that will probably be asked for next."""
+        self._make_room()
+        keys = [k for k in self._scope.following() if k != key and k not in self._whole]
+        small = [key, *(k for k in keys if self._counts.get(k, 0) <= _SMALL_MAP_ENTRIES_MAX)]
+        self.load(small[: self.table.within(small, _LOADED_BYTES_MAX)] if self.table.holds_rows else small)
+
+    def _make_room(self) -> None:
+        """Let go of maps that were not changed, if they are many: they can be loaded again."""
+        if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
+            gone = [key for key in self._whole if key not in self._changed and key not in self._cleared]
+            self._let_go.update(gone)
+            for key in gone:
+                del self._whole[key], self._entries[key]
+            self._loaded_bytes = 0
+
     def _all(self) -> dict[Any, Any]:
         key = self._scope.key
+        if key not in self._whole:
+            self._make_room()
         self.load((key,))
         there = {k: v for k, v in self._entries[key].items() if v is not _ABSENT}
         if self._renews_on_read:

@@ -9,11 +9,16 @@ stands still. No function ever sees that number as a watermark.
 A **Timekeeper** applies one strategy to one split or subtask for one epoch. What it remembers between epochs is a
 `KeptTime`, plain data that lies in the manifest: generators of the program are made anew and restored every epoch.
 Watermarks only ever go forward.
+
+No subtask of an **operator** goes back from one epoch to the next either. Behind an exchange all stand where the
+operator does. Behind an operator that tells time in mid-stream, without an exchange between, each stands where it has
+come to itself, and goes on there (`restored_event_time`). Only what is chained to a source begins at the smallest of
+its subtasks: a split may move to another one, and its records must not be late there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +33,12 @@ from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
 from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.failure import UserCall
+from millstream.state.key_groups import key_group_range
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
 
-__all__ = ["IDLE_WATERMARK", "KeptTime", "Timekeeper", "restored", "restored_subtask"]
+__all__ = ["IDLE_WATERMARK", "KeptTime", "Timekeeper", "restored", "restored_event_time", "restored_subtask"]
 
 IDLE_WATERMARK = MAX_WATERMARK - 1
 _REAL_WATERMARK_MAX = MAX_WATERMARK - 2
@@ -98,6 +104,34 @@ def restored_subtask(subtasks: Mapping[str, Mapping[str, Any]], subtask: int, pa
 
 def _kept(account: Mapping[str, Any]) -> KeptTime:
     return KeptTime.of(account, account["watermark"])
+
+
+def restored_event_time(
+    times: Sequence[int], subtask: int, parallelism: int, max_parallelism: int | None = None
+) -> int:
+    """Where the event time of a subtask goes on, given where those of the last epoch stood.
+
+    With the parallelism as it was, where it stood itself: a subtask that was ahead does not go back. With another one
+    it stands with the slowest of those it takes over from: for keyed operators (`max_parallelism` key groups) those
+    that had one of its key groups, for others all, as records go other ways. A key that was ahead may then meet an
+    earlier time than it did before; a later one would call records late that no subtask has ever waited for.
+
+    >>> [restored_event_time([7, 5], subtask, 2) for subtask in range(2)]
+    [7, 5]
+    >>> [restored_event_time([7, 5], subtask, 3, max_parallelism=128) for subtask in range(3)]
+    [7, 5, 5]
+    >>> restored_event_time([7, 5], 0, 3)
+    5
+    """
+    if len(times) == parallelism:
+        return times[subtask]
+    if max_parallelism is None:
+        return min(times)
+    own = key_group_range(subtask, parallelism, max_parallelism)
+    ranges = (key_group_range(other, len(times), max_parallelism) for other in range(len(times)))
+    return min(
+        time for time, other in zip(times, ranges, strict=True) if other.start < own.stop and own.start < other.stop
+    )
 
 
 class Timekeeper:

@@ -17,8 +17,9 @@ import pyarrow as pa
 from millstream.compiler.stages import Channel, Plan
 from millstream.records.batch import Batch
 from millstream.runtime.barrier import Barrier, ChannelEnd, attempts_sum, ends_bytes
-from millstream.runtime.blocks import ALIGNED, BlockPacker
+from millstream.runtime.blocks import ALIGNED, BlockPacker, RecordTooLargeError
 from millstream.runtime.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, FAILURE, Envelope
+from millstream.runtime.failure import UserCall
 from millstream.runtime.routing import Router
 
 __all__ = ["BrokenExchangeError", "Inbox", "Outbox"]
@@ -40,19 +41,27 @@ class Outbox:
         self._sender = sender
         self._block_bytes_max = block_bytes_max
         self._packers: dict[tuple[int, int], BlockPacker] = {}  # by channel and subtask
+        self._calls: dict[int, UserCall] = {}  # by channel
         self._sent: dict[tuple[int, int, int], int] = defaultdict(int)  # channel, sender, subtask -> blocks
         self._ready: list[Envelope] = []
 
-    def send(self, channel: Channel, router: Router, batch: Batch) -> None:
-        """Route a batch and pack what is large enough."""
+    def send(self, channel: Channel, router: Router, call: UserCall, batch: Batch) -> None:
+        """Route a batch and pack what is large enough. `call` names the operator it comes from, for errors."""
+        self._calls[channel.id] = call
         for subtask, piece in router(batch):
             key = (channel.id, subtask)
             packer = self._packers.get(key)
             if packer is None:
                 packer = BlockPacker(self._block_bytes_max, _BLOCK_RECORDS_MAX, _BLOCK_UNTYPED_MAX, ALIGNED)
                 self._packers[key] = packer
-            for payload, _ in packer.add(piece):
+            for payload in self._packed(channel.id, packer.add(piece)):
                 self._put(key[0], self._sender, key[1], payload)
+
+    def _packed(self, channel: int, blocks: Iterator[tuple[pa.Buffer, int]]) -> Iterator[pa.Buffer]:
+        try:
+            yield from (payload for payload, _ in blocks)
+        except RecordTooLargeError as error:
+            raise self._calls[channel].failed(error, "output") from error
 
     def relay(self, envelope: Envelope) -> None:
         """Pass on a block that is meant for a later stage."""
@@ -72,7 +81,7 @@ class Outbox:
     def flush(self) -> None:
         """Pack everything that still waits."""
         for (channel, subtask), packer in self._packers.items():
-            for payload, _ in packer.rest():
+            for payload in self._packed(channel, packer.rest()):
                 self._put(channel, self._sender, subtask, payload)
 
     def barriers(self, epoch: int, nonce: str, ends: list[tuple[int, int, int, int]]) -> Iterator[Envelope]:

@@ -19,9 +19,10 @@ from millstream.errors import ProgramError
 from millstream.runtime.collection_states import ListHandle, MapHandle
 from millstream.runtime.declared_states import declared_state, own_name_taken
 from millstream.runtime.queryable import queryables_told
+from millstream.runtime.row_numbers import last_row_numbers, tell_row_numbers
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import last_schemas, schemas_told
-from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
+from millstream.runtime.state_table import EpochPlace, StateTable, last_versions, tell_debt
 from millstream.runtime.states import (
     AggregatingHandle,
     ReducingHandle,
@@ -41,6 +42,8 @@ __all__ = ["KeyedBackend"]
 _EVENT_TIMERS = "event timers"
 _PROCESSING_TIMERS = "processing timers"
 _OWN_TABLES = (_EVENT_TIMERS, _PROCESSING_TIMERS)
+# So much of a state's single values, as they are stored, is read for one visit.
+_VISIT_BYTES_MAX = 64 << 20
 
 
 class KeyedBackend:
@@ -135,7 +138,7 @@ class KeyedBackend:
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
         """Open everything at the last version. `kept`: what subtasks acknowledged of these key groups, by subtask."""
         versions = last_versions(kept, self._operator, place.groups)
-        place = replace(place, schemas=last_schemas(kept, self._operator))
+        place = replace(place, schemas=last_schemas(kept, self._operator), rows_numbered=last_row_numbers(kept))
         self._place, self._versions = place, versions
         for name, handle in self._handles.items():
             handle.open(place, versions.get(name, ()))
@@ -145,6 +148,13 @@ class KeyedBackend:
     def column(self, keys: list[Any]) -> KeyColumn:
         """Keys as the store knows them."""
         return self._event.table.column(keys)
+
+    @property
+    def visit_keys_max(self) -> int:
+        """How many keys may be visited together, so that what a visit reads of single values stays within bounds.
+        (Lists and maps see to it themselves.)"""
+        largest = max((h.table.row_bytes for h in self._handles.values() if h.table.layout.sub_type is None), default=0)
+        return max(1, min(VISIT_RECORDS_MAX, _VISIT_BYTES_MAX // largest)) if largest else VISIT_RECORDS_MAX
 
     def settle(self) -> None:
         """From here on states are read with all that was changed so far in this epoch."""
@@ -174,8 +184,9 @@ class KeyedBackend:
         handle = self._handles[name]
         self.settle()
         keys = handle.table.distinct_keys()
-        for start in range(0, len(keys), VISIT_RECORDS_MAX):
-            group = keys[start : start + VISIT_RECORDS_MAX]
+        keys_max = self.visit_keys_max
+        for start in range(0, len(keys), keys_max):
+            group = keys[start : start + keys_max]
             self.visit(self.column(group), group)
             for number, key in enumerate(group):
                 self.scope.enter(number)
@@ -199,6 +210,9 @@ class KeyedBackend:
         told = schemas_told(self._place.schemas, schemas, tables)
         if told:
             account["schemas"] = told
+        tell_row_numbers(account, self._place.rows_numbered, self._handles)
+        own = (handle.table for handle in self._handles.values())
+        tell_debt(account, (*own, self._event.table, self._processing.table))
         queryable = queryables_told(self._descriptors, self._kinds, self._key_type, self._operator)
         if queryable:
             account["queryable"] = queryable

@@ -24,10 +24,11 @@ from millstream.runtime.operators import (
     ProcessOperator,
     inherited_timestamps,
 )
+from millstream.runtime.pieces import Pieces
 from millstream.runtime.spec import EpochSpec, JobFacts, own_accounts
 from millstream.runtime.state_table import EpochPlace
 from millstream.runtime.timers import Timers
-from millstream.runtime.visits import VISIT_RECORDS_MAX, KeyRange, Visit, visits
+from millstream.runtime.visits import KeyRange, Visit, visits
 from millstream.state.open_segments import OpenSegments
 
 __all__ = [
@@ -87,6 +88,8 @@ class KeyedOperator(Operator):
     """What all operators of a keyed stream share: how records are gathered and visited key by key, and a backend that
     is opened for every epoch and written at its end."""
 
+    is_keyed = True
+
     def __init__(self, setting: OperatorSetting) -> None:
         node, context = setting.node, setting.context
         edge = node.inputs[0]
@@ -141,7 +144,7 @@ class KeyedOperator(Operator):
         self.records_in += len(batch)
         self._gathered.append(batch)
         self._gathered_records += len(batch)
-        self._gathered_bytes += batch.columns().nbytes if batch.typed else 0
+        self._gathered_bytes += batch.nbytes
         untyped = not batch.typed or not is_typed(self.node.output_type)
         if (
             self._gathered_records >= (_GATHERED_UNTYPED_MAX if untyped else _GATHERED_RECORDS_MAX)
@@ -162,7 +165,7 @@ class KeyedOperator(Operator):
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
         with self.call.running("state"):
             self.backend.settle()
-        for visit in visits(records, self.keying.gathered(records), self._owned):
+        for visit in visits(records, self.keying.gathered(records), self._owned, self.backend.visit_keys_max):
             with self.call.running("state"):
                 self.backend.visit(visit.keys, visit.values)
             for tag, batch in self.work(visit):
@@ -190,11 +193,18 @@ class KeyedOperator(Operator):
 class PerRecordOperator(KeyedOperator):
     """Calls a function for one record after another, each within its key."""
 
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        self._pieces = Pieces(_PIECE_RECORDS)
+
     def work(self, visit: Visit) -> Iterator[Part]:
-        for start in range(0, len(visit), _PIECE_RECORDS):
-            piece = visit.records.slice(start, min(_PIECE_RECORDS, len(visit) - start))
-            numbers = visit.codes[start : start + len(piece)].tolist()
-            yield from self.apply_at(piece, numbers)
+        start = 0
+        while start < len(visit):
+            piece = visit.records.slice(start, min(self._pieces.records, len(visit) - start))
+            parts = self.apply_at(piece, visit.codes[start : start + len(piece)].tolist())
+            start += len(piece)
+            self._pieces.learn(len(piece), sum(part.nbytes for _, part in parts))
+            yield from parts
         self.backend.scope.leave()
 
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
@@ -378,7 +388,7 @@ class KeyPlaces:
         self._backend.scope.at = place
 
     def _visit_group_of(self, key: Any) -> None:
-        group = self._foreseen[self._next : self._next + VISIT_RECORDS_MAX]
+        group = self._foreseen[self._next : self._next + self._backend.visit_keys_max]
         self._next += len(group)
         keys = list(dict.fromkeys((key, *group)))
         self._backend.leave()

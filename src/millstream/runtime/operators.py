@@ -33,10 +33,11 @@ from millstream.graph.nodes import (
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch, Timestamps, is_typed
 from millstream.records.columns import KIND_COLUMN, checked_batch, stream_schema
-from millstream.runtime.barrier import MIN_WATERMARK, Acknowledgement
+from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.context import ElementContext, TaskContext, TaskTimerService
 from millstream.runtime.failure import UserCall
 from millstream.runtime.operator_state import OperatorState
+from millstream.runtime.pieces import Pieces
 from millstream.runtime.spec import EpochSpec
 
 __all__ = [
@@ -72,6 +73,7 @@ class Operator:
 
     method = ""  # the name of the user's method, for function classes
     role = "function"
+    is_keyed = False
 
     def __init__(self, setting: OperatorSetting) -> None:
         node = setting.node
@@ -111,8 +113,10 @@ class Operator:
 
     def begin(self, spec: EpochSpec) -> None:
         """An epoch begins. Time stands at what the last epoch ended with."""
+        context = self.setting.context
+        key_groups = context.max_parallelism if self.is_keyed else None
         self.time.now_ms = spec.now_ms
-        self.time.watermark = spec.watermarks.get(self.uid, MIN_WATERMARK)
+        self.time.watermark = spec.event_time(self.uid, context.subtask, context.parallelism, key_groups)
         self.records_in = self.records_out = self.busy_ns = 0
 
     def keep(self, acknowledgement: Acknowledgement) -> None:
@@ -199,7 +203,19 @@ class FilterOperator(MapOperator):
         return Batch(batch.type_info, len(survivors), survivors, columns, stamps)
 
 
-class FlatMapOperator(MapOperator):
+class _SeveralResultsOperator(MapOperator):
+    """A function that gives any number of results of a record: it takes a batch in pieces, by the bytes they give."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        self._pieces = Pieces(setting.batch_records_max)
+
+    def take(self, batch: Batch) -> None:
+        for piece in self._pieces.of(batch):
+            super().take(piece)
+
+
+class FlatMapOperator(_SeveralResultsOperator):
     method = "flat_map"
 
     def apply(self, batch: Batch) -> Batch:
@@ -216,7 +232,9 @@ class FlatMapOperator(MapOperator):
                 ends.append(len(out))
         except Exception as error:
             raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
-        return self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type)
+        result = self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type)
+        self._pieces.learn(len(batch), result.nbytes)
+        return result
 
 
 def inherited_timestamps(timestamps: Timestamps | None, ends: list[int]) -> Timestamps | None:
@@ -228,7 +246,7 @@ def inherited_timestamps(timestamps: Timestamps | None, ends: list[int]) -> Time
     return np.repeat(timestamps, counts)
 
 
-class ProcessOperator(MapOperator):
+class ProcessOperator(_SeveralResultsOperator):
     """A `ProcessFunction`: yields values, and `(tag, value)` pairs for side outputs."""
 
     method = "process_element"
@@ -242,7 +260,9 @@ class ProcessOperator(MapOperator):
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
         main: Batch | None = None
-        for tag, part in self._parts(out, stamps):
+        parts = self._parts(out, stamps)
+        self._pieces.learn(len(batch), sum(part.nbytes for _, part in parts))
+        for tag, part in parts:
             if tag is None:
                 main = part
             else:

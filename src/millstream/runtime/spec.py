@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from millstream.connectors.contracts import Split
+from millstream.runtime.barrier import MIN_WATERMARK
+from millstream.runtime.event_time import restored_event_time
 from millstream.storage.store import Store
 
 __all__ = ["EpochSpec", "JobFacts", "ReadRange", "own_accounts"]
@@ -71,6 +73,13 @@ class EpochSpec:
     watermarks: Mapping[str, int]
     states: Mapping[str, Mapping[str, Any]]  # uid -> subtask -> its account
     operator_states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # uid -> subtask -> its account
+    # Where each subtask of the last epoch stood, of operators whose subtasks did not all stand at the watermark.
+    event_times: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def event_time(self, uid: str, subtask: int, parallelism: int, max_parallelism: int | None) -> int:
+        """Where the event time of a subtask of an operator stands; `max_parallelism` of keyed operators only."""
+        watermark, times = self.watermarks.get(uid, MIN_WATERMARK), self.event_times.get(uid)
+        return max(watermark, restored_event_time(times, subtask, parallelism, max_parallelism)) if times else watermark
 
     def encode(self) -> str:
         """As text: a line of JSON for all tasks, then the parts of the subtasks, one after another."""

@@ -6,7 +6,8 @@ meet the store: bulk reads of many keys at once, and at the end of the epoch one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import TableSchema
 from millstream.state.canonical import decode
 from millstream.state.changes import TableChanges
-from millstream.state.compaction import compact, plan_compaction
+from millstream.state.compaction import budget_of, compact, compaction_debt, next_compaction
 from millstream.state.equality import Bools
 from millstream.state.evolution import Evolution
 from millstream.state.keys import KeyColumn, key_column
@@ -32,10 +33,7 @@ from millstream.state.table import TableView
 from millstream.state.version import SegmentRef, coalesced, refs_from_json
 from millstream.storage.names import segment_name
 
-__all__ = ["EpochPlace", "StateTable", "last_versions"]
-
-# What one table may read and write again for compaction in one epoch: some tens of milliseconds.
-_COMPACTION_BYTES_MAX = 16 << 20
+__all__ = ["EpochPlace", "StateTable", "last_versions", "tell_debt"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,8 @@ class EpochPlace:
     """What each state was saved as, by name."""
     decode_key: Callable[[bytes], Any] = decode
     """What makes keys of the bytes of keys without a type; a task's gives keys of the program's classes."""
+    rows_numbered: Mapping[str, int] = field(default_factory=dict)
+    """Where the numbers of rows go on, by name (`runtime.row_numbers`)."""
 
 
 class StateTable:
@@ -107,6 +107,7 @@ class StateTable:
             self.layout = self.schema.opened(self.layout, refs, place)
         self.view = TableView(place.segments, self.layout, refs, place.groups, read_ms)
         self.changes = TableChanges(self.layout)
+        self.debt_bytes = 0
 
     def settle(self) -> None:
         """From here on reads see what was changed so far in this epoch."""
@@ -168,6 +169,20 @@ class StateTable:
             gathered[position].append((sub, value))
         return gathered
 
+    @property
+    def row_bytes(self) -> int:
+        """About how many bytes a stored row takes; 0 when there is none."""
+        refs = self.view.refs
+        rows = sum(ref.rows for ref in refs)
+        return sum(ref.file_bytes for ref in refs) // rows if rows else 0
+
+    def within(self, keys: list[Any], bytes_max: int) -> int:
+        """How many of these keys, the first ones, have rows of about so many bytes together; at least one."""
+        if sum(ref.live_bytes() for ref in self.view.refs) <= bytes_max:  # all there is is not too much
+            return len(keys)
+        sizes = np.cumsum(row_counts(self.view, self.column(keys)) * self.row_bytes)
+        return max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
+
     def count(self, keys: list[Any]) -> list[int]:
         """How many rows every key has at most; reads none of them."""
         counts: list[int] = row_counts(self.view, self.column(keys)).tolist()
@@ -177,6 +192,11 @@ class StateTable:
     def epoch(self) -> int:
         """The epoch whose changes this table takes."""
         return self._place.epoch
+
+    @property
+    def rows_numbered(self) -> int:
+        """The first number that no row of any earlier epoch or round has, as far as anybody has told."""
+        return self._place.rows_numbered.get(self.name, 0)
 
     def put(self, keys: list[Any], values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None) -> None:
         """Set rows; they live as long as the state's time-to-live says."""
@@ -227,14 +247,23 @@ class StateTable:
         """Write what changed as one segment, compact a little, and return the new version."""
         place, refs = self._place, tuple(self.view.refs)
         written = self.changes.write(place.segments.store, self._file("w"), place.epoch, place.groups)
-        if written is None:
-            return refs
-        refs = (*refs, written)
-        step = plan_compaction(refs, _COMPACTION_BYTES_MAX)
-        if step is None:
-            return refs
-        name = self._file("c")
-        return compact(place.segments, self.layout, refs, step, place.now_ms, name=name, epoch=place.epoch)
+        if written is not None:
+            refs = (*refs, written)
+        # What earlier epochs left to be merged is merged in quiet ones too.
+        refs = self._compacted(refs, budget_of(0 if written is None else written.file_bytes))
+        self.debt_bytes = compaction_debt(refs)
+        return refs
+
+    def _compacted(self, refs: tuple[SegmentRef, ...], left_bytes: int) -> tuple[SegmentRef, ...]:
+        place = self._place
+        for steps in itertools.count():
+            step = next_compaction(refs, left_bytes, steps)
+            if step is None:
+                break
+            left_bytes -= max(step.cost_bytes(refs), 1)
+            name = self._file(f"c{steps or ''}")
+            refs = compact(place.segments, self.layout, refs, step, place.now_ms, name=name, epoch=place.epoch)
+        return refs
 
     def _file(self, kind: str) -> str:
         place = self._place
@@ -254,6 +283,13 @@ def last_versions(
             own = read if groups is None else [part for ref in read if (part := ref.clipped(groups)) is not None]
             gathered.setdefault(name, []).extend(own)
     return {name: coalesced(refs) for name, refs in gathered.items()}
+
+
+def tell_debt(account: dict[str, Any], tables: Iterable[StateTable]) -> None:
+    """Add to an account how many bytes of these tables are overdue to be merged, if any are."""
+    debt = sum(table.debt_bytes for table in tables)
+    if debt:
+        account["compaction_debt_bytes"] = account.get("compaction_debt_bytes", 0) + debt
 
 
 def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:

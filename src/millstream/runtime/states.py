@@ -80,6 +80,11 @@ class Scope:
         at = index(self.at)
         return self.keys[at]
 
+    def following(self) -> list[Any]:
+        """The keys of the visit, from the current one on: in the order in which they mostly are asked for."""
+        at = index(self.at)
+        return self.keys[at:] + self.keys[:at] if at else self.keys
+
     def enter(self, number: int) -> None:
         """The function is about to be called for the key of this number."""
         self.at = number
@@ -93,7 +98,14 @@ _NONE_TYPE = type(None)
 
 
 class StateHandle:
-    """What all states share: a table, and a scope that says which key is the current one."""
+    """What all states share: a table, and a scope that says which key is the current one.
+
+    `next_number`: where the numbers of its rows go on, and `numbered_in`: under which name an account tells it
+    (`row_numbers`); None: its rows have none.
+    """
+
+    next_number: int | None = None
+    numbered_in = "elements_numbered"
 
     def __init__(self, table: StateTable, scope: Any, renews_on_read: bool) -> None:
         self.table = table

@@ -25,7 +25,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.compiler.stages import Channel, Plan
 from millstream.graph.nodes import Process
-from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
+from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.blocks import decode_block
 from millstream.runtime.broadcast_operators import BroadcastProcessOperator
 from millstream.runtime.endpoints import ReadOperator, TimestampOperator, WriteOperator
@@ -112,6 +112,7 @@ class _Task:
         self.operators = subtask.operators
         self.metrics = subtask.metrics
         self.printed = printed
+        self._batch = job.facts.batch
         self.close = close
         self.channels = {channel.id: channel for channel in self.plan.channels}
         self.types = _channel_types(self.plan)
@@ -144,7 +145,7 @@ class _Task:
         if channel.local:
             return self.operators[channel.target].input(channel.edge.input, (channel.id, self.assignment.subtask))
         router = router_for(channel, self.assignment.subtask, self.spec.epoch, operator.call)
-        return partial(self.outbox.send, channel, router)
+        return partial(self.outbox.send, channel, router, operator.call)
 
     def run(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -213,14 +214,24 @@ class _Task:
                 else min(ends[channel.id, s, self.assignment.subtask].watermark for s in range(channel.senders))
                 for channel in self.plan.into(id)
             ]
-            reached[id] = _advanced(operator, min(inputs, default=self.spec.watermarks.get(operator.uid, 0)))
+            heard = min(inputs, default=self.spec.watermarks.get(operator.uid, 0))
+            reached[id] = self._without_steps(_advanced(operator, heard))
         return reached
+
+    def _without_steps(self, watermark: int) -> int:
+        """In BATCH event time has two moments, before the end of the input and after it, however many epochs read it:
+        no record is late, and timers and windows come when all records are in."""
+        return MIN_WATERMARK if self._batch and watermark != MAX_WATERMARK else watermark
 
     def _acknowledge(self, watermarks: dict[int, int]) -> Acknowledgement:
         ack = Acknowledgement(self.stage.index, self.assignment.subtask, self.assignment.nonce, self.inbox.heard)
+        follow_splits = self._that_follow_splits()
         for id, operator in self.operators.items():
             ack.operators[operator.uid] = self._ended(operator, ack)
             ack.watermarks[operator.uid] = watermarks[id]
+            if id not in follow_splits:
+                idle = watermarks[id] == IDLE_WATERMARK
+                ack.event_times[operator.uid] = operator.time.watermark if idle else watermarks[id]
         if self.spec.final:
             self.close()  # before the account is closed, so that what close() prints and counts is in it
         ack.times = {
@@ -230,6 +241,16 @@ class _Task:
         ack.metrics = self.metrics.snapshot()
         ack.output = self.printed
         return ack
+
+    def _that_follow_splits(self) -> set[int]:
+        """The operators whose event time is that of the splits read in this task, which may move to another one."""
+        follow: set[int] = set()
+        for id, operator in self.operators.items():
+            told = any(channel.local and channel.source in follow for channel in self.plan.into(id))
+            keeps_own = operator.is_keyed or isinstance(operator, TimestampOperator)
+            if isinstance(operator, ReadOperator) or (told and not keeps_own):
+                follow.add(id)
+        return follow
 
     def _ended(self, operator: Operator, ack: Acknowledgement) -> dict[str, int]:
         """Have an operator put down its part of the epoch; what it did, and where its time went."""

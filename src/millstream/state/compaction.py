@@ -6,7 +6,13 @@ times). `plan_compaction` decides, from the refs alone; `compact` does it and re
 
 A merge may be larger than an epoch can afford. It is then done for some key groups only: the merged segment takes
 these groups over, and the old refs stay live for the others. So decisions are made per range of key groups over
-which the same refs are stacked, and one step joins neighbouring ranges as far as its budget reaches.
+which the same refs are stacked, and one step joins neighbouring ranges as far as its budget reaches. While a large
+merge creeps over the key groups, young segments pile up on those it has not reached: they are merged among themselves
+first, which takes most off a stack for the least bytes.
+
+How much an epoch merges goes by the bytes it wrote (`budget_of`): what is written is written again some times over, so
+an epoch that writes more must merge more, or segments pile up without end. `compaction_debt` is what is overdue: the
+size of epochs can go by it. However much there is, no key group is left with more than `SEGMENTS_MAX`.
 
 What is dropped: overwritten rows always; deletes, clears and expired rows only where no older segment lies beneath
 them, because there they have nothing left to hide. An expired row above older segments becomes a delete.
@@ -16,6 +22,7 @@ Invariant: no get or scan, at this or any later time, can tell that a compaction
 from __future__ import annotations
 
 import itertools
+from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -31,10 +38,39 @@ from millstream.state.resolution import kinds_of
 from millstream.state.segment_writer import CHUNK_ROWS, rechunked, write_segment
 from millstream.state.version import Refs, SegmentRef, coalesced
 
-__all__ = ["CompactionPiece", "CompactionStep", "compact", "plan_compaction", "plan_full_compaction"]
+__all__ = [
+    "CompactionPiece",
+    "CompactionStep",
+    "budget_of",
+    "compact",
+    "compaction_debt",
+    "next_compaction",
+    "plan_compaction",
+    "plan_full_compaction",
+    "with_merged",
+]
 
 FAN_IN = 4
 """So many segments of similar size must stand on each other before they are merged."""
+
+SEGMENTS_MAX = 32
+"""No epoch leaves more segments than this on top of each other, whatever it costs to merge them."""
+
+_SEGMENTS_IN_TIME = SEGMENTS_MAX // 2
+# Some tens of milliseconds: an epoch can always afford it.
+_BUDGET_BYTES_MIN = 16 << 20
+# A row is merged about once each time its table grows fourfold: so often from megabytes to tens of gigabytes.
+_MERGES_PER_BYTE = 6
+_STEPS_MAX = 4
+
+
+def budget_of(written_bytes: int) -> int:
+    """How many bytes an epoch that wrote so many is to merge, if so much is due.
+
+    >>> budget_of(1_000) >> 20, budget_of(64 << 20) >> 20
+    (16, 384)
+    """
+    return max(_BUDGET_BYTES_MIN, _MERGES_PER_BYTE * written_bytes)
 
 
 @dataclass(frozen=True)
@@ -59,6 +95,39 @@ class CompactionStep:
         """The key groups of the merged segment."""
         return range(self.pieces[0].groups.start, self.pieces[-1].groups.stop)
 
+    def cost_bytes(self, refs: Sequence[SegmentRef]) -> int:
+        """About how many bytes it reads."""
+        return sum(refs[at].live_bytes(piece.groups) for piece in self.pieces for at in piece.merged)
+
+
+def next_compaction(refs: Sequence[SegmentRef], left_bytes: int, steps: int) -> CompactionStep | None:
+    """The step to take after `steps` others in an epoch that may still merge so many bytes; None: that was enough."""
+    if len(refs) < FAN_IN:
+        return None
+    if left_bytes > 0 and steps < _STEPS_MAX:
+        return plan_compaction(refs, left_bytes)
+    tallest = max((len(stack) for _, stack in _stacks(refs)), default=0)
+    return plan_compaction(refs, _BUDGET_BYTES_MIN) if tallest > SEGMENTS_MAX else None
+
+
+def compaction_debt(refs: Sequence[SegmentRef]) -> int:
+    """How many bytes are overdue to be merged: those of the segments that are worth merging, where more stand on each
+    other than in a table that is merged in time.
+
+    >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(17)]
+    >>> compaction_debt(refs), compaction_debt(refs[:16])
+    (21760, 0)
+    """
+    if len(refs) <= _SEGMENTS_IN_TIME:
+        return 0
+    debt = 0
+    for groups, stack in _stacks(refs):
+        if len(stack) > _SEGMENTS_IN_TIME:
+            sizes = [refs[at].live_bytes(groups) for at in stack]
+            run = _similar_run(sizes, FAN_IN)
+            debt += 0 if run is None else sum(sizes[run.start : run.stop])
+    return debt
+
 
 def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: int = FAN_IN) -> CompactionStep | None:
     """The next step worth taking, reading about `budget_bytes` at most (but at least one key group); or None.
@@ -72,7 +141,9 @@ def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: in
     True
     """
     stacks = _stacks(refs)
-    runs = [_similar_run([refs[at].live_bytes(groups) for at in stack], fan_in) for groups, stack in stacks]
+    runs = [
+        _run_within([refs[at].live_bytes(groups) for at in stack], fan_in, budget_bytes) for groups, stack in stacks
+    ]
     wanted = [at for at, run in enumerate(runs) if run is not None]
     if not wanted:
         return None
@@ -118,13 +189,41 @@ def plan_full_compaction(refs: Sequence[SegmentRef]) -> CompactionStep | None:
 
 def _stacks(refs: Sequence[SegmentRef]) -> list[tuple[range, list[int]]]:
     """The ranges of key groups over which the same refs lie, and the positions of these, oldest first."""
-    edges = sorted({edge for ref in refs for edge in (ref.group_start, ref.group_stop)})
-    stacks = []
-    for start, stop in itertools.pairwise(edges):
-        stack = [at for at, ref in enumerate(refs) if ref.group_start <= start and stop <= ref.group_stop]
-        if stack:
-            stacks.append((range(start, stop), stack))
+    begin: dict[int, list[int]] = {}
+    end: dict[int, list[int]] = {}
+    for at, ref in enumerate(refs):
+        begin.setdefault(ref.group_start, []).append(at)
+        end.setdefault(ref.group_stop, []).append(at)
+    stacks: list[tuple[range, list[int]]] = []
+    open_refs: list[int] = []
+    for start, stop in itertools.pairwise(sorted({*begin, *end})):
+        for at in end.get(start, ()):
+            open_refs.remove(at)
+        for at in begin.get(start, ()):
+            insort(open_refs, at)
+        if open_refs:
+            stacks.append((range(start, stop), open_refs.copy()))
     return stacks
+
+
+def _run_within(sizes: Sequence[int], fan_in: int, budget_bytes: int) -> range | None:
+    """The youngest run worth merging; of one that the budget does not reach for, the youngest part that takes most
+    segments off the stack for the least bytes.
+
+    >>> _run_within([8, 4, 1, 1, 1, 1], 4, budget_bytes=16), _run_within([8, 4, 1, 1, 1, 1], 4, budget_bytes=15)
+    (range(0, 6), range(2, 6))
+    """
+    run = _similar_run(sizes, fan_in)
+    if run is None or sum(sizes[run.start : run.stop]) <= budget_bytes:
+        return run
+    total = sum(sizes[run.stop - fan_in + 1 : run.stop])
+    best_start, best = run.stop - fan_in, float("inf")
+    for start in range(run.stop - fan_in, run.start - 1, -1):
+        total += sizes[start]
+        cost = total / (run.stop - start - 1)
+        if cost <= best:
+            best_start, best = start, cost
+    return range(best_start, run.stop)
 
 
 def _similar_run(sizes: Sequence[int], fan_in: int) -> range | None:
@@ -171,7 +270,7 @@ def compact(
         rechunked(_merged_rows(segments, layout, refs, step, now_ms, chunk_rows), chunk_rows),
         chunks_max=rows_max // chunk_rows + 2,
     )
-    return _replaced(refs, step, merged)
+    return with_merged(refs, step, merged)
 
 
 def _merged_rows(
@@ -207,7 +306,7 @@ def _with_deletes(rows: pa.RecordBatch, expired: np.ndarray[tuple[int], np.dtype
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=rows.schema)
 
 
-def _replaced(refs: Sequence[SegmentRef], step: CompactionStep, merged: SegmentRef | None) -> Refs:
+def with_merged(refs: Sequence[SegmentRef], step: CompactionStep, merged: SegmentRef | None) -> Refs:
     """The refs without what was merged, and the merged one in its place."""
     result: list[SegmentRef] = []
     for at, ref in enumerate(refs):

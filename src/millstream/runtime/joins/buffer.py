@@ -109,17 +109,19 @@ class RowTable(StateTable):
 
 
 class RowBuffer(StateHandle):
-    """The rows of one side in one subtask. Rows are numbered as they are added; `next_number` is what the operator
-    remembers from one epoch to the next, the largest of all subtasks, so that no two rows of a key have one number."""
+    """The rows of one side in one subtask. Rows are numbered as they are added, so that no two rows of a key have one
+    number and all stand in the order they came."""
 
     table: RowTable
+    next_number: int
+    numbered_in = "rows_numbered"
 
     def __init__(self, table: RowTable, scope: Scope) -> None:
         super().__init__(table, scope, renews_on_read=False)
-        self.next_number = 0
 
     def begin(self) -> None:
-        """Nothing is kept here: added rows go to the table at once."""
+        """Nothing but the next number is kept here: added rows go to the table at once."""
+        self.next_number = self.table.rows_numbered
 
     def flush(self) -> None:
         """Added rows are in the table already."""

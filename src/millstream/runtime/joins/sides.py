@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +37,6 @@ from millstream.state.xxh64 import Int64s
 
 __all__ = ["Side", "TwoSidedOperator"]
 
-_ROWS_NUMBERED = "rows_numbered"
 _LATE_RECORDS = "numLateRecordsDropped"
 
 
@@ -122,11 +120,9 @@ class TwoSidedOperator(KeyedOperator):
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         self._batch = facts.batch
         self.before_ms = self.now_ms
-        kept = self.kept(spec)
         for side in self.sides:
             side.begin()
             side.buffer.table.time_ms = self.before_ms
-            side.buffer.next_number = max((numbered(account, side.name) for account in kept.values()), default=0)
         super().prepare(spec, facts, nonce)
 
     @property
@@ -202,8 +198,6 @@ class TwoSidedOperator(KeyedOperator):
         for side in self.sides:
             side.buffer.table.time_ms = self.now_ms
         super().acknowledge(acknowledgement)
-        account = acknowledgement.states[self.uid]
-        account[_ROWS_NUMBERED] = {side.name: side.buffer.next_number for side in self.sides}
 
     # --- what records must have -----------------------------------------------------------------------------------
 
@@ -222,8 +216,3 @@ class TwoSidedOperator(KeyedOperator):
             "with a function"
         )
         return self.call.failed(error, "project", tuple(batch.slice(row, 1).values()))
-
-
-def numbered(account: Any, side: str) -> int:
-    """The number of the next row of a side, from what a subtask acknowledged."""
-    return int(account.get(_ROWS_NUMBERED, {}).get(side, 0))

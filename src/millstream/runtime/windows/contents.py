@@ -175,7 +175,7 @@ class Listed(Contents):
         self._state.merge(target, sources)
 
     def prepare(self, places: list[Place]) -> None:
-        self._state.load(places)
+        self._state.load_ahead(places)
 
 
 class Evicted(Listed):

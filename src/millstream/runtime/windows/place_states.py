@@ -52,6 +52,10 @@ class Scope:
         """Where it is, under the name that keyed states use."""
         return self.at
 
+    def following(self) -> tuple[Any, ...]:
+        """Which places come next is not known."""
+        return self.keys
+
     def leave(self) -> None:
         """Nowhere: no user code runs."""
         self.at = _OUTSIDE

@@ -22,9 +22,10 @@ from millstream.errors import ProgramError
 from millstream.runtime.declared_states import declared_state, own_name_taken
 from millstream.runtime.keyed_backend import KeyedBackend
 from millstream.runtime.queryable import queryables_told
+from millstream.runtime.row_numbers import last_row_numbers, tell_row_numbers
 from millstream.runtime.state_codec import StateCodec
 from millstream.runtime.state_schemas import last_schemas, schemas_told
-from millstream.runtime.state_table import EpochPlace, StateTable, last_versions
+from millstream.runtime.state_table import EpochPlace, StateTable, last_versions, tell_debt
 from millstream.runtime.timers import Timers
 from millstream.runtime.windows.place_states import (
     AggregatingState,
@@ -125,7 +126,7 @@ class WindowStore:
     def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
         """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
         versions = last_versions(kept, self._operator, place.groups)
-        place = replace(place, schemas=last_schemas(kept, self._operator))
+        place = replace(place, schemas=last_schemas(kept, self._operator), rows_numbered=last_row_numbers(kept))
         self._place, self._versions = place, versions
         for name, state in self._states().items():
             state.open(place, versions.get(name, ()))
@@ -163,6 +164,9 @@ class WindowStore:
         told = account.get("schemas", {}) | schemas_told({}, schemas, tables)
         if told:
             account["schemas"] = told
+        tell_row_numbers(account, {}, self._states())
+        own = (state.table for state in self._states().values())
+        tell_debt(account, (*own, self.event_timers.table, self.processing_timers.table))
         of_keys = {name: self._descriptors[name] for name in self._of_keys}
         kinds = {name: type(state) for name, state in self._of_keys.items()}
         queryable = queryables_told(of_keys, kinds, self._key_type, self._operator)

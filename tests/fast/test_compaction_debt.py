@@ -1,0 +1,116 @@
+"""Compaction keeps up with what is written, however much that is: by the policy alone, over thousands of epochs whose
+segments are only numbers, and by real tables in memory."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from millstream.common import Types
+from millstream.runtime.state_codec import StateCodec
+from millstream.runtime.state_table import EpochPlace, StateTable
+from millstream.state import compaction
+from millstream.state.compaction import SEGMENTS_MAX, budget_of, compaction_debt, next_compaction, with_merged
+from millstream.state.open_segments import OpenSegments
+from millstream.state.version import Refs, SegmentRef
+from millstream.storage import open_store
+
+KIB, MIB = 1 << 10, 1 << 20
+GROUPS = range(16)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A table after an epoch: its segments, what was written and merged in it, and what is still due."""
+
+    refs: Refs
+    written: int
+    merged: int
+    debt: int
+
+    @property
+    def height(self) -> int:
+        """The most segments that a look-up of one key may have to visit."""
+        return max(sum(group in ref.groups for ref in self.refs) for group in GROUPS)
+
+
+def simulated(sizes: Iterator[int]) -> Iterator[Simulated]:
+    """Epochs that write new keys only, so that nothing ever becomes smaller by merging."""
+    refs: Refs = ()
+    for epoch, size in enumerate(sizes):
+        if size:
+            refs = (*refs, segment(f"w{epoch}", epoch, GROUPS, size))
+        left, merged = budget_of(size), 0
+        for steps in itertools.count():
+            step = next_compaction(refs, left, steps)
+            if step is None:
+                break
+            cost = step.cost_bytes(refs)
+            refs = with_merged(refs, step, segment(f"c{epoch}-{steps}", epoch, step.groups, cost))
+            left -= max(cost, 1)
+            merged += cost
+        yield Simulated(refs, size, merged, compaction_debt(refs))
+
+
+def segment(file: str, epoch: int, groups: range, size: int) -> SegmentRef:
+    edges = (groups.start, groups.stop)
+    return SegmentRef(file, epoch, *edges, *edges, rows=1, file_bytes=size)
+
+
+def mixed(epoch: int) -> int:
+    return random.Random(epoch).choice([1, KIB, 100 * KIB, MIB, 4 * MIB, 64 * MIB])
+
+
+WORKLOADS: dict[str, Callable[[int], int]] = {
+    "1 KiB an epoch": lambda epoch: KIB,
+    "1 MiB an epoch": lambda epoch: MIB,
+    "4 MiB an epoch": lambda epoch: 4 * MIB,
+    "64 MiB an epoch": lambda epoch: 64 * MIB,
+    "all sizes mixed": mixed,
+    "bursts": lambda epoch: 64 * MIB if epoch % 100 < 10 else 4 * KIB,
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_lookup_visits_a_bounded_number_of_segments_and_what_is_merged_is_a_small_multiple_of_what_is_written(
+    name: str,
+) -> None:
+    epochs = list(simulated(map(WORKLOADS[name], range(400))))
+    assert max(epoch.height for epoch in epochs[::7]) <= SEGMENTS_MAX
+    assert sum(epoch.merged for epoch in epochs) <= 6 * sum(epoch.written for epoch in epochs)
+    assert sum(epoch.debt > 0 for epoch in epochs) <= len(epochs) // 20, "it is overdue for long"
+
+
+def test_quiet_epochs_merge_what_busy_ones_left() -> None:
+    epochs = enumerate(simulated(itertools.repeat(64 * MIB)), start=1)
+    busy = next(number for number, epoch in epochs if next_compaction(epoch.refs, MIB, 0) is not None)
+    *_, last = simulated(itertools.chain(itertools.repeat(64 * MIB, busy), itertools.repeat(0, 400)))
+    assert next_compaction(last.refs, MIB, 0) is None
+
+
+def test_a_stack_that_is_too_high_is_merged_even_if_nothing_is_left_to_spend() -> None:
+    refs = tuple(segment(f"s{n}", n, GROUPS, MIB) for n in range(SEGMENTS_MAX + 1))
+    assert next_compaction(refs, 0, 99) is not None and next_compaction(refs[1:], 0, 99) is None
+    assert compaction_debt(refs) == len(refs) * MIB
+
+
+def test_a_real_table_stays_low_and_whole_though_its_budget_is_only_what_it_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compaction, "_BUDGET_BYTES_MIN", 1)
+    segments = OpenSegments(open_store("memory://compaction-debt"))
+    table = StateTable("notes", Types.LONG(), 128, StateCodec(Types.STRING(), "notes"))
+    refs: Refs = ()
+    for epoch in range(1, 61):
+        table.begin(EpochPlace("op", epoch, 0, f"n{epoch}", range(128), 0, segments), refs)
+        keys = list(range(100 * epoch, 100 * epoch + 100))
+        table.put(keys, [f"{key}" * 20 for key in keys])
+        refs = table.end()
+        assert max(sum(group in ref.groups for ref in refs) for group in range(128)) <= 16 and not table.debt_bytes
+    table.begin(EpochPlace("op", 61, 0, "n61", range(128), 0, segments), refs)
+    everything = list(range(100, 6_100))
+    assert table.read(everything) == [f"{key}" * 20 for key in everything]
