@@ -74,7 +74,7 @@ def _checked(kind: str, field: Any, type_info: Any) -> tuple[Field, TypeInformat
     if callable(field) and declared is None:
         raise refuse(f"{kind}: an expression needs the type of what it gives. Pass it second, such as Types.DOUBLE()")
     if callable(field) and declared is not None and holds_pickles(declared):
-        raise refuse(f"{kind}: an expression gives an Arrow array, which cannot hold {declared}. Name a type of columns")
+        raise refuse(f"{kind}: an expression gives an Arrow array, which cannot hold {declared}. Use another type")
     if not callable(field) and declared is not None:
         raise refuse(f"{kind}({field!r}): a field has the type its stream declares. Leave out {declared}")
     return field, declared
