@@ -16,6 +16,7 @@ import pytest
 from key_programs import PROGRAMS, TYPED_ONLY, Counts, counted, expected
 from nested_keys import Account, Point, nan_of
 
+from millstream import state_reader
 from millstream.common import Row, RowKind, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import BroadcastProcessFunction, KeyedProcessFunction
@@ -266,3 +267,11 @@ def test_a_key_that_is_not_equal_to_itself_comes_back_as_one_object(kind: Any) -
     # A reader, which does not import the class, is not given what a task made of the same bytes, nor the other way.
     shown = decode(canonical_bytes(kind(NAN)))
     assert isinstance(shown, ClassKey) and shown == decode(canonical_bytes(kind(OTHER_NAN)))
+
+
+@pytest.mark.parametrize("key", [Row(None, 0), Row(1.5, 2), Row(x=1.5, at=2)])
+def test_the_state_of_a_row_is_read_by_the_row(key: Row) -> None:
+    key_type, store = Types.ROW_NAMED(["x", "at"], [Types.DOUBLE(), Types.LONG()]), f"rows-{next(STORES)}"
+    counted("process", [(key,), (key,)], key_type, 1, store=store)
+    with state_reader.open(f"memory://{store}").at() as snapshot:
+        assert [row["value"] for row in snapshot.read("counts", "count", key=key).to_pylist()] == [2]
