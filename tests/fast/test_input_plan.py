@@ -167,7 +167,7 @@ def test_a_job_that_starts_elsewhere_knows_the_splits_that_stand_in_lists(
     lines_of(tmp_path, 40)
     old, copy, new = (f"lists-{copied}-{place}" for place in ("old", "copy", "new"))
     result = run(lambda env: read_files(env, tmp_path), epoch_records=8, store=old)
-    middle = next(manifest for manifest in result.manifests if any(len(lists) == 3 for lists in manifest.finished.values()))
+    middle = next(m for m in result.manifests if any(len(lists) == 3 for lists in m.finished.values()))
     start = f"memory://{old}@{middle.epoch}"
     if copied:
         copy_savepoint(find_snapshot(parse_snapshot_name(start)), MemoryStore(copy))

@@ -161,7 +161,7 @@ def stepped(steps: list[Any], key_type: Any, filled: int = 0, store: str | None 
 
 
 HOME, DAY, PAIR = "".join(["ho", "me"]), dt.date(2024, 2, 29), ("b", 1)
-NOON = dt.datetime(2024, 2, 29, 12, tzinfo=dt.timezone.utc)
+NOON = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
 EQUAL_MAP_KEYS = [
     (PICKLED, 1.0, True, "1"),
     (PICKLED, NAN, OTHER_NAN, "nan"),

@@ -40,7 +40,14 @@ from millstream.state.canonical import canonical_bytes, decode
 from millstream.state.equality import holds_floats
 from millstream.state.keys import is_hashed_as_values
 
-__all__ = ["is_settled_by_type", "keys_of_canonical", "settled_declared", "settled_keys", "settled_map_key", "with_sets"]
+__all__ = [
+    "is_settled_by_type",
+    "keys_of_canonical",
+    "settled_declared",
+    "settled_keys",
+    "settled_map_key",
+    "with_sets",
+]
 
 _PLAIN = frozenset((int, str, bytes, type(None)))
 """Values of exactly these types are settled: no other value of them is the same key."""

@@ -2,9 +2,10 @@
 
 A job that was started from a snapshot of another one shares its files: they are immutable, and their names cannot be
 given twice (every name that is written holds a nonce). So what a manifest names (a segment, a staged file, a list of
-finished splits) is looked for in the job's own store first, then in the *bases*, nearest first. No other file is: which epochs there are and whose the store is, is for each
-store to say, and an epoch of a base is none of the job that was started from it. Nothing is ever written to a base,
-deleted from it or listed of it: to everybody who asks what the job has, it has what its own store holds.
+finished splits) is looked for in the job's own store first, then in the *bases*, nearest first. No other file is: which
+epochs there are and whose the store is, is for each store to say, and an epoch of a base is none of the job that was
+started from it. Nothing is ever written to a base, deleted from it or listed of it: to everybody who asks what the job
+has, it has what its own store holds.
 """
 
 from __future__ import annotations
