@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from millstream.checkpoint import finished_splits
 from millstream.checkpoint.manifest import Manifest, ManifestLog, SplitPosition, decode, encode
-from millstream.common import Types, WatermarkStrategy
+from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot
+from millstream.checkpoint.snapshot_names import parse_snapshot_name
+from millstream.common import Configuration, Types, WatermarkStrategy
 from millstream.connectors.contracts import Read, Source, SourceContext, Split
 from millstream.connectors.files.lines import TextLines
 from millstream.connectors.files.source import FileSource
@@ -22,6 +24,7 @@ from millstream.jobs import input_plan
 from millstream.jobs.input_plan import Cursor, InputPlan, PlannedSource, homes, plan_input
 from millstream.jobs.split_shares import share_out
 from millstream.storage import open_store
+from millstream.storage.memory import MemoryStore
 from millstream.testing import run
 
 CONTEXT = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
@@ -156,6 +159,34 @@ def test_a_list_of_finished_splits_that_was_exchanged_is_noticed(tmp_path: Any, 
     newest = ManifestLog(store).newest()
     with pytest.raises(StoreDamagedError, match=r"finished/.*read to its end, is not what its manifest says"):
         finished_splits.FinishedSplits(store).names(newest)
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["a fork", "a savepoint in a folder of its own"])
+def test_a_job_that_starts_elsewhere_knows_the_splits_that_stand_in_lists(
+    tmp_path: Any, short_lists: None, capsys: pytest.CaptureFixture[str], copied: bool
+) -> None:
+    lines_of(tmp_path, 40)
+    old, copy, new = (f"lists-{copied}-{place}" for place in ("old", "copy", "new"))
+    result = run(lambda env: read_files(env, tmp_path), epoch_records=8, store=old)
+    middle = next(m for m in result.manifests if any(len(lists) == 3 for lists in m.finished.values()))
+    start = f"memory://{old}@{middle.epoch}"
+    if copied:
+        copy_savepoint(find_snapshot(parse_snapshot_name(start)), MemoryStore(copy))
+        start = f"memory://{copy}"
+        for name in MemoryStore(old).list(""):
+            MemoryStore(old).delete(name)
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration().set_string("execution.state-recovery.path", start))
+        read_files(env, tmp_path)
+
+    capsys.readouterr()
+    again = run(build, epoch_records=8, store=new)
+    [(uid, positions)] = middle.sources.items()
+    listed = sum(file.splits for file in middle.finished[uid])
+    assert 2 * (40 - listed - len(positions)) <= capsys.readouterr().out.count("\n") <= 2 * (40 - listed)
+    newest = again.manifests[-1]
+    assert sum(file.splits for file in newest.finished[uid]) + len(newest.sources[uid]) == 40
 
 
 def test_event_time_waits_for_the_splits_that_are_not_read_yet(tmp_path: Any, short_lists: None) -> None:

@@ -161,10 +161,22 @@ def stepped(steps: list[Any], key_type: Any, filled: int = 0, store: str | None 
     return run(build, store=store, **options)[out]
 
 
+HOME, DAY, PAIR = "".join(["ho", "me"]), dt.date(2024, 2, 29), ("b", 1)
+NOON = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
 EQUAL_MAP_KEYS = [
     (PICKLED, 1.0, True, "1"),
     (PICKLED, NAN, OTHER_NAN, "nan"),
     (PICKLED, (0.5, "ab", "".join(["a", "b"])), (Decimal("0.50"), "ab", "ab"), "(0.5, 'ab', 'ab')"),
+    (PICKLED, Point("home", "home"), Point("home", HOME), "Point(x='home', y='home')"),
+    (PICKLED, (Account("home"), "home"), (Account("home"), HOME), "(Account(number='home'), 'home')"),
+    (PICKLED, Account("number"), Account("".join(["num", "ber"])), "Account(number='number')"),
+    (PICKLED, Row(home="home"), Row(home=HOME), "Row(home='home')"),
+    (PICKLED, Row(DAY, DAY), Row(DAY, dt.date(2024, 2, 29)), repr(Row(DAY, DAY))),
+    (PICKLED, Account((PAIR, PAIR)), Account((PAIR, ("b", 1.0))), "Account(number=(('b', 1), ('b', 1)))"),
+    (PICKLED, frozenset((0, 8)), frozenset((8.0, 0)), repr(frozenset((0, 8)))),
+    (PICKLED, Account(frozenset((1,))), Account(frozenset((True,))), "Account(number=frozenset({1}))"),
+    (PICKLED, NOON, NOON.astimezone(dt.timezone(dt.timedelta(hours=3))), repr(NOON)),
+    (PICKLED, np.str_("a"), "a", "'a'"),
     (Types.DOUBLE(), NAN, OTHER_NAN, "nan"),
     (Types.DOUBLE(), -0.0, 0, "0.0"),
     (Types.TUPLE([Types.FLOAT(), Types.STRING()]), (NAN, "a"), (OTHER_NAN, "a"), "(nan, 'a')"),
