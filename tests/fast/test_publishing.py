@@ -280,6 +280,45 @@ def test_a_driver_whose_state_was_swept_by_its_successor_says_that_it_was_replac
         job.start().result()
 
 
+def removed_by_another_driver(store: MemoryStore, sinks: int = 1) -> None:
+    """Another driver runs the job to its end, and somebody has its epochs removed."""
+    prepared(store, *(Collect() for _ in range(sinks))).start().result()
+    Sweeper(store, lambda: 0).clear()
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_a_driver_that_wakes_up_in_its_commit_after_the_job_was_removed_publishes_nothing_and_leaves_nothing(
+    epoch: int,
+) -> None:
+    class Slept(MemoryStore):
+        is_removed = False
+
+        def create(self, name: str, data: bytes) -> bool:
+            if name == manifest_name(epoch) and not self.is_removed:
+                self.is_removed = True
+                removed_by_another_driver(MemoryStore(self._name))
+            return super().create(name, data)
+
+    store, table = Slept(f"publishing-{next(_STORES)}"), Table()
+    with pytest.raises(FencedError, match="owns the job now"):
+        prepared(store, table).start().result()
+    assert [commit.epoch for commit in table.shown] == list(range(1, epoch)) and not ManifestLog(store).epochs()
+    out = Collect()
+    prepared(store, out).start().result()  # whoever starts the job then begins anew
+    assert out.values == ["a", "b", "c"]
+
+
+def test_a_driver_that_wakes_up_before_it_publishes_after_the_job_was_removed_publishes_nothing() -> None:
+    store, asleep, wakes, table = new_store(), threading.Event(), threading.Event(), Table()
+    first = prepared(store, Stalling(asleep, wakes), table).start()
+    assert asleep.wait(30)
+    removed_by_another_driver(store, sinks=2)
+    wakes.set()
+    with pytest.raises(FencedError, match="owns the job now"):
+        first.result()
+    assert table.shown == []
+
+
 # --- formats --------------------------------------------------------------------------------------------------
 
 
