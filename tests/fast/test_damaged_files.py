@@ -34,6 +34,7 @@ from millstream.jobs.launch import Launch
 from millstream.jobs.sweeper import Sweeper
 from millstream.runtime.local import LocalRunner
 from millstream.state_reader.verifying import verify
+from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import finished_name, job_name, leaving_name, manifest_name, pin_name
 from millstream.testing import EPOCH, Collect, ManualClock, Script, run
@@ -347,3 +348,28 @@ def test_verify_finds_a_list_of_finished_splits_that_was_changed_or_is_missing()
     assert "is not what its manifest says it is" in verify(store.url).text()
     store.delete(name)
     assert f"{name}: it is missing (splits of 'numbers' that were read to their end)" in verify(store.url).text()
+
+
+@pytest.mark.parametrize("name", ["manifests/000000000001.json", "pins/before.json", "leases/2-a1.json"])
+def test_a_link_that_leads_round_and_round_is_no_file_and_stops_neither_sweeping_nor_verify(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, original = LocalStore(tmp_path, fsync=False), begun()
+    for file in original.list(""):
+        store.put(file, original.get(file))
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(path)
+    with pytest.raises(StoreDamagedError, match="was expected there"):
+        store.modified_ms(name)
+    assert not store.exists(name)
+    Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(ManifestLog(store).newest())
+    assert ManifestLog(store).epochs()[-1:] == [5] and "could not be swept" not in caplog.text
+    verify(store.url)
+
+
+def test_a_folder_where_a_file_is_to_be_is_told_of_in_words_that_help(tmp_path: Path) -> None:
+    (tmp_path / "swept.json").mkdir()
+    with pytest.raises(StoreError, match="a folder stands where 'swept"):
+        LocalStore(tmp_path, fsync=False).put("swept.json", b"")

@@ -259,7 +259,8 @@ class EpochDriver:
 
     def _failed(self, error: BaseException) -> e.EpochFailed:
         """The event of a failure; the error itself is kept to be raised if the job ends with it."""
-        judged = judge(error, self._log, self._job.facts.store)
+        newest = 0 if self._newest is None else self._newest.epoch
+        judged = judge(error, self._log, self._job.facts.store, newest)
         self._failure = judged.error
         do_beside("showing what a task printed", lambda: self._settings.show(list(judged.output)))
         self._watch.failed()

@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from millstream.checkpoint.manifest import ManifestLog
-from millstream.errors import JobFailedError, MillstreamError, StoreAwayError, StoreError
+from millstream.errors import (
+    FencedError,
+    JobFailedError,
+    MillstreamError,
+    StoreAwayError,
+    StoreDamagedError,
+    StoreError,
+)
 from millstream.jobs.damage import whole_epoch_advice
 from millstream.runtime.failure import UserFailureError
 from millstream.storage.store import Store
@@ -51,8 +58,15 @@ def is_retryable(error: BaseException) -> bool:
     return isinstance(error, StoreAwayError) or not isinstance(error, MillstreamError)
 
 
-def judge(error: BaseException, log: ManifestLog, store: Store) -> JudgedFailure:
-    """What became of an epoch that ended with `error`."""
+def judge(error: BaseException, log: ManifestLog, store: Store, newest: int) -> JudgedFailure:
+    """What became of an epoch that ended with `error`; `newest` is the epoch it was to follow."""
+    newer = _newer_epoch(error, log, newest)
+    if newer is not None:
+        fenced = FencedError(
+            f"another driver has committed epoch {newer} and owns the job now. This one was to follow epoch {newest}, "
+            "whose files have been swept since; it has stopped. Nothing is damaged"
+        )
+        return JudgedFailure(fenced, fenced.message, retryable=False, tolerable=False)
     if not isinstance(error, UserFailureError):
         reason = str(error) or type(error).__name__
         return JudgedFailure(error, reason, is_retryable(error), tolerable=True)
@@ -67,3 +81,16 @@ def judge(error: BaseException, log: ManifestLog, store: Store) -> JudgedFailure
     failed = JobFailedError(f"'{report.operator}' failed: {reason}", report=report.text(), at=report.site)
     output = tuple(list(line) for line in report.output)
     return JudgedFailure(failed, reason, report.error not in _FINAL_KINDS, tolerable=False, output=output)
+
+
+def _newer_epoch(error: BaseException, log: ManifestLog, newest: int) -> int | None:
+    """A newer epoch than this driver knows, where a file was missed or found damaged: its successor may have swept it
+    away. None for any other failure."""
+    is_damage = isinstance(error, StoreDamagedError) or (
+        isinstance(error, UserFailureError) and error.report.error == "StoreDamagedError"
+    )
+    try:
+        epochs = log.epochs()[-1:] if is_damage else []
+    except StoreError:  # whether it was replaced cannot be told just now
+        return None
+    return epochs[0] if epochs > [newest] else None
