@@ -46,7 +46,15 @@ def test_a_file_that_changes_twice_in_one_tick_of_the_clock_is_read_twice(tmp_pa
     assert rights.reader_of(bearer(NEW)).name == "dash"
 
 
-@pytest.mark.parametrize("harm", ["gone", "half", "empty"])
+HARMS = {
+    "half": '{"dash": {"token": "',
+    "empty": "",
+    "deep": "[" * 100_000,
+    "no text": json.dumps({"dash": {"token": "\ud800" * 20, "states": ["*"]}}),
+}
+
+
+@pytest.mark.parametrize("harm", ["gone", *HARMS])
 def test_a_file_of_tokens_that_is_damaged_opens_nothing_until_it_is_mended(
     tmp_path: Path, harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -57,7 +65,7 @@ def test_a_file_of_tokens_that_is_damaged_opens_nothing_until_it_is_mended(
     if harm == "gone":
         path.unlink()
     else:
-        path.write_text("" if harm == "empty" else whole[:20])
+        path.write_text(HARMS[harm])
     for _ in range(3):
         with pytest.raises(NoRightsError, match="cannot be read now"):
             rights.reader_of(bearer(OLD))

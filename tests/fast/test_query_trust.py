@@ -156,8 +156,19 @@ def test_a_server_of_another_job_at_the_same_address_is_passed_by() -> None:
         answer_of(404, b'{"error": "unknown-job", "message": "not here"}')
     with pytest.raises(QueryRefusedError, match="no such"):
         answer_of(404, b'{"error": "unknown-state", "message": "no such"}')
-    with pytest.raises(QueryRefusedError, match="status 418"):
-        answer_of(418, b"<html>")
+
+
+@pytest.mark.parametrize("status", [204, 206, 302, 304, 401, 403, 404, 418, 501, 599])
+@pytest.mark.parametrize("body", [b"<html>", b"", b"{}", b'{"error": 7, "message": ["a"]}'])
+def test_a_status_without_the_words_of_a_query_server_says_nothing_of_the_job(status: int, body: bytes) -> None:
+    with pytest.raises(Unanswered, match=f"status {status}"):
+        answer_of(status, body)
+
+
+@pytest.mark.parametrize("status", [206, 302, 304, 501, 599])
+def test_only_a_status_of_refusals_refuses_for_good(status: int) -> None:
+    with pytest.raises(Unanswered, match="unknown-state"):
+        answer_of(status, b'{"error": "unknown-state", "message": "no such"}')
 
 
 class Endless(httpx.SyncByteStream):

@@ -489,6 +489,44 @@ def test_an_answer_of_flight_that_is_not_read_is_given_up() -> None:
         assert client.do_get(names).read_all().num_rows == 0
 
 
+def test_answers_of_flight_that_are_being_sent_count_as_calls_until_they_are_taken_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("millstream.query.server.flight._CALLS_MAX", 3)
+    large, small = (flight.Ticket(b'{"state": "totals", "prefix": "%s"}' % prefix) for prefix in (b"eve", b"bob"))
+    settings = ServerSettings(port=0, flight_port=0)
+
+    def rows_once_there_is_room(client: Any) -> int:
+        until_s = time.monotonic() + 20
+        while True:
+            try:
+                return int(client.do_get(small).read_all().num_rows)
+            except flight.FlightUnavailableError:
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(0.05)
+
+    with QueryServer(large_answers(), settings) as server, flight.connect(server.flight_url) as client:
+        slow = [client.do_get(large) for _ in range(3)]
+        for answer in slow:
+            answer.read_chunk()  # it has begun
+        with pytest.raises(flight.FlightUnavailableError, match="as many as may be"):
+            client.do_get(small).read_all()
+        slow[0].cancel()
+        assert rows_once_there_is_room(client) == 0
+        assert slow[1].read_all().num_rows > 0
+        slow[2].cancel()
+        for _ in range(10):  # an answer that was taken in counts no more
+            assert rows_once_there_is_room(client) == 0
+
+
+def test_a_name_of_a_state_that_is_longer_than_a_refusal_may_be_is_refused_in_words() -> None:
+    settings = ServerSettings(port=0, flight_port=0)
+    with QueryServer(large_answers(), settings) as server, flight.connect(server.flight_url) as client:
+        with pytest.raises(flight.FlightServerError, match="name that no state has"):
+            client.do_get(flight.Ticket(b'{"state": "%s"}' % (b"a" * 100_000))).read_all()
+
+
 def test_tokens_are_not_tried_faster_over_flight_either() -> None:
     settings = ServerSettings(port=0, flight_port=0, rights=rights("*"), limits=Limits(requests_per_s=5))
     guess = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer guess")])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
@@ -189,3 +190,76 @@ def test_values_that_are_too_large_for_one_answer_are_asked_for_in_several() -> 
     settings = ServerSettings(port=0, limits=Limits(answer_bytes_max=20_000))
     with QueryServer(job, settings) as server, QueryClient([server.url]) as client:
         assert {len(one.value) for one in client.get_many("untyped", names)} == {3_000}
+
+
+def test_an_answer_of_another_epoch_than_was_asked_for_is_none() -> None:
+    job = counting()
+    for _ in range(3):
+        job.commit(totals={"ada": 5})
+    store = store_of(job)
+    with liar(answer(epoch=2, value=1)) as (port, asked), QueryServer(job, ServerSettings(port=0), store):
+        with QueryClient(store.url) as client:
+            assert client.get("totals", "ada").epoch == 4
+        registered(store, job, f"http://127.0.0.1:{port}")
+        with QueryClient(store.url) as client:
+            client._epoch_seen = 4
+            assert {client.get("totals", "ada").epoch for _ in range(4)} == {4}
+            assert asked, "the server that has not come so far is asked, and not believed"
+        with QueryClient(store.url) as client:
+            assert {client.get("totals", "ada", epoch=3).epoch for _ in range(4)} == {3}
+
+
+@contextmanager
+def dripping(head: bytes) -> Iterator[int]:
+    """A server that goes on answering, a byte now and then, and never ends: its port."""
+    stopping = threading.Event()
+
+    def answer_one(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.recv(65_536)
+            connection.sendall(head)
+            while not stopping.wait(0.02):
+                connection.sendall(b" ")
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                threading.Thread(target=answer_one, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            stopping.set()
+            listening.shutdown(socket.SHUT_RDWR)
+
+
+DRIPS = {
+    "a body": b"HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n",
+    "a head": b"HTTP/1.1 200 OK\r\nx-endless: ",
+    "a refusal": b"HTTP/1.1 404 Not Found\r\ncontent-length: 100000000\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("part", DRIPS)
+def test_a_server_that_never_ends_its_answer_has_no_thread_of_a_client_for_ever(part: str) -> None:
+    job = counting()
+    store = store_of(job)
+    with dripping(DRIPS[part]) as port, QueryServer(job, ServerSettings(port=0), store):
+        registered(store, job, f"http://127.0.0.1:{port}")
+        with QueryClient(store.url, timeout_s=0.3, hedge_after_s=0.01) as client:
+            for _ in range(100):  # more than a client has threads
+                client._directory._failed_s.clear()
+                assert client.get("totals", "ada").value == 1
+
+
+@pytest.mark.parametrize("part", DRIPS)
+def test_a_given_server_that_never_ends_its_answer_is_given_up(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.query.client.finding._ASK_S", 0.2)
+    with dripping(DRIPS[part]) as port, QueryClient([f"http://127.0.0.1:{port}"], timeout_s=0.2) as client:
+        with pytest.raises(NoServerError):
+            client.get("totals", "ada")
+        with pytest.raises(NoServerError):
+            next(client.watch("totals", "ada"))

@@ -75,7 +75,7 @@ class _Tables:
 
     def past(self) -> OpenSegments:
         """Segments to be opened for epochs of the past, and let go together."""
-        return OpenSegments(self._store, self._cache_folder, maps=self._maps)
+        return OpenSegments(self._store, self._cache_folder, maps=self._maps, is_foreign=True)
 
     def _layout(self, place: tuple[str, str], segments: OpenSegments, state: StoredState) -> TableLayout:
         newest, oldest = (pick(state.refs, key=lambda ref: ref.epoch) for pick in (max, min))

@@ -245,8 +245,16 @@ def _read(entry: Entry, store: Store, what: str) -> pa.Array:
         raise _damaged(what, store, where, str(error)) from error
     if len(data) != entry["bytes"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise _damaged(what, store, where, f"{len(data)} bytes found, {entry['bytes']} written, or other ones")
-    with pa.ipc.open_stream(data) as reader:
-        return pa.concat_arrays([batch.column(0) for batch in reader])
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            batches = list(reader)
+        for batch in batches:
+            # Checksums prove nothing to who reads a store that others write, and Arrow ends a process that is led
+            # beyond its memory.
+            batch.validate(full=True)
+        return pa.concat_arrays([batch.column(0) for batch in batches])
+    except (pa.ArrowException, OSError, ValueError, IndexError) as error:
+        raise _damaged(what, store, where, str(error)) from error
 
 
 def _damaged(what: str, store: Store, where: str, why: str) -> StoreDamagedError:

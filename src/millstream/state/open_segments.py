@@ -62,9 +62,10 @@ class OpenSegments:
         cache_folder: Path | None = None,
         *,
         maps: bool = True,
+        is_foreign: bool = False,
         memory: SegmentMemory = _OF_THIS_PROCESS,
     ) -> None:
-        self.store = store
+        self.store, self._is_foreign = store, is_foreign
         self._cache_folder, self._maps, self._memory = cache_folder, maps, memory
         self._open: dict[tuple[str, TableLayout], Segment] = {}
         self.read_ns = 0  # the time that views of these segments have spent looking rows up, for statistics
@@ -83,6 +84,7 @@ class OpenSegments:
                 found = Segment.of_file(file, layout, ref)
             else:
                 found = HeldSegment.of_file(file, layout, ref).in_memory(self._memory)
+            found.is_foreign = self._is_foreign
             self._open[ref.file, layout] = found
         return found
 

@@ -85,8 +85,8 @@ def _chunk_problem(
     try:
         rows = read_chunk(data, schema)
         rows.validate(full=True)
-    except pa.ArrowException as error:
-        return f"it cannot be read ({error})", max(last, entry.last_order)
+    except (pa.ArrowException, ValueError) as error:
+        return str(error), max(last, entry.last_order)
     return _rows_problem(rows, entry, layout, groups, last, key_hashes), max(last, entry.last_order)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import StoreDamagedError
+from millstream.state.key_groups import MAX_PARALLELISM_MAX
 from millstream.state.segment_file import SegmentFile
 
 __all__ = [
@@ -42,6 +43,7 @@ _CRC_AT = b'"tail_crc32":"'
 _HEAD_ROOM, _CHUNK_ROOM = 512, 224
 _MAGIC = b"ARROW1"
 _ARROW_START = 8
+_ORDERED = ("int64", "timestamp", "time64", "duration", "date64")  # map keys that sort by themselves
 
 
 @dataclass(frozen=True)
@@ -119,9 +121,9 @@ def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
     version = text[len(_OPENING) :].split(b'"', 1)[0]
     try:
         document, _ = json.JSONDecoder().raw_decode(text.decode("latin-1"))
-        chunks = tuple(ChunkEntry(*entry) for entry in document["chunks"]) if version == b"1" else ()
+        chunks = tuple(map(_chunk_entry, document["chunks"])) if version == b"1" else ()
         tail_start = chunks[-1].offset + chunks[-1].length if chunks else None
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise _damaged(subject, "its footer cannot be read") from error
     if version.isdigit() and int(version) > FORMAT:
         raise StoreDamagedError(
@@ -140,17 +142,32 @@ def read_schema(file: SegmentFile, footer: SegmentFooter, subject: str) -> pa.Sc
     last = footer.chunks[-1]
     # Arrow finds its own footer from the end of a file, and asks for no more than that there is something before it.
     tail = file.read(last.offset + last.length, file.size).to_pybytes()
-    reader = pa.ipc.open_file(pa.py_buffer(bytes(_ARROW_START) + tail))
-    if reader.num_record_batches != len(footer.chunks):
-        raise _damaged(subject, f"it has {reader.num_record_batches} chunks, not {len(footer.chunks)}")
-    return reader.schema
+    try:
+        reader = pa.ipc.open_file(pa.py_buffer(bytes(_ARROW_START) + tail))
+        chunks, schema = reader.num_record_batches, reader.schema
+        columns = {field.name: str(field.type) for field in schema}
+    except (pa.ArrowException, OSError, ValueError) as error:  # names need not even be texts
+        raise _damaged(subject, f"its schema cannot be read ({error})") from error
+    if chunks != len(footer.chunks):
+        raise _damaged(subject, f"it has {chunks} chunks, not {len(footer.chunks)}")
+    if len(columns) != len(schema) or not _fits(columns, footer.layout):
+        raise _damaged(subject, "its columns are not those that its footer tells of")
+    return schema
 
 
 def read_chunk(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows in the bytes of a chunk. What Arrow writes at the start of a file belongs to the first."""
-    if data.size >= _ARROW_START and data.slice(0, len(_MAGIC)).to_pybytes() == _MAGIC:
-        return pa.ipc.open_stream(data.slice(_ARROW_START)).read_next_batch()
-    return pa.ipc.read_record_batch(data, schema)
+    """The rows in the bytes of a chunk, which has these columns; ValueError if it has not. What Arrow writes at the
+    start of a file belongs to the first."""
+    try:
+        if data.size >= _ARROW_START and data.slice(0, len(_MAGIC)).to_pybytes() == _MAGIC:
+            rows = pa.ipc.open_stream(data.slice(_ARROW_START)).read_next_batch()
+        else:
+            rows = pa.ipc.read_record_batch(data, schema)
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise ValueError(f"it cannot be read ({error})") from error
+    if rows.schema != schema:
+        raise ValueError("its columns are not those of its segment")
+    return rows
 
 
 def _is_sealed(tail: bytes) -> bool:
@@ -162,7 +179,7 @@ def _is_sealed(tail: bytes) -> bool:
 def _from_document(
     document: dict[str, Any], chunks: tuple[ChunkEntry, ...], file: SegmentFile, subject: str
 ) -> SegmentFooter:
-    """The footer, whose checksum held: what is wrong now was written so."""
+    """The footer, whose checksum held: what is wrong now was written so, and may be anything."""
     try:
         footer = SegmentFooter(
             state=document["state"],
@@ -175,6 +192,13 @@ def _from_document(
         )
     except (KeyError, TypeError) as error:
         raise _damaged(subject, f"its footer breaks the format ({type(error).__name__}: {error})") from error
+    numbers = (footer.epoch, footer.rows, footer.head_crc32, *footer.groups)
+    if not (isinstance(footer.state, str) and all(type(number) is int for number in numbers)):
+        raise _damaged(subject, "its footer breaks the format (a part of it is of another type)")
+    if not _is_layout(footer.layout):
+        raise _damaged(subject, "its footer breaks the format (layout)")
+    if len(footer.groups) != 2 or not 0 <= footer.groups[0] <= footer.groups[1] <= MAX_PARALLELISM_MAX:
+        raise _damaged(subject, "its footer breaks the format (key groups)")
     if footer.rows != sum(chunk.rows for chunk in chunks):
         raise _damaged(subject, f"its chunks have not the {footer.rows} rows its footer promises")
     if not all(0 <= chunk.offset <= chunk.offset + chunk.length <= file.size for chunk in chunks):
@@ -182,6 +206,41 @@ def _from_document(
     if zlib.crc32(file.read(0, chunks[0].offset)) != footer.head_crc32:
         raise _damaged(subject, "the checksum of its schema does not match")
     return footer
+
+
+def _chunk_entry(written: Any) -> ChunkEntry:
+    entry = ChunkEntry(*written)
+    orders, times = (entry.first_order, entry.last_order), written[6:]
+    is_sound = (
+        all(type(number) is int for number in written)
+        and entry.rows > 0
+        and all(0 <= order < 1 << 64 for order in orders)
+        and all(-(1 << 63) <= time_ms < 1 << 63 for time_ms in times)
+    )
+    if not is_sound:
+        raise ValueError("no entry of a chunk")
+    return entry
+
+
+def _is_layout(told: Any) -> bool:
+    """Whether a footer tells a layout, as `segment.described` writes it."""
+    if not isinstance(told, dict) or not isinstance(told.get("key"), str):
+        return False
+    is_typed = all(told.get(part) is None or isinstance(told[part], str) for part in ("sub", "value"))
+    is_flagged = all(isinstance(told.get(part), bool) for part in ("pickled", "due", "ttl"))
+    numbers = [told.get("max_parallelism"), told.get("serializer", 0)]
+    is_numbered = all(type(number) is int for number in numbers) and 0 < numbers[0] <= MAX_PARALLELISM_MAX
+    return is_typed and is_flagged and is_numbered and (not told["pickled"] or told.get("value") == "binary")
+
+
+def _fits(columns: dict[str, str], told: dict[str, Any]) -> bool:
+    """Whether a file has the columns of the layout that its footer tells."""
+    expected = {"order": "uint64", "rest": "uint16", "kind": "uint8"}
+    expected["key"] = "binary" if told["key"] == "canonical" else told["key"]
+    expected |= {part: told[part] for part in ("sub", "value") if told.get(part) is not None}
+    expected |= {"sub_order": "int64"} if "sub" in expected and not expected["sub"].startswith(_ORDERED) else {}
+    expected |= {"due_ms": "int64"} if told["due"] else {}
+    return columns == expected | ({"expires_ms": "int64"} if told["ttl"] else {})
 
 
 def _damaged(subject: str, what: str) -> StoreDamagedError:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.errors import StoreDamagedError
 from millstream.records.block_form import TIMESTAMP_COLUMN, TYPED
 from millstream.runtime.operator_lists import Slice, column_of
 from millstream.state_reader.forms import Encoded
@@ -33,7 +34,13 @@ class LoopSource(SubtaskSource):
 
     def whole(self) -> pa.RecordBatch:
         stored = list(self._stored())
-        pieces = [_records(block) for _, block in stored]
+        try:
+            pieces = [_records(block) for _, block in stored]
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise StoreDamagedError(
+                f"{self.state.what}: a block of records is damaged ({error}). Restore the store from a copy, or read "
+                "an older epoch."
+            ) from error
         records = pa.concat_tables(pieces, promote_options="default")
         stamps, values = (pa.concat_arrays(records.column(name).chunks) for name in ("timestamp_ms", _VALUE))
         subtasks = [subtask for (subtask, _), piece in zip(stored, pieces, strict=True) for _ in range(len(piece))]
@@ -62,7 +69,9 @@ def _records(block: pa.Buffer) -> pa.Table:
     if not _is_typed(block):
         return _table(pa.array([block.slice(1).to_pybytes()], pa.binary()), None)
     with pa.ipc.open_stream(block.slice(1)) as reader:
-        columns = reader.read_all().combine_chunks()
+        table = reader.read_all()
+    table.validate(full=True)
+    columns = table.combine_chunks()
     stamps = None
     if TIMESTAMP_COLUMN in columns.column_names:
         stamps = columns.column(TIMESTAMP_COLUMN)

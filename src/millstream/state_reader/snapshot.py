@@ -76,7 +76,7 @@ class Snapshot:
         self._cache_folder = cache_folder
         self._lease = _lease(store, epoch, now_ms)
         self.manifest: Manifest = ManifestLog(store).read(epoch) if self._lease is None else self._lease.manifest
-        self.segments = OpenSegments(store, cache_folder)
+        self.segments = OpenSegments(store, cache_folder, is_foreign=True)
         self._release = _kept(self, self._lease)
 
     @property

@@ -239,7 +239,7 @@ class TableSource:
 
     def blocks(self, groups: range | None = None, key: Any = ALL_KEYS) -> Iterator[pa.RecordBatch]:
         """The live rows (of some key groups, or of one key), some ten thousand at a time."""
-        view = view_of(OpenSegments(self.store, self.cache_folder), self.state, self.layout)
+        view = view_of(OpenSegments(self.store, self.cache_folder, is_foreign=True), self.state, self.layout)
         found = view.scan(groups) if key is ALL_KEYS else self._of_key(view, key)
         for block in found:
             yield self.presented(block)

@@ -22,9 +22,10 @@ from typing import Any
 
 import httpx
 
+from millstream.query.client.deadlines import within
 from millstream.query.client.directory import Directory, ServerPlace
 from millstream.query.client.errors import NoServerError, QueryRefusedError
-from millstream.query.client.received import JobIdentity, NoAnswer, body_of, check_form, json_of_body
+from millstream.query.client.received import JobIdentity, NoAnswer, body_of, check_epoch, check_form, json_of_body
 from millstream.query.client.trust import Trust
 
 __all__ = ["PAUSE_S", "Asking", "NobodyAnswered", "Question", "Unanswered", "answer_of"]
@@ -57,18 +58,24 @@ class NobodyAnswered(Exception):
 
 
 def answer_of(status: int, body: bytes) -> dict[str, Any]:
-    """The answer in a response; Unanswered or QueryRefusedError if it is none."""
+    """The answer in a response; Unanswered or QueryRefusedError if it is none.
+
+    A refusal is that of a query server if it has a code and a sentence. A redirect, or the page of a server or proxy of
+    another kind, says nothing of the job.
+    """
     if status == 200:
         return json_of_body(body)
     try:
         told = json_of_body(body)
-        code, message = str(told["error"])[:_CODE_MAX], str(told["message"])[:_MESSAGE_MAX]
-    except (NoAnswer, KeyError):
-        code, message = "unknown", f"status {status}"
+    except NoAnswer:
+        told = {}
+    code, message = told.get("error"), told.get("message")
+    if not (isinstance(code, str) and isinstance(message, str)):
+        raise Unanswered(f"status {status}, and no word of a query server")
     # A server of another job may have taken over the address of one of this job.
-    if status in _ELSEWHERE or code == "unknown-job":
-        raise Unanswered(f"{code}: {message}")
-    raise QueryRefusedError(message, status, code)
+    if status in _ELSEWHERE or not 400 <= status < 500 or code == "unknown-job":
+        raise Unanswered(f"{code[:_CODE_MAX]}: {message[:_MESSAGE_MAX]}")
+    raise QueryRefusedError(message[:_MESSAGE_MAX], status, code[:_CODE_MAX])
 
 
 class Asking:
@@ -157,7 +164,7 @@ class Asking:
             headers["content-type"] = "application/json"
         left_s = max(0.05, until_s - self._now_s())
         try:
-            with self._http.stream(
+            with within(left_s), self._http.stream(
                 "GET" if question.body is None else "POST",
                 place.url + question.path,
                 params=dict(question.params),
@@ -168,6 +175,7 @@ class Asking:
             ) as response:
                 answer = answer_of(response.status_code, body_of(response))
             self._expects().check(answer)
+            check_epoch(answer["epoch"], question.params.get("epoch"), question.epoch_min)
             check_form(answer, question.part, question.body)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             self._directory.failed(place)

@@ -18,7 +18,7 @@ import pyarrow.flight as flight
 from millstream.query.client.asking import NobodyAnswered
 from millstream.query.client.directory import Directory, ServerPlace
 from millstream.query.client.errors import QueryRefusedError
-from millstream.query.client.received import ANSWER_BYTES_MAX, JobIdentity, NoAnswer, json_of_body
+from millstream.query.client.received import ANSWER_BYTES_MAX, JobIdentity, NoAnswer, check_epoch, json_of_body
 from millstream.query.client.trust import Trust
 
 __all__ = ["ColumnAsking"]
@@ -105,8 +105,11 @@ class ColumnAsking:
                 if start + rows >= len(keys):
                     writer.done_writing()  # said with the last batch, so that its answer ends the call, too
                 parts.append(_batch_of(reader, len(piece)))
-        self._expects().check(_facts(parts[0].schema))
-        return pa.Table.from_batches(parts)
+        facts = _facts(parts[0].schema)
+        self._expects().check(facts)
+        check_epoch(facts["epoch"], question.get("epoch"), question.get("epoch_min", 0))
+        told = {name: json.dumps(facts[name]) for name in facts}
+        return pa.Table.from_batches(parts).replace_schema_metadata(told)
 
     def _forget(self, place: ServerPlace) -> None:
         self._directory.failed(place)
@@ -129,6 +132,10 @@ def _batch_of(reader: Any, rows: int) -> pa.RecordBatch:
         batch = None
     if batch is None or batch.schema.names != _COLUMNS or batch.num_rows != rows:
         raise NoAnswer(f"its answer to {rows} keys is not the columns key, found and value of {rows} rows")
+    try:
+        batch.validate(full=True)  # what came may say that a text lies behind the end of memory
+    except pa.ArrowException as error:
+        raise NoAnswer(f"its answer is damaged ({error})") from error
     return batch
 
 

@@ -16,6 +16,7 @@ import httpx
 
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.errors import ConfigurationError
+from millstream.query.client.deadlines import within
 from millstream.query.client.directory import ServerPlace
 from millstream.query.client.errors import NoServerError, QueryRefusedError
 from millstream.query.client.received import JobIdentity, NoAnswer, body_of, json_of_body, place_of
@@ -131,12 +132,14 @@ class Finding:
 
     def _asked(self, url: str) -> dict[str, Any] | None:
         try:
-            with self._http.stream("GET", url, timeout=_ASK_S, headers=self._trust.headers(_origin(url))) as response:
+            headers = self._trust.headers(_origin(url))
+            with within(_ASK_S), self._http.stream("GET", url, timeout=_ASK_S, headers=headers) as response:
                 told = json_of_body(body_of(response, _TOLD_BYTES_MAX))
         except (httpx.HTTPError, OSError, NoAnswer):
             return None
-        if response.status_code in (401, 403, 404):
-            raise QueryRefusedError(str(told.get("message")), response.status_code, str(told.get("error")))
+        code, message = told.get("error"), told.get("message")
+        if response.status_code in (401, 403, 404) and isinstance(code, str) and isinstance(message, str):
+            raise QueryRefusedError(message, response.status_code, code)
         return told if response.status_code == 200 else None
 
 

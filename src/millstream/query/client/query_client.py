@@ -15,6 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 from millstream.query.client.answer import Answer
 from millstream.query.client.asking import Asking, Question, Unanswered, answer_of
 from millstream.query.client.columns import ColumnAsking
+from millstream.query.client.deadlines import PunctualTransport, within
 from millstream.query.client.directory import Directory
 from millstream.query.client.errors import NoServerError
 from millstream.query.client.finding import Finding, given_addresses
@@ -38,6 +40,7 @@ from millstream.query.wire.served import ServedState
 __all__ = ["QueryClient"]
 
 _WATCH_AGAIN_S = 0.2
+_SILENT_S = 30.0
 
 
 class QueryClient:
@@ -64,9 +67,8 @@ class QueryClient:
     ) -> None:
         trust = Trust(token, given_addresses(store_or_urls), allow_hosts)
         limits = httpx.Limits(max_connections=200, max_keepalive_connections=50)
-        # What is asked is private to these servers: no proxy that the environment names comes in between.
         headers = {"accept-encoding": "identity"}  # what is packed may become any number of bytes
-        self._http = httpx.Client(headers=headers, verify=verify, limits=limits, trust_env=False)
+        self._http = httpx.Client(headers=headers, transport=PunctualTransport(verify, limits), trust_env=False)
         self._finding = Finding(store_or_urls, self._http, job, trust)
         self._trust, expects = trust, self._finding.identity
         self._directory = Directory(self._finding.places, now_s)
@@ -224,12 +226,15 @@ class QueryClient:
 
     def _events(self, url: str, path: str, seen: int) -> Iterator[dict[str, Any]]:
         params, headers = {"key_format": "json"}, {"last-event-id": str(seen), **self._trust.headers(url)}
-        with self._http.stream("GET", url + path, params=params, headers=headers, timeout=30) as response:
-            if response.status_code != 200:
-                try:
-                    answer_of(response.status_code, body_of(response))
-                except Unanswered:
-                    return
+        with ExitStack() as open_stream:
+            with within(_SILENT_S):  # the events themselves have no end
+                stream = self._http.stream("GET", url + path, params=params, headers=headers, timeout=_SILENT_S)
+                response = open_stream.enter_context(stream)
+                if response.status_code != 200:
+                    try:
+                        answer_of(response.status_code, body_of(response))
+                    except Unanswered:
+                        return
             for line in lines_of(response):
                 if line.startswith(b"data: "):
                     told = json_of_body(line.removeprefix(b"data: "))

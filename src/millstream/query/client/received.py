@@ -20,6 +20,7 @@ __all__ = [
     "JobIdentity",
     "NoAnswer",
     "body_of",
+    "check_epoch",
     "check_form",
     "json_of_body",
     "lines_of",
@@ -133,6 +134,20 @@ def state_of(told: Any) -> ServedState | None:
     if not (_is_shallow(key_type) and _is_shallow(value_type)):
         return None
     return ServedState(name, kind, key_type, value_type, bool(told.get("is_pickled")), groups or 0)
+
+
+def check_epoch(epoch: int, asked: int | None, epoch_min: int) -> None:
+    """NoAnswer for an answer of another epoch than the one that was `asked` for, or of one older than was seen.
+
+    >>> check_epoch(7, None, 7)
+    >>> check_epoch(6, None, 7)
+    Traceback (most recent call last):
+    millstream.query.client.received.NoAnswer: its answer is of epoch 6, and that of 7 or a newer one was asked for
+    """
+    if asked is not None and epoch != asked:
+        raise NoAnswer(f"its answer is of epoch {epoch}, and that of {asked} was asked for")
+    if asked is None and epoch < epoch_min:
+        raise NoAnswer(f"its answer is of epoch {epoch}, and that of {epoch_min} or a newer one was asked for")
 
 
 def check_form(answer: Mapping[str, Any], part: str, question: Any = None) -> None:

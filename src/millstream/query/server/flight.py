@@ -19,6 +19,7 @@ import ssl
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ _CALLS_MAX = 32
 _FOLDER = "millstream-flight-"
 _STARTED_S = 60.0
 _QUESTION_BYTES_MAX = 1 << 20
+_NAME_CHARACTERS_MAX = 1_000  # it stands in refusals, which travel in the head of an answer
 _FIELDS = {"state", "epoch", "time", "epoch_min", "keys", "prefix", "limit"}
 
 
@@ -94,14 +96,15 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         self.shutdown()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
-        """Rows of a state, or of the keys in the ticket."""
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
+        """Rows of a state, or of the keys in the ticket. The call counts until all of them are sent."""
         try:
-            with self._call():
+            with ExitStack() as held:
+                held.enter_context(self._call())
                 reader, question = _reader(context), _question(ticket.ticket)
                 with self._reads.epoch(_moment(question)) as epoch:
                     table = self._table(reader, question, epoch)
-            return flight.RecordBatchStream(table)
+                return flight.GeneratorStream(table.schema, _Sending(table, held.pop_all()))
         except Exception as error:
             raise _flight_error(answer_to(error)) from error
 
@@ -182,6 +185,26 @@ class _Held:
         self._calls.release()
 
 
+class _Sending:
+    """The batches of an answer. It lets `held` go with the last of them, or when nobody takes them in any more."""
+
+    def __init__(self, table: pa.Table, held: ExitStack) -> None:
+        self._batches, self._held = iter(table.to_batches()), held
+
+    def __iter__(self) -> _Sending:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            self._held.close()
+            raise
+
+    def __del__(self) -> None:
+        self._held.close()
+
+
 def _sweep(folder: Path) -> None:
     """Remove what servers that were killed have left: sockets of ours that nobody listens to."""
     for socket_file in folder.glob(f"{_FOLDER}*/server"):
@@ -220,6 +243,8 @@ def _question(data: bytes) -> dict[str, Any]:
         raise BadQuestionError('the question is no JSON object. Send {"state": "NAME"}.') from error
     if not isinstance(question, dict) or not isinstance(question.get("state"), str):
         raise BadQuestionError('the question names no state. Send {"state": "NAME"}.')
+    if len(question["state"]) > _NAME_CHARACTERS_MAX:
+        raise BadQuestionError(f"the state {question['state'][:100]!r}… has a name that no state has.")
     unknown = sorted(set(question) - _FIELDS)
     if unknown:
         raise BadQuestionError(

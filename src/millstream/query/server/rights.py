@@ -146,7 +146,7 @@ def read_rights(path: Path, option: str = "--tokens") -> TokenFile:
 def _rights_in(path: Path, option: str) -> Rights:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{option} {path} cannot be read: {error}. {_EXPECTED}") from error
     if not isinstance(document, dict) or not document:
         raise ConfigurationError(f"{option} {path} has no tokens. {_EXPECTED}")
@@ -163,9 +163,18 @@ def _reader(where: str, name: str, given: Any) -> tuple[bytes, Reader]:
     token, digest = given.get("token"), given.get("sha256")
     if isinstance(digest, str) and re.fullmatch(r"[0-9a-fA-F]{64}", digest):
         return bytes.fromhex(digest), Reader(name, tuple(states))
-    if not isinstance(token, str) or len(token) < _TOKEN_CHARACTERS_MIN:
+    if not isinstance(token, str) or len(token) < _TOKEN_CHARACTERS_MIN or not _can_be_sent(token):
         raise ConfigurationError(
             f"token '{name}' of {where} needs a token of {_TOKEN_CHARACTERS_MIN} characters or more, or its sha256. "
             'Make one with `python -c "import secrets; print(secrets.token_urlsafe())"`.'
         )
     return hashlib.sha256(token.encode()).digest(), Reader(name, tuple(states))
+
+
+def _can_be_sent(token: str) -> bool:
+    """Whether it is text: JSON can have half a character, too (a lone surrogate)."""
+    try:
+        token.encode()
+    except UnicodeError:
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""Segments whose checksums hold and whose content lies: whoever can write a store can make them.
+
+A reader, a query and `verify` say that the file is damaged; none of them ends with an error of Python's, or at all:
+Arrow ends the process when it is led beyond its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from bombs import laid_out
+
+from millstream import query, state_reader
+from millstream.errors import MillstreamError, StoreDamagedError
+from millstream.state_reader.verifying import verify
+
+OPENING = b'{"format":"millstream-segment-'
+NO_CRC = b'"tail_crc32":"00000000"'
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("forged")
+    return laid_out(folder / "store", folder / "marker", epochs=1)
+
+
+@pytest.fixture
+def segment(whole: Path) -> Iterator[Path]:
+    """A segment of the state `typed`, which is put back afterwards."""
+    (file,) = whole.glob("segments/keeper/typed/000000000001-*.arrow")
+    content = file.read_bytes()
+    yield file
+    file.write_bytes(content)
+
+
+def forge(file: Path, change: Callable[[Document, bytearray], None]) -> None:
+    """Change the footer, or bytes of chunks, and make all checksums right again."""
+    data = bytearray(file.read_bytes())
+    at = data.rfind(OPENING)
+    document, size = json.JSONDecoder().raw_decode(data[at:].decode("latin-1"))
+    room = size + len(data[at + size :]) - len(data[at + size :].lstrip(b" "))
+    tail_start = sum(document["chunks"][-1][:2])
+    change(document, data)
+    document["tail_crc32"] = "00000000"
+    data[at : at + room] = json.dumps(document, separators=(",", ":")).encode().ljust(room)
+    tail = bytes(data[tail_start:])
+    file.write_bytes(data[:tail_start] + tail.replace(NO_CRC, b'"tail_crc32":"%08x"' % zlib.crc32(tail), 1))
+
+
+def assert_damaged(store: Path) -> None:
+    with pytest.raises(StoreDamagedError, match="damaged"):
+        state_reader.open(f"{store}@1").at().read("keeper", "typed").to_pylist()
+    with pytest.raises(MillstreamError), query.open(str(store)).at(epoch=1) as view:
+        view.get("typed", "a")
+    assert "typed" in verify(f"{store}@1").text()
+
+
+ODD: tuple[Any, ...] = (None, "x", 1.5, -1, 1 << 64, [], {}, True)
+TOP = ("state", "epoch", "groups", "layout", "rows", "head_crc32")
+
+
+@pytest.mark.parametrize("part", TOP)
+def test_a_footer_that_has_something_else_in_a_place_is_damaged(part: str, whole: Path, segment: Path) -> None:
+    content = segment.read_bytes()
+    for odd in ODD:
+        if part == "state" and isinstance(odd, str):
+            continue  # a name like any other
+        forge(segment, lambda document, _, odd=odd: document.update({part: odd}))  # type: ignore[misc]
+        assert_damaged(whole)
+        segment.write_bytes(content)
+
+
+@pytest.mark.parametrize("place", [2, 3, 4, 5])
+def test_an_entry_of_a_chunk_that_is_none_is_damaged(place: int, whole: Path, segment: Path) -> None:
+    content = segment.read_bytes()
+    for odd in (None, "x", 1.5, -1, []):
+        forge(segment, lambda document, _, odd=odd: document["chunks"][0].__setitem__(place, odd))  # type: ignore[misc]
+        assert_damaged(whole)
+        segment.write_bytes(content)
+
+
+@pytest.mark.parametrize("part", ["key", "sub", "value", "pickled", "due", "ttl", "max_parallelism"])
+def test_a_footer_that_tells_of_other_columns_than_there_are_is_damaged(
+    part: str, whole: Path, segment: Path
+) -> None:
+    content = segment.read_bytes()
+    for odd in ("x", True, 7.5):
+        forge(segment, lambda document, _, odd=odd: document["layout"].update({part: odd}))  # type: ignore[misc]
+        assert_damaged(whole)
+        segment.write_bytes(content)
+
+
+def test_a_text_that_lies_beyond_memory_is_damage_and_not_the_end_of_the_process(whole: Path, segment: Path) -> None:
+    def point_beyond(document: Document, data: bytearray) -> None:
+        offset, length = document["chunks"][0][:2]
+        chunk = pa.py_buffer(bytes(data[offset : offset + length]))
+        keys = pa.ipc.open_stream(chunk.slice(8)).read_next_batch().column("key")
+        start = offset + keys.buffers()[1].address - chunk.address
+        data[start + 4 : start + 8] = (1 << 30).to_bytes(4, "little")
+        document["chunks"][0][2] = zlib.crc32(bytes(data[offset : offset + length]))
+
+    forge(segment, point_beyond)
+    assert_damaged(whole)
+
+
+def test_a_chunk_that_brings_a_schema_of_its_own_is_damaged(whole: Path, segment: Path) -> None:
+    def rename(document: Document, data: bytearray) -> None:
+        offset, length = document["chunks"][0][:2]
+        at = data.index(b"rest", offset, offset + length)
+        data[at : at + 4] = b"rust"
+        document["chunks"][0][2] = zlib.crc32(bytes(data[offset : offset + length]))
+
+    forge(segment, rename)
+    assert_damaged(whole)
