@@ -103,6 +103,10 @@ SOURCES = {
     "a split without a name": ({"splits": [Split("")]}, r"a split whose name is '' \(str\), expected a text"),
     "a name that is a number": ({"splits": [Split(7)]}, r"a split whose name is 7 \(int\)"),  # type: ignore[arg-type]
     "a start that is no JSON": ({"splits": [Split("a", {1})]}, r"lists split 'a' with the start \{1\} \(set\)"),
+    "a start with a key of numbers": ({"splits": [Split("a", {1: 2})]}, r"\{1: 2\} \(dict\).*key 1 it makes a text"),
+    "an info that is no JSON": ({"splits": [Split("a", 0, {1})]}, r"lists split 'a' with the info \{1\} \(set\)"),
+    "an info with a key of numbers": ({"splits": [Split("a", 0, {1: 2})]}, r"with the info.*key 1 it makes a text"),
+    "reach gives a tuple": ({"reach": (0, 1)}, r"reach .*\(0, 1\) \(tuple\).*of the tuple \(0, 1\) it makes a list"),
     "reach forgets its return": ({"reach": None}, r"reach of split 'numbers' from 0 returned None, expected how far"),
     "reach goes backwards": ({"reach": -1}, r"reach of split 'numbers' from 0 returned -1 \(int\), expected an offset"),
     "reach gives numpy's": ({"reach": np.int64(10)}, r"Numbers\.reach .*\(int64\), expected what JSON can hold"),
@@ -117,7 +121,9 @@ SOURCES = {
     "read yields a tuple": ({"read": [(1, 2)]}, r"Numbers\.read yields \(1, 2\) \(tuple\)"),
     "read yields a table": ({"read": [pa.table({"a": [1]})]}, r"\(Table\), expected lists.*table\.to_batches\(\)"),
     "read ends nowhere": ({"read": ended_at({1})}, r"Numbers\.read of split 'numbers' returned \{1\} \(set\)"),
+    "read ends at a tuple": ({"read": ended_at([(1,)])}, r"Numbers\.read .*of the tuple \(1,\) it makes a list"),
     "read ends before": ({"read": ended_at(-5)}, r"Numbers\.read of split 'numbers' from 0 returned -5"),
+    "watermark is beyond time": ({"watermark": 2**70}, r"Numbers\.watermark returned \d+ \(int\), expected an int"),
     "watermark gives a float": ({"watermark": 1.5}, r"Numbers\.watermark returned 1\.5 \(float\), expected an int"),
 }
 
@@ -311,6 +317,7 @@ SINKS = {
     ),
     "stage gives a text": (Output(stage="file"), r"Stub\.stage returned 'file' \(str\), expected a list"),
     "stage gives no JSON": (Output(stage=[b"x"]), r"Stub\.stage returned b'x' \(bytes\), expected what JSON can hold"),
+    "stage gives keys of numbers": (Output(stage=[{1: 2}]), r"Stub\.stage returned \{1: 2\}.*key 1 it makes a text"),
     "a two-phase sink stages no JSON": (Staging(), r"Staging\.stage returned \{1, 2\} \(set\), expected what JSON"),
     "plan_commit forgets its return": (Output(plan_commit=None), r"Output\.plan_commit returned None, expected Commit"),
     "plan_commit gives a list": (Output(plan_commit=[]), r"Output\.plan_commit returned \[\] \(list\)"),
