@@ -135,6 +135,30 @@ def test_a_source_that_returns_the_wrong_thing_is_told_so_by_its_class_and_line(
     assert f"({HERE}:" in message
 
 
+def raised() -> Any:
+    return {}["a key of mine"]
+
+
+@pytest.mark.parametrize("method", ["splits", "reach", "finished", "complete"])
+def test_an_error_in_a_source_on_the_driver_is_told_with_its_kind_and_line(method: str) -> None:
+    message = failure(lambda env: env.add_source(Numbers(**{method: raised})).sink_to(Collect()))
+    line = raised.__code__.co_firstlineno + 1
+    assert f"KeyError: 'a key of mine' ({HERE}:{line})" in message
+
+
+def test_an_error_while_publishing_is_told_with_its_kind_and_line() -> None:
+    class Failing(Staging):
+        def stage(self) -> Any:
+            return 1
+
+        def commit(self, commit: CommitId, staged: Any) -> None:
+            raised()
+
+    message = failure(lambda env: env.add_source(Script([1])).sink_to(Failing()))
+    line = raised.__code__.co_firstlineno + 1
+    assert f"epoch 1 could not be published: KeyError: 'a key of mine' ({HERE}:{line})" in message
+
+
 @pytest.mark.parametrize("slips", [{}, {"opened": None}, {"splits": lambda: (s for s in [Split("numbers")])}])
 def test_a_source_that_opens_with_nothing_or_lists_by_a_generator_is_understood(slips: Any) -> None:
     out = Collect()
