@@ -312,6 +312,9 @@ def test_a_list_of_input_files_that_was_changed_is_noticed_and_a_stray_beside_it
     store.put(name, store.get(name).replace(b"a.txt", b"b.txt"))
     with pytest.raises(StoreDamagedError, match="a list of input files, is not readable"):
         FileLog([str(tmp_path)], store)
+    other = begun()
+    other.put(name, store.get(name))
+    assert f"{name}: it cannot be read: its checksum does not match its content" in verify(other.url).text()
 
 
 def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify() -> None:
@@ -333,6 +336,32 @@ def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify(
         list(read_stored(split, 0, 1000, type_info))
     store.delete(file)
     assert f"{file}: it is missing (stored input)" in verify(store.url).text()
+
+
+def test_a_digit_that_changed_in_what_is_said_of_stored_input_is_noticed_by_the_job_and_by_verify() -> None:
+    store = begun()
+    type_info = Types.ROW_NAMED(["n"], [Types.LONG()])
+    batches = StoredBatches(store, "in", type_info)
+    batches.begin()
+    for number in range(3):
+        buffer = pa.BufferOutputStream()
+        pq.write_table(pa.table({"n": [1, 2, 3]}), buffer)
+        store.put(f"{batches.folder(number)}/part.parquet", buffer.getvalue().to_pybytes())
+        batches.add(number)
+    batches.released([{split.name: 3 for split in batches.splits()[:2]}])  # removes batch 0
+    marker = store.list("input/in/markers")[-1]
+    changes = [(marker, b'"rows": 3', b'"rows": 0'), ("input/in/consumed.json", b'"through": 0', b'"through": 1')]
+    changes.append(("input/in/series.json", f'"{batches.series.series}"'.encode(), b'"abcdefabcdef"'))
+    assert verify(store.url).is_whole
+    for name, was, became in changes:
+        data = store.get(name)
+        assert was in data
+        store.put(name, data.replace(was, became))
+        with pytest.raises(StoreDamagedError, match="its checksum does not match"):
+            StoredBatches(store, "in", type_info)
+        assert f"{name}: it cannot be read" in verify(store.url).text()
+        store.put(name, data)
+    assert len(StoredBatches(store, "in", type_info)._batches) == 2
 
 
 def test_verify_finds_a_list_of_finished_splits_that_was_changed_or_is_missing() -> None:

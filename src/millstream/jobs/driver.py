@@ -39,7 +39,7 @@ from millstream.jobs.epoch_run import EpochRun
 from millstream.jobs.epoch_size import EpochCost, SizeBounds, first_sizing, next_sizing, recooled
 from millstream.jobs.epoch_statistics import epoch_statistics, input_lags, statistics_of, with_statistics
 from millstream.jobs.epoch_watch import EpochWatch
-from millstream.jobs.failures import is_retryable, judge
+from millstream.jobs.failures import is_retryable, judge, reason_of
 from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input, without_reads
 from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
 from millstream.jobs.outcome import EpochOutcome
@@ -387,7 +387,7 @@ class EpochDriver:
         elif error is not None:
             self._note(f"epoch {event.epoch} could not be published", error)
             self._failure = error
-            self._board.change(last_error=str(error))
+            self._board.change(last_error=reason_of(error))
         self._outside.put(event)
 
     # --- ending -----------------------------------------------------------------------------------------------

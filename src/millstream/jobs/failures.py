@@ -7,6 +7,9 @@ too long, the store or a machine failed) is a failed checkpoint first, and may b
 
 from __future__ import annotations
 
+import os
+import sysconfig
+import traceback
 from dataclasses import dataclass, replace
 
 from millstream.checkpoint.manifest import ManifestLog
@@ -20,9 +23,12 @@ from millstream.errors import (
 )
 from millstream.jobs.damage import whole_epoch_advice
 from millstream.runtime.failure import UserFailureError
+from millstream.runtime.returned import is_engine_file
 from millstream.storage.store import Store
 
-__all__ = ["JudgedFailure", "is_retryable", "judge"]
+__all__ = ["JudgedFailure", "is_retryable", "judge", "reason_of"]
+
+_INSTALLED = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 # Failures of a task that another try cannot mend: a person must put the program right, or the store.
 _FINAL_KINDS = frozenset(
@@ -58,6 +64,27 @@ def is_retryable(error: BaseException) -> bool:
     return isinstance(error, StoreAwayError) or not isinstance(error, MillstreamError)
 
 
+def reason_of(error: BaseException) -> str:
+    """What went wrong on the driver, in a line. An error of the user's own source or sink is told with its kind and
+    place: what a KeyError says of itself is the key.
+
+    >>> reason_of(KeyError("a")), reason_of(OSError("no answer"))
+    ("KeyError: 'a'", 'no answer')
+    """
+    text = str(error) or type(error).__name__
+    if isinstance(error, MillstreamError):
+        return text
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    if places:
+        place = f"{os.path.basename(places[-1].filename)}:{places[-1].lineno}"
+        return f"{type(error).__name__}: {error} ({place})"
+    return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else text
+
+
+def _is_users(filename: str) -> bool:
+    return not (is_engine_file(filename) or filename.startswith((*_INSTALLED, "<")))
+
+
 def judge(error: BaseException, log: ManifestLog, store: Store, newest: int) -> JudgedFailure:
     """What became of an epoch that ended with `error`; `newest` is the epoch it was to follow."""
     newer = _newer_epoch(error, log, newest)
@@ -68,8 +95,7 @@ def judge(error: BaseException, log: ManifestLog, store: Store, newest: int) -> 
         )
         return JudgedFailure(fenced, fenced.message, retryable=False, tolerable=False)
     if not isinstance(error, UserFailureError):
-        reason = str(error) or type(error).__name__
-        return JudgedFailure(error, reason, is_retryable(error), tolerable=True)
+        return JudgedFailure(error, reason_of(error), is_retryable(error), tolerable=True)
     report = error.report
     if report.error == "StoreDamagedError":
         try:

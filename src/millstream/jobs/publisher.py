@@ -22,7 +22,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import write_receipt
 from millstream.connectors.contracts import CommitId, Sink
-from millstream.jobs.failures import is_retryable
+from millstream.jobs.failures import is_retryable, reason_of
 from millstream.jobs.settings import Clock
 from millstream.jobs.side_effects import do_beside
 from millstream.storage.store import Store
@@ -77,7 +77,7 @@ class Publisher:
                 self._sinks[uid].commit(commit, [item.payload for item in staged], self._store)
         except Exception as error:
             failed = e.PublishFailed(
-                action.epoch, str(error), self._clock.now_ms(), random.random(), retryable=is_retryable(error)
+                action.epoch, reason_of(error), self._clock.now_ms(), random.random(), retryable=is_retryable(error)
             )
             self._report(failed, 0.0, error)
         else:
