@@ -297,39 +297,43 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         values = batch.values()
         remaining = iter(values)
-        out: list[Any] = []
         stamps = batch.timestamps
         try:
             if stamps is None:
-                self._process_untimed(numbers, remaining, out)
+                out = self._process_untimed(numbers, remaining)
             else:
-                ends = self._process_timed(numbers, remaining, stamps.tolist(), out)
+                out, ends = self._process_timed(numbers, remaining, stamps.tolist())
                 stamps = inherited_timestamps(stamps, ends)
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
         return self._parts(out, stamps)
 
-    def _process_untimed(self, numbers: list[int], remaining: Iterator[Any], out: list[Any]) -> None:
-        """Call the function for every record, none of which has a timestamp to hand on."""
-        function, scope, context, extend = self._function, self.backend.scope, self.element_context(), out.extend
-        for scope.at, value in zip(numbers, remaining, strict=True):
-            results = function(value, context)
-            if results is not None:
-                extend(results)
+    def _process_untimed(self, numbers: list[int], remaining: Iterator[Any]) -> list[Any]:
+        """What the function gives for every record, none of which has a timestamp to hand on."""
+        function, scope, context = self._function, self.backend.scope, self.element_context()
+        # A comprehension, because `extend` asks every generator first how long it is.
+        return [
+            item
+            for scope.at, value in zip(numbers, remaining, strict=True)
+            if (results := function(value, context)) is not None
+            for item in results
+        ]
 
     def _process_timed(
-        self, numbers: list[int], remaining: Iterator[Any], stamps: list[int], out: list[Any]
-    ) -> list[int]:
-        """The same for records with timestamps; returns how many results there were up to each."""
-        function, scope, context, extend = self._function, self.backend.scope, self.element_context(), out.extend
+        self, numbers: list[int], remaining: Iterator[Any], stamps: list[int]
+    ) -> tuple[list[Any], list[int]]:
+        """The same for records with timestamps, and how many results there were up to each."""
+        function, scope, context = self._function, self.backend.scope, self.element_context()
+        out: list[Any] = []
         ends: list[int] = []
-        append = ends.append
+        add, append = out.append, ends.append
         for scope.at, context._timestamp, value in zip(numbers, stamps, remaining, strict=True):
             results = function(value, context)
             if results is not None:
-                extend(results)
+                for item in results:
+                    add(item)
             append(len(out))
-        return ends
+        return out, ends
 
     def advance(self, watermark: int) -> int:
         self._work()
