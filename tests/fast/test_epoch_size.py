@@ -168,3 +168,31 @@ def test_without_input_nothing_is_learnt_and_an_epoch_reads_one_record_at_least(
 def test_after_a_change_of_plan_the_first_epochs_are_cold_again() -> None:
     sizing = EpochSizing(400_000, fixed_ms=100, recent=(EpochCost(400_000, 1, 900),), cold_epochs=0)
     assert next_sizing(recooled(sizing), EpochCost(400_000, 1, 20_000), BOUNDS).budget == 400_000
+
+
+@pytest.mark.parametrize("block", [1, 100], ids=["single records", "blocks of records"])
+def test_a_job_whose_first_records_were_huge_comes_back_from_epochs_of_one_record(block: int) -> None:
+    """An epoch costs more than the interval, whatever it reads: that is not the price of its one record."""
+    bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
+    sizing = first_sizing(bounds)
+    for record_bytes, epochs in ((300 << 20, 20), (100, 60)):
+        for _ in range(epochs):
+            records = -(-sizing.budget // block) * block
+            cost = EpochCost(records, records * record_bytes, took_ms=1_500 + records * 0.01)
+            sizing = next_sizing(sizing, cost, bounds)
+    assert sizing.budget > 100_000
+
+
+def test_records_that_take_long_each_are_read_one_at_a_time_all_the_same() -> None:
+    bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
+    sizing, budgets = EpochSizing(1, cold_epochs=0), []
+    for _ in range(40):
+        sizing = next_sizing(sizing, EpochCost(sizing.budget, 100, took_ms=20 + sizing.budget * 5_000), bounds)
+        budgets.append(sizing.budget)
+    assert max(budgets) == 2 and budgets.count(1) > 30
+
+
+def test_a_slow_epoch_that_read_a_little_more_than_it_was_to_is_followed_by_a_smaller_one() -> None:
+    bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
+    sizing = EpochSizing(65_536, cold_epochs=0)
+    assert next_sizing(sizing, EpochCost(80_000, 100, took_ms=10_000), bounds).budget < 65_536

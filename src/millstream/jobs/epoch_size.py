@@ -18,7 +18,8 @@ Three kinds of epochs teach less than others:
 - **a single slow one**: of the last three epochs the middle one counts, so it takes two that agree to be believed.
 
 Epochs of one size cannot tell the two parts apart. So the first warm epoch is followed by one of twice or half its
-size, and one of half the size comes again when `RECENT_EPOCHS` epochs were alike. That costs half a fixed part.
+size, and one of half the size comes again when `RECENT_EPOCHS` epochs were alike. That costs half a fixed part. One
+that cannot be halved, because it is of one record or of one block, is doubled.
 """
 
 from __future__ import annotations
@@ -147,8 +148,13 @@ def _after_full(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> Epoc
     record_ms = _record_ms(recent, fixed_ms)
     wanted_ms = max(interval_ms, fixed_ms / FIXED_SHARE_MAX) - fixed_ms
     step = wanted_ms / (record_ms * sizing.budget) if record_ms > 0 else GROWTH_MAX
-    if not _pairs(recent) and len(recent) in (1, RECENT_EPOCHS) and 1 / _DISTINCT_RATIO < step < _DISTINCT_RATIO:
-        grows = len(recent) == 1 and step >= 1
+    is_alike = not _pairs(recent) and len(recent) in (1, RECENT_EPOCHS)
+    is_near = 1 / _DISTINCT_RATIO < step < _DISTINCT_RATIO
+    # A smaller one would read as much, and all that it takes would be taken for the price of its records for ever.
+    overshoot = 1 + STEADY_SHARE if is_near else _DISTINCT_RATIO
+    is_smallest = sizing.budget < _DISTINCT_RATIO or epoch.records >= overshoot * sizing.budget
+    if is_alike and step < _DISTINCT_RATIO and (is_near or is_smallest):
+        grows = is_smallest or (len(recent) == 1 and step >= 1)
         step = _DISTINCT_RATIO if grows else 1 / _DISTINCT_RATIO
     if abs(step - 1) > STEADY_SHARE:
         step = min(max(step, 1 / GROWTH_MAX), GROWTH_MAX)
