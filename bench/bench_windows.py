@@ -118,9 +118,7 @@ def measure_tumbling(report: Report, session: SparkSession, sizes: Sizes) -> Non
             contestants[f"spark {keys}"] = partial(_next_epoch_s, ask, str(keys), iter(folders))
         took = take_turns(contestants, sizes.rounds, WARM_UP_ROUNDS)
     few, most = sizes.few_keys, sizes.most_keys
-    ratio = median_ratio(took[f"ours {few}"], took[f"ours {most}"])
-    report.add(at_least(f"tumbling: {most:,} keys to {few} keys", ratio, 0.7))
-    for keys, bound in ((most, 4), (few, 0.6)):
+    for keys, bound in ((most, 6), (few, 3)):
         ours, sparks = took[f"ours {keys}"], took[f"spark {keys}"]
         report.add(at_least(f"tumbling, {keys:,} keys, to Spark's own", median_ratio(sparks, ours), bound))
         report.note(f"{_rate(sizes.records, ours)}, Spark's own {_rate(sizes.records, sparks)}")

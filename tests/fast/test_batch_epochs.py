@@ -10,6 +10,7 @@ import pytest
 from millstream.common import Duration, Time, Types, WatermarkStrategy
 from millstream.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.state import ListStateDescriptor
 from millstream.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from millstream.jobs.epoch_statistics import statistics_of
 from millstream.testing import Collect, Result, Script, run
@@ -32,6 +33,21 @@ class TimerAfterAll(KeyedProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
         yield timestamp, self.seen
+
+
+class AlarmByTheClock(KeyedProcessFunction):
+    """Sets timers by the clock, for long ago and for tomorrow; each sets another one for later."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> None:
+        self.seen.add(value)
+        ctx.timer_service().register_processing_time_timer(value % 2 * 2**60)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        ctx.timer_service().register_processing_time_timer(timestamp + 2**59)
+        yield timestamp, sum(self.seen)
 
 
 def stamped(stream: DataStream) -> DataStream:
@@ -60,6 +76,7 @@ PROGRAMS: dict[str, Build] = {
         .reduce(lambda a, b: a + b)
     ),
     "timers": lambda s: s.key_by(lambda n: 0, Types.LONG()).process(TimerAfterAll()),
+    "timers by the clock": lambda s: s.key_by(lambda n: n % 3, Types.LONG()).process(AlarmByTheClock()),
     "map": lambda s: s.map(lambda n: n + 1, Types.LONG()),
 }
 

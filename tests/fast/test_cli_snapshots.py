@@ -528,3 +528,18 @@ def test_nothing_is_said_about_output_when_nothing_came_after_the_snapshot(
     run(filed(tmp_path, f"memory://{old}", rolls=True), store=new)
     assert numbers_in(tmp_path) == list(range(60))
     assert "not undone" not in caplog.text
+
+
+@pytest.mark.parametrize("command", ["savepoint", "stop", "cancel"])
+def test_an_empty_name_means_no_job_also_where_there_is_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([1, 2], Types.LONG()).sink_to(Collect())
+    store = open_store(".millstream/only", fsync=False)
+    Launch(ManualClock(), LocalRunner(), store).start(env._graph("only"), env._job_settings()).result()
+    assert named_store("only").endswith("only")
+    refused = Typed(command, "")
+    assert refused.code == 2 and "'' names no job" in refused.err
+    assert not store.list("pins") and not store.list("control")

@@ -103,6 +103,10 @@ SOURCES = {
     "a split without a name": ({"splits": [Split("")]}, r"a split whose name is '' \(str\), expected a text"),
     "a name that is a number": ({"splits": [Split(7)]}, r"a split whose name is 7 \(int\)"),  # type: ignore[arg-type]
     "a start that is no JSON": ({"splits": [Split("a", {1})]}, r"lists split 'a' with the start \{1\} \(set\)"),
+    "a start with a key of numbers": ({"splits": [Split("a", {1: 2})]}, r"\{1: 2\} \(dict\).*key 1 it makes a text"),
+    "an info that is no JSON": ({"splits": [Split("a", 0, {1})]}, r"lists split 'a' with the info \{1\} \(set\)"),
+    "an info with a key of numbers": ({"splits": [Split("a", 0, {1: 2})]}, r"with the info.*key 1 it makes a text"),
+    "reach gives a tuple": ({"reach": (0, 1)}, r"reach .*\(0, 1\) \(tuple\).*of the tuple \(0, 1\) it makes a list"),
     "reach forgets its return": ({"reach": None}, r"reach of split 'numbers' from 0 returned None, expected how far"),
     "reach goes backwards": ({"reach": -1}, r"reach of split 'numbers' from 0 returned -1 \(int\), expected an offset"),
     "reach gives numpy's": ({"reach": np.int64(10)}, r"Numbers\.reach .*\(int64\), expected what JSON can hold"),
@@ -117,7 +121,9 @@ SOURCES = {
     "read yields a tuple": ({"read": [(1, 2)]}, r"Numbers\.read yields \(1, 2\) \(tuple\)"),
     "read yields a table": ({"read": [pa.table({"a": [1]})]}, r"\(Table\), expected lists.*table\.to_batches\(\)"),
     "read ends nowhere": ({"read": ended_at({1})}, r"Numbers\.read of split 'numbers' returned \{1\} \(set\)"),
+    "read ends at a tuple": ({"read": ended_at([(1,)])}, r"Numbers\.read .*of the tuple \(1,\) it makes a list"),
     "read ends before": ({"read": ended_at(-5)}, r"Numbers\.read of split 'numbers' from 0 returned -5"),
+    "watermark is beyond time": ({"watermark": 2**70}, r"Numbers\.watermark returned \d+ \(int\), expected an int"),
     "watermark gives a float": ({"watermark": 1.5}, r"Numbers\.watermark returned 1\.5 \(float\), expected an int"),
 }
 
@@ -127,6 +133,30 @@ def test_a_source_that_returns_the_wrong_thing_is_told_so_by_its_class_and_line(
     message = failure(lambda env: env.add_source(Numbers(**slips)).sink_to(Collect()))
     assert re.search(told, message), message
     assert f"({HERE}:" in message
+
+
+def raised() -> Any:
+    return {}["a key of mine"]
+
+
+@pytest.mark.parametrize("method", ["splits", "reach", "finished", "complete"])
+def test_an_error_in_a_source_on_the_driver_is_told_with_its_kind_and_line(method: str) -> None:
+    message = failure(lambda env: env.add_source(Numbers(**{method: raised})).sink_to(Collect()))
+    line = raised.__code__.co_firstlineno + 1
+    assert f"KeyError: 'a key of mine' ({HERE}:{line})" in message
+
+
+def test_an_error_while_publishing_is_told_with_its_kind_and_line() -> None:
+    class Failing(Staging):
+        def stage(self) -> Any:
+            return 1
+
+        def commit(self, commit: CommitId, staged: Any) -> None:
+            raised()
+
+    message = failure(lambda env: env.add_source(Script([1])).sink_to(Failing()))
+    line = raised.__code__.co_firstlineno + 1
+    assert f"epoch 1 could not be published: KeyError: 'a key of mine' ({HERE}:{line})" in message
 
 
 @pytest.mark.parametrize("slips", [{}, {"opened": None}, {"splits": lambda: (s for s in [Split("numbers")])}])
@@ -311,6 +341,7 @@ SINKS = {
     ),
     "stage gives a text": (Output(stage="file"), r"Stub\.stage returned 'file' \(str\), expected a list"),
     "stage gives no JSON": (Output(stage=[b"x"]), r"Stub\.stage returned b'x' \(bytes\), expected what JSON can hold"),
+    "stage gives keys of numbers": (Output(stage=[{1: 2}]), r"Stub\.stage returned \{1: 2\}.*key 1 it makes a text"),
     "a two-phase sink stages no JSON": (Staging(), r"Staging\.stage returned \{1, 2\} \(set\), expected what JSON"),
     "plan_commit forgets its return": (Output(plan_commit=None), r"Output\.plan_commit returned None, expected Commit"),
     "plan_commit gives a list": (Output(plan_commit=[]), r"Output\.plan_commit returned \[\] \(list\)"),

@@ -34,6 +34,7 @@ from millstream.jobs.launch import Launch
 from millstream.jobs.sweeper import Sweeper
 from millstream.runtime.local import LocalRunner
 from millstream.state_reader.verifying import verify
+from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import finished_name, job_name, leaving_name, manifest_name, pin_name
 from millstream.testing import EPOCH, Collect, ManualClock, Script, run
@@ -311,6 +312,9 @@ def test_a_list_of_input_files_that_was_changed_is_noticed_and_a_stray_beside_it
     store.put(name, store.get(name).replace(b"a.txt", b"b.txt"))
     with pytest.raises(StoreDamagedError, match="a list of input files, is not readable"):
         FileLog([str(tmp_path)], store)
+    other = begun()
+    other.put(name, store.get(name))
+    assert f"{name}: it cannot be read: its checksum does not match its content" in verify(other.url).text()
 
 
 def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify() -> None:
@@ -334,6 +338,32 @@ def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify(
     assert f"{file}: it is missing (stored input)" in verify(store.url).text()
 
 
+def test_a_digit_that_changed_in_what_is_said_of_stored_input_is_noticed_by_the_job_and_by_verify() -> None:
+    store = begun()
+    type_info = Types.ROW_NAMED(["n"], [Types.LONG()])
+    batches = StoredBatches(store, "in", type_info)
+    batches.begin()
+    for number in range(3):
+        buffer = pa.BufferOutputStream()
+        pq.write_table(pa.table({"n": [1, 2, 3]}), buffer)
+        store.put(f"{batches.folder(number)}/part.parquet", buffer.getvalue().to_pybytes())
+        batches.add(number)
+    batches.released([{split.name: 3 for split in batches.splits()[:2]}])  # removes batch 0
+    marker = store.list("input/in/markers")[-1]
+    changes = [(marker, b'"rows": 3', b'"rows": 0'), ("input/in/consumed.json", b'"through": 0', b'"through": 1')]
+    changes.append(("input/in/series.json", f'"{batches.series.series}"'.encode(), b'"abcdefabcdef"'))
+    assert verify(store.url).is_whole
+    for name, was, became in changes:
+        data = store.get(name)
+        assert was in data
+        store.put(name, data.replace(was, became))
+        with pytest.raises(StoreDamagedError, match="its checksum does not match"):
+            StoredBatches(store, "in", type_info)
+        assert f"{name}: it cannot be read" in verify(store.url).text()
+        store.put(name, data)
+    assert len(StoredBatches(store, "in", type_info)._batches) == 2
+
+
 def test_verify_finds_a_list_of_finished_splits_that_was_changed_or_is_missing() -> None:
     store, data = begun(), seal("finished-splits", 1, {"splits": ["a"]})
     log, name = ManifestLog(store), finished_name("numbers", 1, "a1")
@@ -347,3 +377,28 @@ def test_verify_finds_a_list_of_finished_splits_that_was_changed_or_is_missing()
     assert "is not what its manifest says it is" in verify(store.url).text()
     store.delete(name)
     assert f"{name}: it is missing (splits of 'numbers' that were read to their end)" in verify(store.url).text()
+
+
+@pytest.mark.parametrize("name", ["manifests/000000000001.json", "pins/before.json", "leases/2-a1.json"])
+def test_a_link_that_leads_round_and_round_is_no_file_and_stops_neither_sweeping_nor_verify(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, original = LocalStore(tmp_path, fsync=False), begun()
+    for file in original.list(""):
+        store.put(file, original.get(file))
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(path)
+    with pytest.raises(StoreDamagedError, match="was expected there"):
+        store.modified_ms(name)
+    assert not store.exists(name)
+    Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(ManifestLog(store).newest())
+    assert ManifestLog(store).epochs()[-1:] == [5] and "could not be swept" not in caplog.text
+    verify(store.url)
+
+
+def test_a_folder_where_a_file_is_to_be_is_told_of_in_words_that_help(tmp_path: Path) -> None:
+    (tmp_path / "swept.json").mkdir()
+    with pytest.raises(StoreError, match="a folder stands where 'swept"):
+        LocalStore(tmp_path, fsync=False).put("swept.json", b"")

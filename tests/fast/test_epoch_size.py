@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.jobs.epoch_size import (
+    DEBT_RECORDS_MIN,
     FIRST_RECORDS,
     EpochCost,
     EpochSizing,
@@ -149,6 +150,13 @@ def test_epochs_shrink_while_state_is_overdue_to_be_merged_and_grow_again_after(
         sizing = next_sizing(sizing, EpochCost(sizing.budget, 1, 100, debt_bytes), bounds)
         budgets.append(sizing.budget)
     assert budgets[:2] == [60_000, 45_000] and budgets[2] > 45_000
+
+
+def test_a_debt_that_takes_long_to_be_paid_does_not_bring_a_job_to_a_standstill() -> None:
+    sizing = EpochSizing(RECORDS_MAX, cold_epochs=0)
+    for _ in range(500):
+        sizing = next_sizing(sizing, EpochCost(sizing.budget, 1, 100, debt_bytes=1 << 40), BOUNDS)
+    assert sizing.budget == DEBT_RECORDS_MIN
 
 
 def test_without_input_nothing_is_learnt_and_an_epoch_reads_one_record_at_least() -> None:

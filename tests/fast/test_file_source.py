@@ -31,6 +31,7 @@ from millstream.connectors.files.lines import JsonLines, TextLines, line_blocks
 from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.parts import CsvParts
 from millstream.connectors.files.source import FileSource
+from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.errors import JobFailedError, NotYetError, ProgramError, StoreDamagedError, TypeMismatchError
 from millstream.records.columns import from_record_batch
 from millstream.storage.store import open_store
@@ -215,6 +216,15 @@ def test_bad_records_are_counted_when_they_may_be_ignored(tmp_path: Path, caplog
         rows = drain(one_file(tmp_path, b'a,1\nb\n"c"x,3\nd,4\n', CsvRecords(PERSON, ignore_parse_errors=True)))
     assert [row.name for row in rows] == ["a", "d"]
     assert "2 records ignored" in caplog.text
+
+
+def test_a_json_line_that_is_nested_too_deep_is_a_bad_record_as_any(tmp_path: Path) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    assert drain(one_file(tmp_path, deep + b"\n1\n", JsonLines(ignore_parse_errors=True))) == [1]
+    with pytest.raises(TypeMismatchError, match=r"byte 0: not a JSON record .*recursion"):
+        drain(one_file(tmp_path, deep + b"\n1\n", JsonLines()))
+    lenient = JsonRowDeserializationSchema.builder().type_info(PERSON).ignore_parse_errors().build()
+    assert lenient.deserialize(deep) is None
 
 
 FIELD = st.text(st.sampled_from('ab,"\n\r é#'), max_size=6)

@@ -282,7 +282,7 @@ def test_many_calls_are_under_way_at_once_in_order_or_as_they_come() -> None:
 
 
 def test_a_call_that_takes_too_long_gives_what_timeout_says() -> None:
-    with OperatorHarness(Later(), timeout_ms=5) as harness:
+    with OperatorHarness(Later(), timeout_ms=1_000) as harness:
         harness.push_all([1, 10_000])
         assert harness.output() == [1, -1, 0]
 

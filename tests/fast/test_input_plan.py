@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from millstream.checkpoint import finished_splits
 from millstream.checkpoint.manifest import Manifest, ManifestLog, SplitPosition, decode, encode
-from millstream.common import Types, WatermarkStrategy
+from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot
+from millstream.checkpoint.snapshot_names import parse_snapshot_name
+from millstream.common import Configuration, Types, WatermarkStrategy
 from millstream.connectors.contracts import Read, Source, SourceContext, Split
 from millstream.connectors.files.lines import TextLines
 from millstream.connectors.files.source import FileSource
@@ -21,6 +24,7 @@ from millstream.jobs import input_plan
 from millstream.jobs.input_plan import Cursor, InputPlan, PlannedSource, homes, plan_input
 from millstream.jobs.split_shares import share_out
 from millstream.storage import open_store
+from millstream.storage.memory import MemoryStore
 from millstream.testing import run
 
 CONTEXT = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
@@ -157,6 +161,34 @@ def test_a_list_of_finished_splits_that_was_exchanged_is_noticed(tmp_path: Any, 
         finished_splits.FinishedSplits(store).names(newest)
 
 
+@pytest.mark.parametrize("copied", [False, True], ids=["a fork", "a savepoint in a folder of its own"])
+def test_a_job_that_starts_elsewhere_knows_the_splits_that_stand_in_lists(
+    tmp_path: Any, short_lists: None, capsys: pytest.CaptureFixture[str], copied: bool
+) -> None:
+    lines_of(tmp_path, 40)
+    old, copy, new = (f"lists-{copied}-{place}" for place in ("old", "copy", "new"))
+    result = run(lambda env: read_files(env, tmp_path), epoch_records=8, store=old)
+    middle = next(m for m in result.manifests if any(len(lists) == 3 for lists in m.finished.values()))
+    start = f"memory://{old}@{middle.epoch}"
+    if copied:
+        copy_savepoint(find_snapshot(parse_snapshot_name(start)), MemoryStore(copy))
+        start = f"memory://{copy}"
+        for name in MemoryStore(old).list(""):
+            MemoryStore(old).delete(name)
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration().set_string("execution.state-recovery.path", start))
+        read_files(env, tmp_path)
+
+    capsys.readouterr()
+    again = run(build, epoch_records=8, store=new)
+    [(uid, positions)] = middle.sources.items()
+    listed = sum(file.splits for file in middle.finished[uid])
+    assert 2 * (40 - listed - len(positions)) <= capsys.readouterr().out.count("\n") <= 2 * (40 - listed)
+    newest = again.manifests[-1]
+    assert sum(file.splits for file in newest.finished[uid]) + len(newest.sources[uid]) == 40
+
+
 def test_event_time_waits_for_the_splits_that_are_not_read_yet(tmp_path: Any, short_lists: None) -> None:
     lines_of(tmp_path, 12)
 
@@ -184,3 +216,13 @@ def test_a_split_that_vanished_unfinished_fails_the_job_and_nothing_is_skipped()
         plan_of(Logs(["a"]), {"a": SplitPosition(10, True), "b": SplitPosition(4)})
     plan = plan_of(logs, {"gone": SplitPosition(10, True)})
     assert plan.forgotten == {"in": {"gone"}}
+
+
+def test_a_manifest_and_a_list_of_finished_splits_of_the_first_form_are_read() -> None:
+    folder = Path(__file__).parent.parent / "compatibility"
+    manifest = decode((folder / "manifest-2.json").read_bytes(), "manifests/000000000007.json")
+    [file] = manifest.finished["files"]
+    names = finished_splits.names_in(file, (folder / "finished-splits-1.json").read_bytes())
+    assert names == {"in/0001.csv", "in/0002.csv", "in/ü.csv"} and file.splits == 3
+    assert manifest.sources["files"]["in/0004.csv"] == SplitPosition({"byte": 7}, False, None)
+    assert encode(manifest) == (folder / "manifest-2.json").read_bytes()

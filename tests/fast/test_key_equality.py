@@ -16,6 +16,7 @@ import pytest
 from key_programs import PROGRAMS, TYPED_ONLY, Counts, counted, expected
 from nested_keys import Account, Point, nan_of
 
+from millstream import state_reader
 from millstream.common import Row, RowKind, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import BroadcastProcessFunction, KeyedProcessFunction
@@ -160,10 +161,22 @@ def stepped(steps: list[Any], key_type: Any, filled: int = 0, store: str | None 
     return run(build, store=store, **options)[out]
 
 
+HOME, DAY, PAIR = "".join(["ho", "me"]), dt.date(2024, 2, 29), ("b", 1)
+NOON = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
 EQUAL_MAP_KEYS = [
     (PICKLED, 1.0, True, "1"),
     (PICKLED, NAN, OTHER_NAN, "nan"),
     (PICKLED, (0.5, "ab", "".join(["a", "b"])), (Decimal("0.50"), "ab", "ab"), "(0.5, 'ab', 'ab')"),
+    (PICKLED, Point("home", "home"), Point("home", HOME), "Point(x='home', y='home')"),
+    (PICKLED, (Account("home"), "home"), (Account("home"), HOME), "(Account(number='home'), 'home')"),
+    (PICKLED, Account("number"), Account("".join(["num", "ber"])), "Account(number='number')"),
+    (PICKLED, Row(home="home"), Row(home=HOME), "Row(home='home')"),
+    (PICKLED, Row(DAY, DAY), Row(DAY, dt.date(2024, 2, 29)), repr(Row(DAY, DAY))),
+    (PICKLED, Account((PAIR, PAIR)), Account((PAIR, ("b", 1.0))), "Account(number=(('b', 1), ('b', 1)))"),
+    (PICKLED, frozenset((0, 8)), frozenset((8.0, 0)), repr(frozenset((0, 8)))),
+    (PICKLED, Account(frozenset((1,))), Account(frozenset((True,))), "Account(number=frozenset({1}))"),
+    (PICKLED, NOON, NOON.astimezone(dt.timezone(dt.timedelta(hours=3))), repr(NOON)),
+    (PICKLED, np.str_("a"), "a", "'a'"),
     (Types.DOUBLE(), NAN, OTHER_NAN, "nan"),
     (Types.DOUBLE(), -0.0, 0, "0.0"),
     (Types.TUPLE([Types.FLOAT(), Types.STRING()]), (NAN, "a"), (OTHER_NAN, "a"), "(nan, 'a')"),
@@ -266,3 +279,11 @@ def test_a_key_that_is_not_equal_to_itself_comes_back_as_one_object(kind: Any) -
     # A reader, which does not import the class, is not given what a task made of the same bytes, nor the other way.
     shown = decode(canonical_bytes(kind(NAN)))
     assert isinstance(shown, ClassKey) and shown == decode(canonical_bytes(kind(OTHER_NAN)))
+
+
+@pytest.mark.parametrize("key", [Row(None, 0), Row(1.5, 2), Row(x=1.5, at=2)])
+def test_the_state_of_a_row_is_read_by_the_row(key: Row) -> None:
+    key_type, store = Types.ROW_NAMED(["x", "at"], [Types.DOUBLE(), Types.LONG()]), f"rows-{next(STORES)}"
+    counted("process", [(key,), (key,)], key_type, 1, store=store)
+    with state_reader.open(f"memory://{store}").at() as snapshot:
+        assert [row["value"] for row in snapshot.read("counts", "count", key=key).to_pylist()] == [2]

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running_totals import totals
 
-from millstream.checkpoint.job_record import JobRecord
+from millstream.checkpoint.job_record import JobRecord, renew
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog, SplitPosition
+from millstream.checkpoint.pins import Pin, pin_epoch
 from millstream.checkpoint.receipts import Receipt, known_published, newest_receipt
 from millstream.checkpoint.retention import RetentionPolicy
 from millstream.common import JobStatus, Types
@@ -28,7 +30,7 @@ from millstream.runtime.local import LocalRunner
 from millstream.state_reader.verifying import verify
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import job_name, manifest_name, receipt_name
-from millstream.testing import EPOCH, Collect, ManualClock, Script
+from millstream.testing import EPOCH, Collect, ManualClock, Script, run
 
 _STORES = itertools.count()
 
@@ -51,6 +53,12 @@ def killed_when(job: Job, is_time: Callable[[JobProgress], bool]) -> None:
     job.board.listen(lambda progress: job.cancel() if is_time(progress) else None)
     job.start().wait()
     assert job.status() is JobStatus.CANCELED
+
+
+def receipt_of(store: MemoryStore) -> Receipt | None:
+    record = read_job_record(store)
+    assert record is not None
+    return newest_receipt(store, record.job_id)
 
 
 def published(folder: Path) -> list[str]:
@@ -76,7 +84,7 @@ def test_an_epoch_that_has_a_receipt_is_not_published_again_and_one_that_has_non
     for forgets in (False, True):
         store, out = new_store(), Collect()
         killed_when(prepared(store, out), lambda progress: progress.published >= 2)
-        newest, receipt = ManifestLog(store).newest(), newest_receipt(store)
+        newest, receipt = ManifestLog(store).newest(), receipt_of(store)
         assert newest is not None and receipt is not None and receipt.epoch == newest.epoch >= 2
         before = list(out.publications)
         if forgets:
@@ -94,6 +102,42 @@ def test_a_receipt_that_cannot_be_read_is_none(caplog: pytest.LogCaptureFixture)
     store.put("receipts/notes.txt", b"mine")
     prepared(store, out).start().result()
     assert out.values == ["a", "b", "c"] and "is no whole receipt" in caplog.text
+
+
+def test_a_receipt_under_the_name_of_another_epoch_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    store, out = new_store(), Collect()
+    killed_when(prepared(store, out), lambda progress: progress.published >= 1)
+    newest, [name] = ManifestLog(store).newest(), store.list("receipts")[-1:]
+    assert newest is not None
+    store.put(receipt_name(newest.epoch + 5), store.get(name))
+    store.delete(name)
+    assert known_published(store, newest, newest.job_id) == newest.published_through
+    assert "Was it copied or renamed?" in caplog.text
+    prepared(store, out).start().result()
+    assert out.values == ["a", "b", "c"]
+
+
+def test_what_was_taken_away_is_not_asked_for_by_a_start_from_a_savepoint_of_a_removed_job(tmp_path: Path) -> None:
+    store = new_store()
+    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    pin_epoch(store, Pin("before", 2, "savepoint", 0))
+    Sweeper(store, lambda: 0).clear()
+    newest = ManifestLog(store).newest()
+    assert newest is not None and newest.epoch == 2 and newest.published_through == 1
+    for path in tmp_path.glob("part-*"):
+        path.unlink()
+    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    assert published(tmp_path) == ["c\n"] and verify(store.url).is_whole
+
+
+def test_a_job_that_was_removed_half_way_still_knows_what_it_published() -> None:
+    store, out = new_store(), Collect()
+    prepared(store, out).start().result()
+    for epoch in ManifestLog(store).epochs()[2:]:
+        store.delete(manifest_name(epoch))
+    renew(store, "another-id")  # and there it died, with the receipts of epochs that are gone
+    newest = ManifestLog(store).newest()
+    assert newest is not None and known_published(store, newest, "another-id") == newest.epoch == 2
 
 
 def test_receipts_are_swept_but_for_the_newest() -> None:
@@ -210,6 +254,71 @@ def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_t
     assert table.shown == []
 
 
+def test_a_driver_whose_state_was_swept_by_its_successor_says_that_it_was_replaced_and_not_that_a_file_is_damaged() -> (
+    None
+):
+    name, asleep = f"publishing-{next(_STORES)}", threading.Event()
+
+    class Slow(LocalRunner):
+        """Its first epoch begins after another driver has done all the work."""
+
+        def run(self, *what: Any) -> Any:
+            if not asleep.is_set():
+                asleep.set()
+                run(totals(Collect()), store=name)
+                store = MemoryStore(name)
+                Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(ManifestLog(store).newest())
+            return super().run(*what)
+
+    run(totals(Collect()), store=name, epochs=2)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    totals(Collect())(env)
+    settings = env._job_settings()
+    job = Launch(ManualClock(), Slow(), MemoryStore(name)).prepare(env._graph(None), settings)
+    with pytest.raises(FencedError, match="owns the job now"):
+        job.start().result()
+
+
+def removed_by_another_driver(store: MemoryStore, sinks: int = 1) -> None:
+    """Another driver runs the job to its end, and somebody has its epochs removed."""
+    prepared(store, *(Collect() for _ in range(sinks))).start().result()
+    Sweeper(store, lambda: 0).clear()
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_a_driver_that_wakes_up_in_its_commit_after_the_job_was_removed_publishes_nothing_and_leaves_nothing(
+    epoch: int,
+) -> None:
+    class Slept(MemoryStore):
+        is_removed = False
+
+        def create(self, name: str, data: bytes) -> bool:
+            if name == manifest_name(epoch) and not self.is_removed:
+                self.is_removed = True
+                removed_by_another_driver(MemoryStore(self._name))
+            return super().create(name, data)
+
+    store, table = Slept(f"publishing-{next(_STORES)}"), Table()
+    with pytest.raises(FencedError, match="owns the job now"):
+        prepared(store, table).start().result()
+    assert [commit.epoch for commit in table.shown] == list(range(1, epoch)) and not ManifestLog(store).epochs()
+    out = Collect()
+    prepared(store, out).start().result()  # whoever starts the job then begins anew
+    assert out.values == ["a", "b", "c"]
+
+
+def test_a_driver_that_wakes_up_before_it_publishes_after_the_job_was_removed_publishes_nothing() -> None:
+    store, asleep, wakes, table = new_store(), threading.Event(), threading.Event(), Table()
+    first = prepared(store, Stalling(asleep, wakes), table).start()
+    assert asleep.wait(30)
+    removed_by_another_driver(store, sinks=2)
+    wakes.set()
+    with pytest.raises(FencedError, match="owns the job now"):
+        first.result()
+    assert table.shown == []
+
+
 # --- formats --------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +327,6 @@ def test_a_receipt_and_a_job_record_that_were_written_before_this_version_are_re
     store.put(receipt_name(7), (folder / "receipt-1.json").read_bytes())
     store.put(job_name(), (folder / "job-2.json").read_bytes())
     job_id = "0bd54aef6e32ba62dc436ae6e8874cd7"
-    assert newest_receipt(store) == Receipt(job_id, 7, "a1b2c3d4")
+    assert newest_receipt(store, job_id) == Receipt(job_id, 7, "a1b2c3d4")
     began = JobRecord("clicks", job_id, 1_700_000_000_000, ("file:///jobs/a",), "file:///jobs/a@3", past_ids=("11",))
     assert read_job_record(store) == began

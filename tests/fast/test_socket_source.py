@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -137,3 +138,24 @@ def test_a_peer_that_is_not_there_is_told_with_a_command_that_helps() -> None:
 def test_the_weaker_promise_is_said() -> None:
     source = SocketSource("localhost", 9999)
     assert not source.replayable and "lost" in source.describe()
+
+
+def test_a_chunk_that_was_cut_is_refused_and_a_stray_beside_it_is_not_read(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    with peer() as (port, accept):
+        source = SocketSource("127.0.0.1", port).opened(store, None)
+        source.splits(NOW)
+        with accept() as connection:
+            connection.sendall(b"one\ntwo\nthree\n")
+            assert stored(source, 3) == 3
+        source.close()
+        names = store.list("input")
+        store.put(f"{names[0].rpartition('/')[0]}/notes.txt", b"mine")
+        again = SocketSource("127.0.0.1", port).opened(store, None)
+        [split] = again.splits(NOW)
+        assert [line for lines in again.read(split, 0, 3) for line in lines] == ["one", "two", "three"]
+        again.released([{"socket": 3}])
+        again.close()
+        store.put(names[-1], store.get(names[-1])[:-6])
+        with pytest.raises(StoreDamagedError, match=r"has \d lines, and \d were received"):
+            list(again.read(split, 0, 3))

@@ -176,10 +176,10 @@ def test_input_of_another_type_or_a_damaged_list_is_refused(store: Store) -> Non
         rows(split, 0, 1)
     [marker] = store.list("input/in/markers")
     store.put(marker, b"{")
-    with pytest.raises(StoreDamagedError, match="not readable"):
+    with pytest.raises(StoreDamagedError, match="no whole input-batch"):
         opened(store)
     store.put("input/in/series.json", b"{")
-    with pytest.raises(StoreDamagedError, match="whose stored input it is"):
+    with pytest.raises(StoreDamagedError, match="no whole input-series"):
         opened(store)
 
 

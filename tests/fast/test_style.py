@@ -11,6 +11,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     yield from enumerate(text.splitlines(), start=1)
 
 
+@cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 

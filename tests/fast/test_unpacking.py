@@ -155,3 +155,21 @@ def test_every_read_gives_the_bytes_of_the_file(parts: list[bytes], reads: list[
         else:
             some = file.read(size)
             assert some == plain.read(size)[: len(some)] and bool(some) == (position < len(data))
+
+
+def test_a_line_of_any_length_is_gathered_with_a_window_of_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows: list[int] = []
+
+    class Watched(UnpackedFile):
+        def _found(self, size: int) -> int:
+            offset = super()._found(size)
+            windows.append(len(self._window))
+            return offset
+
+    line = b"x" * 500_000 + b"\n"
+    file = Watched(io.BytesIO(gzip.compress(line + b"next\n" + line)))
+    assert [len(file.readline()), file.readline(), len(file.readline())] == [500_001, b"next\n", 500_001]
+    assert file.readline() == b""
+    assert max(windows) <= 3 * unpacking._STEP_BYTES
+    file.seek(10)
+    assert (file.readline(250_000), file.readline(5)) == (b"x" * 250_000, b"x" * 5)

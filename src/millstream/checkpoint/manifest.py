@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, get_args
 
+from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.plain import JSON, plain
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
 from millstream.storage.names import MANIFESTS, epoch_of_manifest, manifest_name
@@ -315,7 +316,8 @@ class ManifestLog:
         1. Take the name. A service that lost its answer on the way may report "exists already" about our own write,
            so a lost race is settled by the bytes that stand there: ours, to the last one, means that we won.
         2. Look for a newer manifest. A driver that slept while another one committed *and trimmed* this epoch finds
-           its name free again; only the newer manifests tell it so.
+           its name free again; only the newer manifests tell it so. Where the one before is gone, all may have been
+           removed with the job.
         """
         name, data = manifest_name(manifest.epoch), encode(manifest)
         if self._store.create(name, data):
@@ -333,7 +335,21 @@ class ManifestLog:
         return Found.MINE if self._store.get(name) == encode(manifest) else Found.OTHER
 
     def _is_passed(self, manifest: Manifest) -> bool:
-        return self.epochs()[-1:] > [manifest.epoch]
+        epochs = self.epochs()
+        if epochs[-1:] > [manifest.epoch] or manifest.parent in epochs:
+            return epochs[-1:] > [manifest.epoch]
+        return self._is_removed(manifest)
+
+    def _is_removed(self, manifest: Manifest) -> bool:
+        """Whether the job's epochs were removed while this driver slept: the job has another id since. What it wrote
+        into the emptied store names files that are gone, and is taken back."""
+        record = read_job_record(self._store)
+        if record is None or record.job_id == manifest.job_id:
+            return False
+        name = manifest_name(manifest.epoch)
+        if self._store.exists(name) and self._store.get(name) == encode(manifest):
+            self._store.delete(name)
+        return True
 
     def drop_before(self, epoch: int) -> None:
         """Delete the manifests older than `epoch`; the newest one always stays."""

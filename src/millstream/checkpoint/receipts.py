@@ -42,17 +42,25 @@ def write_receipt(store: Store, manifest: Manifest) -> None:
         store.put(receipt_name(manifest.epoch), seal("receipt", FORMAT, asdict(receipt)))
 
 
-def newest_receipt(store: Store) -> Receipt | None:
-    """The receipt of the newest epoch that has one; what cannot be read is left out, with a word."""
+def newest_receipt(store: Store, job_id: str) -> Receipt | None:
+    """The receipt of the newest epoch of the job that has one; what cannot be read is left out, with a word."""
     epochs = sorted((epoch_of_receipt(name) or 0 for name in store.list(RECEIPTS)), reverse=True)
-    for epoch in filter(None, epochs):
-        try:
-            return _decoded(store.get(receipt_name(epoch)), f"{receipt_name(epoch)} of store {store.url}")
-        except StoreAwayError:
-            raise
-        except StoreError as error:
-            _LOG.warning("%s", error.message)
-    return None
+    receipts = (_read(store, epoch) for epoch in filter(None, epochs))
+    return next((receipt for receipt in receipts if receipt is not None and receipt.job_id == job_id), None)
+
+
+def _read(store: Store, epoch: int) -> Receipt | None:
+    where = f"{receipt_name(epoch)} of store {store.url}"
+    try:
+        receipt = _decoded(store.get(receipt_name(epoch)), where)
+        if receipt.epoch != epoch:
+            raise StoreDamagedError(f"{where} is the receipt of epoch {receipt.epoch}. Was it copied or renamed?")
+        return receipt
+    except StoreAwayError:
+        raise
+    except StoreError as error:
+        _LOG.warning("%s", error.message)
+        return None
 
 
 def _decoded(data: bytes, where: str) -> Receipt:
@@ -73,10 +81,10 @@ def known_published(store: Store, newest: Manifest | None, job_id: str) -> int:
     >>> known_published(open_store("memory://doctest-receipts"), None, "j1")
     0
     """
-    receipt = newest_receipt(store)
+    receipt = newest_receipt(store, job_id)
     last = 0 if newest is None else newest.epoch
-    if receipt is None or receipt.job_id != job_id:
-        return 0 if newest is None else newest.published_through
+    if receipt is None:
+        return 0 if newest is None else last if _has_receipt(store, newest) else newest.published_through
     # Looked for after the receipt was read: a job that runs may have gone on since `newest` was read.
     if receipt.epoch > last and ManifestLog(store).epochs()[-1:] < [receipt.epoch]:
         there = f"the newest one there is of epoch {last}" if last else "there is none at all"
@@ -86,3 +94,11 @@ def known_published(store: Store, newest: Manifest | None, job_id: str) -> int:
             "--from and an epoch that is whole."
         )
     return 0 if newest is None else max(newest.published_through, min(receipt.epoch, last))
+
+
+def _has_receipt(store: Store, manifest: Manifest) -> bool:
+    """Whether this very manifest has one. A job that removed its epochs has another id since; one that was held stays,
+    with its receipt, and both have the id of before."""
+    name = receipt_name(manifest.epoch)
+    receipt = _read(store, manifest.epoch) if store.exists(name) else None
+    return receipt == Receipt(manifest.job_id, manifest.epoch, manifest.attempt)

@@ -18,7 +18,7 @@ from typing import Any
 
 from millstream.errors import StoreDamagedError
 
-__all__ = ["seal", "unseal"]
+__all__ = ["seal", "unseal", "unseal_any"]
 
 
 def seal(kind: str, version: int, fields: Mapping[str, Any]) -> bytes:
@@ -52,6 +52,22 @@ def unseal(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
         raise _damaged(name, kind, "its checksum does not match its content")
     del document["format"]
     return document
+
+
+def unseal_any(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
+    """As `unseal`, of a kind that the first Millstreams wrote without version and checksum: such a one is read too.
+
+    >>> [unseal_any(data, "mark", 1, "a") for data in (seal("mark", 1, {"through": 7}), b'{"through": 6}')]
+    [{'through': 7}, {'through': 6}]
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(name, kind, str(error)) from error
+    if not isinstance(document, dict):
+        raise _damaged(name, kind, f"it is a {type(document).__name__}")
+    # One that has either has lost the other.
+    return unseal(data, kind, version, name) if "format" in document or "checksum" in document else document
 
 
 def _checksum(document: Mapping[str, Any]) -> str:

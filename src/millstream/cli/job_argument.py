@@ -29,6 +29,9 @@ _LOOK = "Give the folder or address of its store, or look for it with `millstrea
 
 def named_store(text: str, root: str | None = None) -> str:
     """The store of the job that people mean; StoreError saying which jobs there are."""
+    if not text.strip():
+        # Every id begins so: a shell's variable that is not set would stop or cancel whichever job is the only one.
+        raise StoreError(f"{text!r} names no job. {_LOOK}")
     if "://" in text or (Path(text) / job_name()).is_file():
         return text
     where = root or DEFAULT_ROOT

@@ -16,7 +16,6 @@ import gc
 import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from pyspark.sql import functions as f
 
 from millstream.compiler.stages import Plan
 from millstream.runtime.envelope import ENVELOPE_DDL
+from millstream.runtime.garbage import fewer_collections
 from millstream.runtime.residents import Job, Residents
 from millstream.runtime.spec import EpochSpec
 from millstream.runtime.task import Assignment, run_task
@@ -37,7 +37,6 @@ __all__ = ["LastingObjects", "SparkRunner", "SpecFile", "build_frame"]
 _PROPERTY = "millstream.epoch"
 _INLINE_CHARACTERS_MAX = 65_536
 _FILE_MARK = "file:"
-_LIVING_OBJECTS_MAX = 400_000
 
 # Operators that stay open between epochs, for the life of a Python worker process.
 _RESIDENTS = Residents()
@@ -91,25 +90,10 @@ def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iter
         nonce=f"{job.facts.run}t{spec.try_}n{context.taskAttemptId()}",
     )
     openings = _RESIDENTS.openings
-    with _fewer_collections():
+    with fewer_collections():
         yield from run_task(job, spec, assignment, rows, _RESIDENTS)
     if _RESIDENTS.openings != openings:
         _LASTING_OBJECTS.set_aside(_RESIDENTS)
-
-
-@contextmanager
-def _fewer_collections() -> Iterator[None]:
-    """Let garbage wait while a task runs.
-
-    Records are many small tuples, alive for one batch and in no cycle: looking them over every 700 allocations costs
-    a third of a simple function. So look only when more are alive than a batch has.
-    """
-    usual = gc.get_threshold()
-    gc.set_threshold(_LIVING_OBJECTS_MAX, *usual[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
 
 
 class LastingObjects:

@@ -7,16 +7,20 @@ that one's batches as they stand at its first start, and goes on counting from t
 
     input/{name}/series.json    {"series": "3f9a2c", "inherits": [{"store": "jobs/a", "series": "…", "through": 7}]}
 
-An input that was stored before there were series has the token "" and no such file.
+An input that was stored before there were series has the token "" and no such file. This file, the lists of batches
+and the note on removed ones are sealed (`checkpoint/sealed`): a digit that changed in one of them would drop rows, or
+give them twice, and nobody could tell. Those of the first Millstreams are not, and are read as they are.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
+from millstream.checkpoint.sealed import seal, unseal_any
 from millstream.errors import StoreDamagedError
 from millstream.storage.layered import LayeredStore
 from millstream.storage.names import safe
@@ -29,16 +33,22 @@ __all__ = [
     "batch_of_split",
     "consumed_through",
     "input_folder",
+    "is_sealed",
     "marked_batches",
     "marker_name",
     "new_series",
+    "read_sealed",
     "save_consumed",
+    "save_sealed",
     "save_series",
     "scratch_folder",
     "series_of",
     "split_name",
 ]
 
+_CONSUMED, _SERIES = "consumed.json", "series.json"
+_KINDS = {_CONSUMED: "input-consumed", _SERIES: "input-series"}  # any other is the list of a batch
+_FORMAT = 1
 _SPLIT = re.compile(r"(?:([0-9a-f]+)-)?(\d{12,})-\d{5,}")
 _MARKER = re.compile(r"(?:([0-9a-f]+)-)?(\d{12,})\.json")
 
@@ -117,6 +127,30 @@ def batch_of_split(split: str) -> tuple[str, int] | None:
     return (match.group(1) or "", int(match.group(2))) if match else None
 
 
+def save_sealed(store: Store, name: str, fields: Mapping[str, Any]) -> None:
+    """Write one of the small files of an input: its series, the list of a batch, or what was removed."""
+    store.put(name, seal(_kind(name), _FORMAT, fields))
+
+
+def read_sealed(store: Store, name: str) -> dict[str, Any]:
+    """What `save_sealed` wrote; StoreDamagedError when it is not that any more."""
+    return unseal_any(store.get(name), _kind(name), _FORMAT, f"Store {store.url}: {name!r}")
+
+
+def is_sealed(name: str) -> bool:
+    """Whether a file of a store has the name of such a file.
+
+    >>> is_sealed("input/in/markers/3f9a-000000000007.json"), is_sealed("input/in/checkpoint-3f9a/any.json")
+    (True, False)
+    """
+    folder, _, file = name.rpartition("/")
+    return file in _KINDS or (folder.endswith("/markers") and _MARKER.fullmatch(file) is not None)
+
+
+def _kind(name: str) -> str:
+    return _KINDS.get(name.rpartition("/")[2], "input-batch")
+
+
 def marked_batches(store: Store, name: str, series: str) -> list[int]:
     """The numbers of the complete batches of a series that `store` itself holds."""
     parts = [_MARKER.fullmatch(file.rpartition("/")[2]) for file in store.list(f"{input_folder(name)}/markers")]
@@ -126,15 +160,15 @@ def marked_batches(store: Store, name: str, series: str) -> list[int]:
 def series_of(store: Store, name: str) -> BatchSeries | None:
     """What `store` itself says of the input `name`; None when it has none of it."""
     folder = input_folder(name)
-    file = f"{folder}/series.json"
+    file = f"{folder}/{_SERIES}"
     if not store.exists(file):
         was_before = store.list(f"{folder}/markers") or store.list(f"{folder}/checkpoint")
-        return BatchSeries("") if was_before or store.exists(f"{folder}/consumed.json") else None
+        return BatchSeries("") if was_before or store.exists(f"{folder}/{_CONSUMED}") else None
+    document = read_sealed(store, file)
     try:
-        document = json.loads(store.get(file))
         inherits = tuple(InheritedBatches(**past) for past in document["inherits"])
         return BatchSeries(str(document["series"]), inherits)
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise StoreDamagedError(
             f"Store {store.url}: {file!r}, which says whose stored input it is, is not readable ({error}). "
             f"Restore it from a copy."
@@ -156,15 +190,22 @@ def new_series(store: Store, name: str) -> BatchSeries:
 
 def save_series(store: Store, name: str, series: BatchSeries) -> None:
     """From now on the input has this series. What it needs must be there before."""
-    store.put(f"{input_folder(name)}/series.json", json.dumps(asdict(series), indent=1).encode())
+    save_sealed(store, f"{input_folder(name)}/{_SERIES}", asdict(series))
 
 
 def consumed_through(store: Store, name: str) -> int:
     """The number of the last batch that was removed after it was read; -1 while there is none."""
-    file = f"{input_folder(name)}/consumed.json"
-    return int(json.loads(store.get(file))["through"]) if store.exists(file) else -1
+    file = f"{input_folder(name)}/{_CONSUMED}"
+    if not store.exists(file):
+        return -1
+    through = read_sealed(store, file).get("through")
+    if type(through) is not int:
+        raise StoreDamagedError(
+            f"Store {store.url}: {file!r} does not say which stored input was removed. Restore it from a copy."
+        )
+    return through
 
 
 def save_consumed(store: Store, name: str, through: int) -> None:
     """The batches up to this number are about to be removed."""
-    store.put(f"{input_folder(name)}/consumed.json", json.dumps({"through": through}).encode())
+    save_sealed(store, f"{input_folder(name)}/{_CONSUMED}", {"through": through})

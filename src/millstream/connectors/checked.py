@@ -104,12 +104,15 @@ def listed_splits(source: Source, context: SourceContext, known: int = 0) -> Seq
             )
         names.add(split.name)
         if type(split.start) not in _PLAIN:
-            _check_json(source, "splits", split.start, f"lists split {split.name!r} with the start")
+            _check_json(source, "splits", split.start, f"lists split {split.name!r} with the start", exact=True)
     return splits
 
 
 def reach_of(source: Source, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
     """How far the next epoch may read `split`."""
+    if split.info is not None and type(split.info) not in _PLAIN:
+        # Here, for only splits that are read are asked about: a source may list very many.
+        _check_json(source, "splits", split.info, f"lists split {split.name!r} with the info")
     stop = source.reach(split, offset, budget, context)
     if type(stop) in _PLAIN and (type(stop) is not int or type(offset) is not int or stop >= offset):
         return stop
@@ -119,7 +122,7 @@ def reach_of(source: Source, split: Split, offset: Offset, budget: int, context:
         raise _refused(source, "reach", stop, expected, subject)
     if type(stop) is int and type(offset) is int:
         raise _refused(source, "reach", stop, "an offset that is not before the one it was given", subject)
-    _check_json(source, "reach", stop, subject)
+    _check_json(source, "reach", stop, subject, exact=True)
     return stop
 
 
@@ -162,14 +165,14 @@ def offset_at_end(source: Source, split: Split, start: Offset, stop: Offset, ret
         subject = f"of split {split.name!r} from {start!r} returned"
         raise _refused(source, "read", returned, "the offset it came to, which is not before that", subject)
     if type(returned) not in _PLAIN:
-        _check_json(source, "read", returned, f"of split {split.name!r} returned")
+        _check_json(source, "read", returned, f"of split {split.name!r} returned", exact=True)
     return returned
 
 
 def own_watermark(source: Source, split: Split, offset: Offset) -> int | None:
     """The source's own watermark, if it has one."""
     returned = source.watermark(split, offset)
-    if returned is None or type(returned) is int:
+    if returned is None or (type(returned) is int and abs(returned) < 2**63):
         return returned
     raise _refused(source, "watermark", returned, "an int, milliseconds since 1970-01-01 UTC, or None")
 
@@ -262,13 +265,35 @@ def _truth(source: Source, method: str, returned: Any) -> bool:
     raise _refused(source, method, returned, "True or False")
 
 
-def _check_json(author: Any, method: str, value: Any, subject: str = "returned") -> None:
-    """What goes into the manifest is JSON, and comes back as it was."""
+def _check_json(author: Any, method: str, value: Any, subject: str = "returned", *, exact: bool = False) -> None:
+    """What goes into the manifest is JSON, and comes back as it was; `exact`: to the engine also, which compares it."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         expected = f"what JSON can hold: None, bool, int, float, str, and lists and dicts of these ({error})"
         raise _refused(author, method, value, expected, subject) from error
+    change = _change(value, exact)
+    if change:
+        expected = f"what JSON gives back as it was ({change}): it would be another thing after a restart"
+        raise _refused(author, method, value, expected, subject)
+
+
+def _change(value: Any, exact: bool) -> str:
+    """What JSON makes of something in `value` that it can hold and not give back; "" where there is nothing.
+
+    >>> _change({"a": [1, {2: 3}]}, False), _change([(1, 2)], False), _change([(1, 2)], True)
+    ('of the key 2 it makes a text', '', 'of the tuple (1, 2) it makes a list')
+    """
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                return f"of the key {key!r} it makes a text"
+        return next(filter(None, (_change(item, exact) for item in value.values())), "")
+    if isinstance(value, tuple) and exact:
+        return f"of the tuple {_shown(value)} it makes a list"
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, (_change(item, exact) for item in value)), "")
+    return ""
 
 
 def _refused(author: Any, method: str, returned: Any, expected: str, subject: str = "returned") -> ProgramError:

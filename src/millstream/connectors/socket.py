@@ -10,6 +10,7 @@ replayable.
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -25,6 +26,7 @@ from millstream.storage.store import Store, open_store
 
 __all__ = ["SocketSource"]
 
+_CHUNK = re.compile(r"\d{18,}-\d+")
 _CHUNK_LINES_MAX = 10_000
 _FLUSH_S = 0.05
 _CONNECT_TIMEOUT_S = 10.0
@@ -95,7 +97,7 @@ class SocketSource(Source):
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         # A job that was forked finds the lines before its own in the store of the job it came from: nearest first.
         stores = [open_store(url) for url in split.info["stores"]]
-        chunks = [(store, name, *_span(name)) for store in stores for name in store.list(split.info["folder"])]
+        chunks = [(store, name, *_span(name)) for store in stores for name in _chunks(store, split.info["folder"])]
         while start < stop:
             holding = [chunk for chunk in chunks if chunk[2] <= start < chunk[2] + chunk[3]]
             if not holding:
@@ -104,7 +106,7 @@ class SocketSource(Source):
                     "in a store that the job began with. Restore the files from a copy, or start from a newer epoch."
                 )
             store, name, first, count = holding[0]
-            lines = store.get(name).decode("utf-8", "surrogatepass").split("\n")
+            lines = _lines(store, name, count)
             yield lines[start - first : min(count, stop - first)]
             start = first + count
         return stop
@@ -143,7 +145,7 @@ class _Receiver(threading.Thread):
         self._failure: Exception | None = None
         self.ended = False
         # The newest chunk is never removed, so its name says where the numbering goes on.
-        chunks = next((names for each in (store, *bases) if (names := each.list(folder))), [])
+        chunks = next((names for each in (store, *bases) if (names := _chunks(each, folder))), [])
         self.stored = max((sum(_span(name)) for name in chunks), default=0)
 
     def go_on_from(self, position: int) -> None:
@@ -179,7 +181,7 @@ class _Receiver(threading.Thread):
 
     def forget(self, offset: int) -> None:
         """Remove the chunks before `offset`, but for the newest one."""
-        for name in self._store.list(self._folder)[:-1]:
+        for name in _chunks(self._store, self._folder)[:-1]:
             if sum(_span(name)) <= offset:
                 self._store.delete(name)
 
@@ -208,6 +210,23 @@ class _Receiver(threading.Thread):
             self._store.put(name, "\n".join(lines).encode("utf-8", "surrogatepass"))
             self.stored += len(lines)
         return []
+
+
+def _chunks(store: Store, folder: str) -> list[str]:
+    """The chunks that a store holds, in their order; a stray file is none."""
+    return [name for name in store.list(folder) if _CHUNK.fullmatch(name.rpartition("/")[2])]
+
+
+def _lines(store: Store, name: str, count: int) -> list[str]:
+    try:
+        lines = store.get(name).decode("utf-8", "surrogatepass").split("\n")
+    except UnicodeDecodeError as error:
+        raise StoreDamagedError(f"Store {store.url}: {name!r} is damaged ({error}). Restore it from a copy.") from error
+    if len(lines) != count:
+        raise StoreDamagedError(
+            f"Store {store.url}: {name!r} has {len(lines)} lines, and {count} were received. Restore it from a copy."
+        )
+    return lines
 
 
 def _span(name: str) -> tuple[int, int]:

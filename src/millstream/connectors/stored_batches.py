@@ -14,7 +14,6 @@ that goes on before it is refused.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +29,9 @@ from millstream.connectors.batch_series import (
     marked_batches,
     marker_name,
     new_series,
+    read_sealed,
     save_consumed,
+    save_sealed,
     save_series,
     scratch_folder,
     series_of,
@@ -136,7 +137,7 @@ class StoredBatches:
                     files.append(_StoredFile(name, file.metadata.num_rows, *content_of(self._store, name)))
         marker = {"type": self._type_text, "files": [asdict(file) for file in files]}
         series = self.series.series
-        self._store.put(marker_name(self._name, series, number), json.dumps(marker, indent=1).encode())
+        save_sealed(self._store, marker_name(self._name, series, number), marker)
         with self._changed:
             self._batches[number] = _Batch(series, number, self._store.url, tuple(files))
 
@@ -232,17 +233,17 @@ class StoredBatches:
         return batch.series == self.series.series
 
     def _read_marker(self, store: Store, name: str) -> tuple[_StoredFile, ...]:
+        marker: Json = read_sealed(store, name)
         try:
-            marker: Json = json.loads(store.get(name))
-            files = tuple(_StoredFile(**entry) for entry in marker["files"])
-        except (ValueError, KeyError, TypeError) as error:
+            files, type_text = tuple(_StoredFile(**entry) for entry in marker["files"]), marker["type"]
+        except (KeyError, TypeError) as error:
             raise StoreDamagedError(
                 f"Store {store.url}: {name!r}, a list of stored input, is not readable ({error}). "
                 f"Restore it from a copy."
             ) from error
-        if marker["type"] != self._type_text:
+        if type_text != self._type_text:
             raise ProgramError(
-                f"The DataFrame has the type {self._type_text}, and this job has stored input of type {marker['type']} "
+                f"The DataFrame has the type {self._type_text}, and this job has stored input of type {type_text} "
                 f"from it. Give the job a new store, or the DataFrame its former columns."
             )
         return files
@@ -255,6 +256,9 @@ def read_stored(split: Split, start: Offset, stop: Offset, type_info: TypeInform
     name = split.info["file"]
     store = patient(open_store(split.info["store"]))
     with _opened(store, name) as file:
+        if file.metadata.num_rows != split.info["end"]:
+            found = f"it has {file.metadata.num_rows} rows, and {split.info['end']} were stored"
+            raise _damaged(store, name, ValueError(found))
         for group, begin, end in row_ranges(file.metadata, start, stop):
             try:
                 table = file.read_row_group(group, columns=schema.names).select(schema.names)

@@ -27,7 +27,7 @@ from millstream.datastream.functions.function import AggregateFunction
 from millstream.datastream.functions.window import ProcessWindowFunction
 from millstream.datastream.key_selection import field_position
 from millstream.graph.measures import Look, Measure, basic_type
-from millstream.records.columns import arrow_type
+from millstream.records.columns import arrow_type, holds_pickles
 from millstream.records.shapes import plain_type
 from millstream.runtime.rolling_columns import rolls_in_columns
 from millstream.runtime.windows.aggregate_records import RecordMeasure
@@ -73,6 +73,8 @@ def _checked(kind: str, field: Any, type_info: Any) -> tuple[Field, TypeInformat
     declared = checked_output_type(kind, type_info)
     if callable(field) and declared is None:
         raise refuse(f"{kind}: an expression needs the type of what it gives. Pass it second, such as Types.DOUBLE()")
+    if callable(field) and declared is not None and holds_pickles(declared):
+        raise refuse(f"{kind}: an expression gives an Arrow array, which cannot hold {declared}. Use another type")
     if not callable(field) and declared is not None:
         raise refuse(f"{kind}({field!r}): a field has the type its stream declares. Leave out {declared}")
     return field, declared

@@ -39,7 +39,7 @@ from millstream.jobs.epoch_run import EpochRun
 from millstream.jobs.epoch_size import EpochCost, SizeBounds, first_sizing, next_sizing, recooled
 from millstream.jobs.epoch_statistics import epoch_statistics, input_lags, statistics_of, with_statistics
 from millstream.jobs.epoch_watch import EpochWatch
-from millstream.jobs.failures import is_retryable, judge
+from millstream.jobs.failures import is_retryable, judge, reason_of
 from millstream.jobs.input_plan import InputPlan, PlannedSource, plan_input, without_reads
 from millstream.jobs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
 from millstream.jobs.outcome import EpochOutcome
@@ -259,7 +259,8 @@ class EpochDriver:
 
     def _failed(self, error: BaseException) -> e.EpochFailed:
         """The event of a failure; the error itself is kept to be raised if the job ends with it."""
-        judged = judge(error, self._log, self._job.facts.store)
+        newest = 0 if self._newest is None else self._newest.epoch
+        judged = judge(error, self._log, self._job.facts.store, newest)
         self._failure = judged.error
         do_beside("showing what a task printed", lambda: self._settings.show(list(judged.output)))
         self._watch.failed()
@@ -386,7 +387,7 @@ class EpochDriver:
         elif error is not None:
             self._note(f"epoch {event.epoch} could not be published", error)
             self._failure = error
-            self._board.change(last_error=str(error))
+            self._board.change(last_error=reason_of(error))
         self._outside.put(event)
 
     # --- ending -----------------------------------------------------------------------------------------------

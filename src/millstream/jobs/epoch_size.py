@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 __all__ = [
+    "DEBT_RECORDS_MIN",
     "FIRST_RECORDS",
     "EpochCost",
     "EpochSizing",
@@ -48,6 +49,8 @@ GROWTH_MAX = 4
 FIXED_SHARE_MAX = 1 / 5
 DEBT_SHARE = 3 / 4
 """While state is written faster than it is merged, each epoch is so much smaller than the one before."""
+DEBT_RECORDS_MIN = 16_384
+"""But not smaller than this: paying off a large debt takes many epochs, and they are to get somewhere meanwhile."""
 STEADY_SHARE = 0.1
 """A change smaller than this is noise."""
 _SMALL_SHARE = 1 / 4
@@ -120,7 +123,7 @@ def next_sizing(sizing: EpochSizing, epoch: EpochCost, bounds: SizeBounds) -> Ep
     else:
         learnt = _after_full(sizing, epoch, bounds.interval_ms)
     in_bytes = bounds.bytes_max * epoch.records // max(1, epoch.input_bytes)
-    in_debt = int(sizing.budget * DEBT_SHARE) if epoch.debt_bytes else learnt.budget
+    in_debt = max(int(sizing.budget * DEBT_SHARE), DEBT_RECORDS_MIN) if epoch.debt_bytes else learnt.budget
     return replace(learnt, budget=max(1, min(learnt.budget, bounds.records_max, in_bytes, in_debt)))
 
 

@@ -4,7 +4,8 @@ An epoch's output becomes visible sink by sink, in the order of the manifest. Wh
 the protocol; nothing is ever skipped, and an epoch that failed half-way is published again from its beginning.
 
 Before each sink it is looked whether this driver still owns the job: a newer manifest than it knows is another
-driver's, which has published this epoch already, and may have published the next. What is left is the moment between
+driver's, which has published this epoch already, and may have published the next; and where the newest one that it
+knows is gone, the job was removed. What is left is the moment between
 that look and what the sink does: a driver that stalls just there publishes an old epoch late. A sink that records the
 identity it is given, and refuses an older one of the same job, closes that too.
 """
@@ -21,7 +22,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import write_receipt
 from millstream.connectors.contracts import CommitId, Sink
-from millstream.jobs.failures import is_retryable
+from millstream.jobs.failures import is_retryable, reason_of
 from millstream.jobs.settings import Clock
 from millstream.jobs.side_effects import do_beside
 from millstream.storage.store import Store
@@ -68,15 +69,15 @@ class Publisher:
             known = action.epoch if newest is None else newest.epoch
             for uid, staged in manifest.staged.items():
                 # Between sinks, too: a driver that slept may have been replaced meanwhile.
-                newer = self._log.epochs()[-1:] if staged else []
-                if newer > [known]:
-                    self._report(e.PublishFenced(action.epoch, newer[0]), 0.0, None)
+                standing = self._log.epochs()[-1:] if staged else [known]
+                if standing != [known]:
+                    self._report(e.PublishFenced(action.epoch, max(standing, default=known)), 0.0, None)
                     return
                 commit = CommitId(manifest.job_id, uid, manifest.epoch)
                 self._sinks[uid].commit(commit, [item.payload for item in staged], self._store)
         except Exception as error:
             failed = e.PublishFailed(
-                action.epoch, str(error), self._clock.now_ms(), random.random(), retryable=is_retryable(error)
+                action.epoch, reason_of(error), self._clock.now_ms(), random.random(), retryable=is_retryable(error)
             )
             self._report(failed, 0.0, error)
         else:

@@ -26,8 +26,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from millstream.checkpoint.holds import held_epochs
+from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.job_record import renew
 from millstream.checkpoint.manifest import Manifest, ManifestLog, decode, encode
+from millstream.checkpoint.receipts import known_published, write_receipt
 from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal
 from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
@@ -97,18 +99,34 @@ class Sweeper:
 
     def clear(self) -> None:
         """Remove everything but what pins and leases hold: the job is over, and nobody is to go on with it."""
+        published = self._published()
         # First, so that no start in between counts the same epochs of the same job once more.
         renew(self._store, secrets.token_hex(16))
         self._put_back()
-        self._store.delete_many(self._store.list(RECEIPTS))
         epochs = self._log.epochs()
         kept = self._settled(set(epochs) - self._held(epochs))
+        self._keep_receipt(kept, published)
         named = frozenset().union(*(named_files(manifest) for manifest in kept.values()))
         files = (*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED))
         self._store.delete_many([name for name in files if name not in named])
         if not kept and not self._unreadable:
             # Stored input belongs to positions. Without any, a new start must not find that some was read and removed.
             self._store.delete_many(self._store.list(INPUT))
+
+    def _published(self) -> int:
+        """The newest epoch that is known to be published; 0 where that cannot be told."""
+        record = read_job_record(self._store)
+        try:
+            return 0 if record is None else known_published(self._store, self._log.newest(), record.job_id)
+        except StoreDamagedError:
+            return 0
+
+    def _keep_receipt(self, kept: Mapping[int, Manifest], published: int) -> None:
+        """Of all receipts, leave that of the epoch with which a start would go on: its output may have been taken."""
+        last = max(kept, default=0)
+        if 0 < last <= published:
+            write_receipt(self._store, kept[last])
+        self._store.delete_many([name for name in self._store.list(RECEIPTS) if epoch_of_receipt(name) != last])
 
     def _sweep(self, newest: Manifest) -> bool:
         specs = [(name, epoch_of_spec(name)) for name in self._store.list(SPECS)]

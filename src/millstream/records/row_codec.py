@@ -21,6 +21,35 @@ _KINDS = tuple(RowKind)
 _KIND_FIELD = pa.field(KIND_COLUMN, pa.int8())
 
 
+# So many records are transposed at once: more leave the processor's cache, and take twice the time each.
+_TRANSPOSED_MAX = 4_096
+
+
+def transposed(cells: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    """A list per field of records that have `width` of them each; another number is a Doubt.
+
+    >>> transposed([(1, "a"), (2, "b")], 2)
+    [[1, 2], ['a', 'b']]
+    """
+    columns: list[list[Any]] = [[] for _ in range(width)]
+    for start in range(0, len(cells), _TRANSPOSED_MAX):
+        try:
+            pieces = list(zip(*cells[start : start + _TRANSPOSED_MAX], strict=True))
+        except ValueError:
+            raise Doubt from None
+        if len(pieces) != width:
+            raise Doubt
+        for column, piece in zip(columns, pieces, strict=True):
+            column.extend(piece)
+    return columns
+
+
+def _spread(values: list[Any], column: list[Any]) -> list[Any]:
+    """A column for all records again, None where the record is None."""
+    remaining = iter(column)
+    return [None if value is None else next(remaining) for value in values]
+
+
 class RowCodec(Codec):
     """Row values (or tuples and lists given for them); decodes to Row, or to tuple for a TUPLE."""
 
@@ -40,10 +69,10 @@ class RowCodec(Codec):
         return pa.schema(self._columns)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        cells, kept, has_none = self._cells(values)
+        columns, kept, has_none = self._transposed(values)
         if self._kinds(values) is not None:
             raise Doubt  # a nested row's change kind has no place: conform names it
-        arrays, columns_kept = self._encode_columns(cells)
+        arrays, columns_kept = self._encode_columns(columns)
         nulls = pa.array([value is None for value in values], pa.bool_()) if has_none else None
         if not arrays:
             return pa.array([None if value is None else {} for value in values], self.arrow), kept
@@ -55,8 +84,8 @@ class RowCodec(Codec):
 
     def encode_batch(self, values: list[Any]) -> tuple[pa.RecordBatch, bool]:
         """The whole stream batch, and whether the values are kept."""
-        cells, kept, has_none = self._cells(values)
-        arrays, columns_kept = self._encode_columns(cells)
+        columns, kept, has_none = self._transposed(values)
+        arrays, columns_kept = self._encode_columns(columns)
         kinds = self._kinds(values)
         fields = self._columns
         if has_none or kinds is not None or not arrays:
@@ -82,15 +111,16 @@ class RowCodec(Codec):
             return rows_from_columns(columns, self._names, count)
         return list(zip(*columns, strict=True)) if columns else [()] * count
 
-    def _cells(self, values: list[Any]) -> tuple[list[Sequence[Any]], bool, bool]:
-        """Each record's values in field order; whether the records themselves are kept; whether one is None."""
+    def _transposed(self, values: list[Any]) -> tuple[list[list[Any]], bool, bool]:
+        """A list per field; whether the records themselves are kept; whether one is None."""
+        if self._to_tuples and list(map(type, values)).count(tuple) == len(values):  # as nearly all are
+            return transposed(values, len(self._codecs)), True, False
         kinds = set(map(type, values))
         has_none = NoneType in kinds
         kinds.discard(NoneType)
-        width = len(self._codecs)
         present = [value for value in values if value is not None] if has_none else values
         kept = True
-        cells: list[Sequence[Any]] = present
+        cells: list[Any] = present
         if kinds == {Row} and not self._to_tuples:
             names = {row._fields for row in present}
             if self._positional is not None and not names <= self._positional:
@@ -103,21 +133,13 @@ class RowCodec(Codec):
             kept = not kinds
         else:
             raise Doubt
-        if cells and set(map(len, cells)) != {width}:
-            raise Doubt
-        if has_none:
-            cells = self._spread(values, cells)
-        return cells, kept, has_none
+        columns = transposed(cells, len(self._codecs))
+        return [_spread(values, column) for column in columns] if has_none else columns, kept, has_none
 
-    def _spread(self, values: list[Any], cells: list[Sequence[Any]]) -> list[Sequence[Any]]:
-        """Cells for all records again, with Nones where the record is None."""
-        remaining, empty = iter(cells), (None,) * len(self._codecs)
-        return [empty if value is None else next(remaining) for value in values]
-
-    def _encode_columns(self, cells: list[Sequence[Any]]) -> tuple[list[pa.Array], bool]:
+    def _encode_columns(self, columns: list[list[Any]]) -> tuple[list[pa.Array], bool]:
         arrays, kept = [], True
-        for i, codec in enumerate(self._codecs):
-            array, column_kept = codec.encode([cell[i] for cell in cells])
+        for codec, column in zip(self._codecs, columns, strict=True):
+            array, column_kept = codec.encode(column)
             arrays.append(array)
             kept = kept and column_kept
         return arrays, kept

@@ -10,7 +10,7 @@ import numpy as np
 
 from millstream.graph.nodes import KeyedProcess
 from millstream.records.batch import Batch, alike, is_typed
-from millstream.runtime.barrier import Acknowledgement
+from millstream.runtime.barrier import MAX_WATERMARK, Acknowledgement
 from millstream.runtime.context import ElementContext
 from millstream.runtime.key_classes import decode_key
 from millstream.runtime.keyed_backend import KeyedBackend
@@ -262,18 +262,30 @@ class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):
 
 class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
     """A `KeyedProcessFunction`: elements first, then the timers that are due. (A `ProcessFunction` has no timers to
-    fire, but on a keyed stream it may hold state and set them.)"""
+    fire, but on a keyed stream it may hold state and set them.) In BATCH all come when the input has ended, those of
+    processing time too: how the input is cut into epochs must not be seen."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
+        self._is_batch = False
         operation = setting.node.operation
         assert isinstance(operation, KeyedProcess)
         self._on_timer = getattr(self.user_function(), "on_timer", None)
         self._domains: tuple[Any, Any] = operation.time_domains
 
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        super().prepare(spec, facts, nonce)
+        self._is_batch = facts.batch
+
     def wake(self) -> None:
         """Before any element: timers of processing time that have come."""
-        self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
+        if not self._is_batch:
+            self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        super().acknowledge(acknowledgement)
+        if self._is_batch:  # nobody need wake up for a timer
+            acknowledgement.states[self.uid].pop("wake_ms", None)
 
     def element_context(self) -> Any:
         return KeyedContext(self.backend)
@@ -285,53 +297,59 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         values = batch.values()
         remaining = iter(values)
-        out: list[Any] = []
         stamps = batch.timestamps
         try:
             if stamps is None:
-                self._process_untimed(numbers, remaining, out)
+                out = self._process_untimed(numbers, remaining)
             else:
-                ends = self._process_timed(numbers, remaining, stamps.tolist(), out)
+                out, ends = self._process_timed(numbers, remaining, stamps.tolist())
                 stamps = inherited_timestamps(stamps, ends)
         except Exception as error:
             raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
         return self._parts(out, stamps)
 
-    def _process_untimed(self, numbers: list[int], remaining: Iterator[Any], out: list[Any]) -> None:
-        """Call the function for every record, none of which has a timestamp to hand on."""
-        function, scope, context, extend = self._function, self.backend.scope, self.element_context(), out.extend
-        for scope.at, value in zip(numbers, remaining, strict=True):
-            results = function(value, context)
-            if results is not None:
-                extend(results)
+    def _process_untimed(self, numbers: list[int], remaining: Iterator[Any]) -> list[Any]:
+        """What the function gives for every record, none of which has a timestamp to hand on."""
+        function, scope, context = self._function, self.backend.scope, self.element_context()
+        # A comprehension, because `extend` asks every generator first how long it is.
+        return [
+            item
+            for scope.at, value in zip(numbers, remaining, strict=True)
+            if (results := function(value, context)) is not None
+            for item in results
+        ]
 
     def _process_timed(
-        self, numbers: list[int], remaining: Iterator[Any], stamps: list[int], out: list[Any]
-    ) -> list[int]:
-        """The same for records with timestamps; returns how many results there were up to each."""
-        function, scope, context, extend = self._function, self.backend.scope, self.element_context(), out.extend
+        self, numbers: list[int], remaining: Iterator[Any], stamps: list[int]
+    ) -> tuple[list[Any], list[int]]:
+        """The same for records with timestamps, and how many results there were up to each."""
+        function, scope, context = self._function, self.backend.scope, self.element_context()
+        out: list[Any] = []
         ends: list[int] = []
-        append = ends.append
+        add, append = out.append, ends.append
         for scope.at, context._timestamp, value in zip(numbers, stamps, remaining, strict=True):
             results = function(value, context)
             if results is not None:
-                extend(results)
+                for item in results:
+                    add(item)
             append(len(out))
-        return ends
+        return out, ends
 
     def advance(self, watermark: int) -> int:
         self._work()
-        self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
+        if not self._is_batch or watermark == MAX_WATERMARK:
+            self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
         before = self.time.watermark
         reached = super().advance(watermark)
         self._fire(self.backend.event_timers, reached, before, self._domains[0])
         return reached
 
     def _fire(self, timers: Timers, through: int, after: int | None, domain: Any) -> None:
-        """Call `on_timer` for every timer up to `through`."""
+        """Call `on_timer` for every timer up to `through`; in BATCH for all that were set before, and of those that
+        they set, for the ones up to `through`: a timer that sets itself again must come to an end."""
         started = time.perf_counter_ns()
         with self.call.running("timers"):
-            come = timers.come(through, after)
+            come = timers.come(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)
             if not come:
                 return
             places = KeyPlaces(self.backend, [key for _, key in sorted(come, key=_time_of)])

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from millstream.runtime.envelope import Envelope, open_envelopes, seal
+from millstream.runtime.garbage import fewer_collections
 from millstream.runtime.residents import Job, Residents
 from millstream.runtime.spec import EpochSpec
 from millstream.runtime.task import Assignment, run_task
@@ -57,8 +58,9 @@ class LocalRunner:
         self._tasks += 1
         nonce = f"{self._job.facts.run}t{spec.try_}n{self._tasks}"
         assignment = Assignment(stage, subtask, attempt=0, nonce=nonce, capture=False, raises=self._raises)
-        for batch in run_task(self._job, spec, assignment, rows, self._residents):
-            yield from open_envelopes(batch)
+        with fewer_collections():
+            for batch in run_task(self._job, spec, assignment, rows, self._residents):
+                yield from open_envelopes(batch)
 
     def cancel(self) -> None:
         """Nothing runs beside the caller, so there is nothing to cancel."""

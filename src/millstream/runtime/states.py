@@ -237,15 +237,17 @@ class PairHandle(ValueHandle):
     def update(self, value: Any) -> None:
         """Set the value of the current key; None removes it."""
         at = self._scope.at
-        if (
-            type(value) is tuple
-            and len(value) == 2
-            and type(value[0]) is self._first
-            and type(value[1]) is self._second
-        ):
-            self._values[at] = value
-        else:
-            self._values[at] = self._settle(value)
+        if type(value) is tuple:
+            try:
+                first, second = value  # which costs less than a look at the length and two at the fields
+            except ValueError:
+                pass  # not a pair
+            else:
+                if type(first) is self._first and type(second) is self._second:
+                    self._values[at] = value
+                    self._set[at] = 1
+                    return
+        self._values[at] = self._settle(value)
         self._set[at] = 1
 
 

@@ -110,6 +110,8 @@ class Runs:
 
 def _spans(segment: Segment, orders: UInt64s) -> Iterator[tuple[Chunk, int, int]]:
     """The chunks that may hold some of the sorted orders, and which."""
+    if not len(segment.fences):
+        return
     bounds = orders.searchsorted(segment.fences)
     stops = np.empty_like(bounds)  # not np.append, nor np.flatnonzero below: this runs for every segment of every read
     stops[:-1], stops[-1] = bounds[1:], len(orders)

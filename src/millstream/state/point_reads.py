@@ -1,14 +1,15 @@
 """One key at a time, from a view that is kept open: what a query server does all day.
 
 The same search as `lookup`, without arrays: the hash in plain integers (the arithmetic of `hashing_reference` for
-short keys, written out without calls), the chunk by `bisect` over its fences, the row by one `searchsorted`. Values
-of plain columns are read from numpy, because Arrow's scalars cost several times the search. Invariant: `get(key)`
-is what `TableView.get` finds for a column of that one key, and `get_subs(key)` what `TableView.scan_keys` does.
+short keys, written out without calls), the chunk by `bisect` over its fences, the row by `bisect` over a memory view
+of its orders (`searchsorted` would make a numpy number of the one it looks for). Values of plain columns are read from
+numpy, because Arrow's scalars cost several times the search. Invariant: `get(key)` is what `TableView.get` finds for a
+column of that one key, and `get_subs(key)` what `TableView.scan_keys` does.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -51,7 +52,6 @@ class PointReader:
     def get(self, key: Any) -> Any:
         """The value of the key in a table without subs, as Python; None if there is none."""
         order, wanted = self._placed(key)
-        needle = np.uint64(order)
         for segment, start, stop in self._layers:
             if not start <= order < stop:
                 continue
@@ -59,9 +59,9 @@ class PointReader:
             if number < 0:
                 continue
             chunk = segment.chunk(number)
-            orders = chunk.orders
-            row = int(orders.searchsorted(needle))
-            while row < chunk.rows and orders[row] == needle:
+            orders = chunk.order_view
+            row = bisect_left(orders, order)
+            while row < chunk.rows and orders[row] == order:
                 if _has_key(chunk, row, wanted):
                     return self._value(chunk, row)
                 row += 1
@@ -70,11 +70,10 @@ class PointReader:
     def get_subs(self, key: Any) -> list[tuple[int, Any]]:
         """The subs of the key, in their order, with their values; in a table whose subs are 64-bit numbers."""
         order, wanted = self._placed(key)
-        needle = np.uint64(order)
         found: dict[int, Any] = {}
         for segment, start, stop in self._layers:
             number = bisect_right(segment.fence_list, order) - 1 if start <= order < stop else -1
-            if number >= 0 and self._take_subs(segment.chunk(number), needle, wanted, found):
+            if number >= 0 and self._take_subs(segment.chunk(number), order, wanted, found):
                 break  # what lies beneath was cleared
         return sorted(((sub, value) for sub, value in found.items() if value is not None), key=itemgetter(0))
 
@@ -90,26 +89,26 @@ class PointReader:
         signed = hash_bits - _TWO_64 if hash_bits >> 63 else hash_bits
         return (signed % self._parallelism) << _GROUP_SHIFT | hash_bits >> 16, wanted
 
-    def _take_subs(self, chunk: Chunk, needle: Any, wanted: Any, found: dict[int, Any]) -> bool:
+    def _take_subs(self, chunk: Chunk, order: int, wanted: Any, found: dict[int, Any]) -> bool:
         """Add what no newer layer has said of the subs; None where one is gone. Whether the key was cleared here."""
-        orders, subs, is_cleared = chunk.orders, chunk.sub_orders, False
+        orders, subs, is_cleared = chunk.order_view, chunk.sub_orders, False
         assert subs is not None
-        row = int(orders.searchsorted(needle))
-        while row < chunk.rows and orders[row] == needle:
+        row = bisect_left(orders, order)
+        while row < chunk.rows and orders[row] == order:
             if _has_key(chunk, row, wanted):
-                if chunk.kinds[row] == CLEAR:
+                if chunk.kinds.item(row) == CLEAR:
                     is_cleared = True
                 else:
-                    sub = int(subs[row])
+                    sub = subs.item(row)
                     if sub not in found:
                         found[sub] = self._value(chunk, row)
             row += 1
         return is_cleared
 
     def _value(self, chunk: Chunk, row: int) -> Any:
-        if chunk.kinds[row] != PUT or chunk.values is None:
+        if chunk.kinds.item(row) != PUT or chunk.values is None:
             return None
-        if chunk.expires_ms is not None and chunk.expires_ms[row] <= self._now_ms:
+        if chunk.expires_ms is not None and chunk.expires_ms.item(row) <= self._now_ms:
             return None
         if chunk.value_reader is None:
             chunk.value_reader = _reader_of(chunk.values)
@@ -118,7 +117,7 @@ class PointReader:
 
 def _has_key(chunk: Chunk, row: int, wanted: Any) -> bool:
     if chunk.key_view is not None:
-        return bool(chunk.key_view[row] == wanted)
+        return bool(chunk.key_view.item(row) == wanted)
     return bool(chunk.keys[row].as_py() == wanted)
 
 

@@ -46,6 +46,7 @@ class Chunk:
         "key_view",
         "keys",
         "kinds",
+        "order_view",
         "orders",
         "rows",
         "sub_orders",
@@ -58,6 +59,7 @@ class Chunk:
         self.batch = batch
         self.rows: int = batch.num_rows
         self.orders = orders_in(batch)
+        self.order_view = memoryview(self.orders)  # as Python's own numbers: one of them is found quicker so
         self.kinds = kinds_of(batch)
         self.keys: pa.Array = batch.column("key")
         self.key_view = key_view(self.keys)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
@@ -39,13 +40,19 @@ from millstream.state.canonical import canonical_bytes, decode
 from millstream.state.equality import holds_floats
 from millstream.state.keys import is_hashed_as_values
 
-__all__ = ["is_settled_by_type", "keys_of_canonical", "settled_declared", "settled_keys", "settled_map_key"]
+__all__ = [
+    "is_settled_by_type",
+    "keys_of_canonical",
+    "settled_declared",
+    "settled_keys",
+    "settled_map_key",
+    "with_sets",
+]
 
 _PLAIN = frozenset((int, str, bytes, type(None)))
 """Values of exactly these types are settled: no other value of them is the same key."""
 _SIMPLE = _PLAIN | {bool, float}
 _NUMBERS = (int, float, Decimal, np.number, np.bool_)
-_SHARED = frozenset((str, bytes, tuple))
 _BY_VALUE = frozenset((bool, Decimal, UUID, dt.date, dt.timedelta, np.int32, np.int64, np.float64, np.bool_))
 """Of these, what Python calls equal is one key."""
 
@@ -178,27 +185,32 @@ def _settled_float(value: Any) -> Any:
 
 def _settled_inside(value: Any, settle: Callable[[Any], Any]) -> Any:
     """The same value with what is inside of it settled; what needs no change stays the object it is."""
+    return _of_parts(value, lambda part: _settled_inside(part, settle), settle)
+
+
+def _of_parts(value: Any, change: Callable[[Any], Any], settle: Callable[[Any], Any]) -> Any:
+    """The value with its parts changed, or, if it has none, settled; a set is settled besides."""
     kind = type(value)
     if kind is Row:
-        parts = [_settled_inside(part, settle) for part in value._values]
+        parts = [change(part) for part in value._values]
         if all(map(_is, parts, value._values)):
             return value
         changed = copy.copy(value)
         changed._values = parts
         return changed
     if isinstance(value, tuple | list):
-        parts = [_settled_inside(part, settle) for part in value]
+        parts = [change(part) for part in value]
         if all(map(_is, parts, value)):
             return value
         return value._make(parts) if hasattr(value, "_make") else kind(parts)
     if is_dataclass(value) and not isinstance(value, type):
-        return _settled_dataclass(value, settle)
-    return settle(value)
+        return _dataclass_of_parts(value, change)
+    return settle(frozenset(map(change, value)) if kind is frozenset else value)
 
 
-def _settled_dataclass(value: Any, settle: Callable[[Any], Any]) -> Any:
+def _dataclass_of_parts(value: Any, change: Callable[[Any], Any]) -> Any:
     held = {field.name: getattr(value, field.name) for field in fields(value)}
-    parts = {name: _settled_inside(part, settle) for name, part in held.items()}
+    parts = {name: change(part) for name, part in held.items()}
     if all(part is held[name] for name, part in parts.items()):
         return value
     changed = copy.copy(value)
@@ -240,33 +252,57 @@ def _with_decimals(key: Any, key_type: TypeInformation) -> Any:
 
 
 def settled_map_key(key: Any) -> Any:
-    """A key of a map without a declared type, which may be anything that can be pickled: numbers in it, and in
-    tuples, rows and dataclasses, are settled as those of keys are; all else, members of enumerations too, stays.
+    """A key of a map without a declared type, which may be anything that can be pickled: numbers, times and texts in
+    it, and in tuples, rows, dataclasses and frozen sets, are settled as those of keys are; all else, members of
+    enumerations too, stays.
 
     >>> settled_map_key((True, "a", 0.5))
     (1, 'a', 0.5)
     """
     if type(key) in _PLAIN:
         return key
-    settled = _settled_inside(key, _settled_number)
-    return _with_shared_parts(settled, {}) if type(settled) is tuple else settled
+    if type(key) is tuple and _SIMPLE.issuperset(map(type, key)):
+        return _with_shared_parts(tuple(map(_settled_part, key)), {})
+    return _with_shared_parts(_settled_inside(key, _settled_part), {})
 
 
-def _settled_number(value: Any) -> Any:
-    if type(value) in _PLAIN or isinstance(value, Enum) or not isinstance(value, _NUMBERS):
+def with_sets(key: Any, changed: Callable[[frozenset[Any]], Any]) -> Any:
+    """A settled key of a map with something else for every frozen set in it; itself if there is none."""
+    kind = type(key)
+    if kind in _PLAIN or (kind is tuple and _SIMPLE.issuperset(map(type, key))):
+        return key
+    return _settled_inside(key, lambda part: changed(part) if type(part) is frozenset else part)
+
+
+def _settled_part(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, Enum):
+        return value
+    if kind is np.str_ or kind is np.bytes_:
+        return value.item()
+    if kind is not dt.datetime and not isinstance(value, _NUMBERS):
         return value
     try:
-        return _settled(value, {}, decode)  # a number is of no class that would have to be made again
-    except ProgramError:  # of more digits than a key of a stream may have
+        return _settled(value, {}, decode)  # it is of no class that would have to be made again
+    except (ProgramError, OverflowError):  # of more digits, or further off, than a key of a stream may be
         return value
 
 
-def _with_shared_parts(value: tuple[Any, ...], parts: dict[Any, Any]) -> tuple[Any, ...]:
-    """The tuple with equal texts, bytes and tuples in it as one object each: a pickle tells an object that stands twice
-    from two that are equal, and equal keys must have equal pickles."""
-    shared = []
-    for part in value:
-        if type(part) is tuple:
-            part = _with_shared_parts(part, parts)
-        shared.append(parts.setdefault((type(part), part), part) if type(part) in _SHARED else part)
-    return tuple(shared)
+def _with_shared_parts(value: Any, equals: dict[Any, Any]) -> Any:
+    """The value with all that is equal in it as one object: a pickle tells an object that stands twice from two that
+    are equal, and equal keys must have equal pickles."""
+    kind = type(value)
+    if kind is str:
+        return sys.intern(value)  # as the names of a class and its fields are, which stand in pickles too
+    value = _of_parts(value, lambda part: _with_shared_parts(part, equals), _itself)
+    if kind is Row and value._fields:
+        value = copy.copy(value)
+        value._fields = tuple(map(sys.intern, value._fields))
+    try:
+        return equals.setdefault((kind, value), value)
+    except TypeError:  # no key of a dictionary, and so of no map
+        return value
+
+
+def _itself(value: Any) -> Any:
+    return value

@@ -17,6 +17,8 @@ from millstream.checkpoint.manifest import decode
 from millstream.checkpoint.pins import read_pins
 from millstream.checkpoint.sealed import unseal
 from millstream.checkpoint.verification import Problem
+from millstream.connectors.batch_series import is_sealed, read_sealed
+from millstream.connectors.files.discovery import files_of_list, is_file_list
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.content import content_of
 from millstream.storage.names import (
@@ -91,7 +93,10 @@ def stored_input_problems(store: Store) -> Iterator[Problem]:
         if not name.endswith(".json"):
             continue
         try:
-            document = json.loads(store.get(name))
+            if is_file_list(name):
+                files_of_list(store.get(name))
+                continue
+            document = read_sealed(store, name) if is_sealed(name) else json.loads(store.get(name))
             files = document["files"] if "/markers/" in name else ()
             told = [(file["file"], file.get("bytes"), file.get("crc32")) for file in files]
         except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.types import Row
 from millstream.errors import StateSchemaError, StoreDamagedError, TypeMismatchError
 from millstream.graph.pane_windows import PaneWindows
 from millstream.runtime.state_codec import StateCodec
@@ -282,11 +283,16 @@ class TableSource:
         if key_type is None:
             return key_column([key], None)
         try:
-            return key_column_of_arrow(pa.array([key], key_type))
+            return key_column_of_arrow(pa.array([_in_tuples(key)], key_type))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise TypeMismatchError(
                 f"{self.state.what} has keys of {key_type}, and {key!r} is none ({error}).", value=key
             ) from error
+
+
+def _in_tuples(key: Any) -> Any:
+    """The key with every row in it as a tuple: Arrow takes a row for a list of pairs."""
+    return tuple(map(_in_tuples, key)) if isinstance(key, (Row, tuple, list)) else key
 
 
 def _index_in_key(block: pa.RecordBatch) -> pa.Array:

@@ -1,10 +1,11 @@
 """A store on top of others: it reads what they hold, and writes only to itself.
 
 A job that was started from a snapshot of another one shares its files: they are immutable, and their names cannot be
-given twice (every name that is written holds a nonce). So a segment or staged file is looked for in the job's own store
-first, then in the *bases*, nearest first. No other file is: which epochs there are and whose the store is, is for each
-store to say, and an epoch of a base is none of the job that was started from it. Nothing is ever written to a base,
-deleted from it or listed of it: to everybody who asks what the job has, it has what its own store holds.
+given twice (every name that is written holds a nonce). So what a manifest names (a segment, a staged file, a list of
+finished splits) is looked for in the job's own store first, then in the *bases*, nearest first. No other file is: which
+epochs there are and whose the store is, is for each store to say, and an epoch of a base is none of the job that was
+started from it. Nothing is ever written to a base, deleted from it or listed of it: to everybody who asks what the job
+has, it has what its own store holds.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.errors import StoreDamagedError
-from millstream.storage.names import SEGMENTS, STAGED
+from millstream.storage.names import FINISHED, SEGMENTS, STAGED
 from millstream.storage.store import Names, Store
 
 __all__ = ["LayeredStore", "layered"]
+
+_SHARED = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED, FINISHED))
+"""Where the files lie that manifests name (`checkpoint.retention.named_files`)."""
 
 
 def layered(store: Store, bases: tuple[Store, ...]) -> Store:
@@ -56,7 +60,7 @@ class LayeredStore:
 
     def _sharing(self, name: str) -> tuple[Store, ...]:
         """The stores that may hold `name` if the own one does not."""
-        return self._bases if name.startswith((f"{SEGMENTS}/", f"{STAGED}/")) else ()
+        return self._bases if name.startswith(_SHARED) else ()
 
     def _holder(self, name: str) -> Store:
         """The store that holds `name`; the own one where none does."""

@@ -33,6 +33,7 @@ _OTHERS = 0o077
 # that was removed and made again is another one.
 _DURABLE_FOLDERS: set[tuple[str, int]] = set()
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a link that leads nowhere, or round and round, is no file
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -111,9 +112,9 @@ class LocalStore:
             with path.open("rb") as file:
                 file.seek(start)
                 return file.read(length)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise self._absent(name) from error
         except OSError as error:
+            if error.errno in (*_NOT_THERE, errno.EISDIR):
+                raise self._absent(name) from error
             raise _kind(error)(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
 
     def exists(self, name: str) -> bool:
@@ -121,7 +122,9 @@ class LocalStore:
         with self._explained(name):
             try:
                 return stat.S_ISREG(path.stat().st_mode)
-            except (FileNotFoundError, NotADirectoryError):
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
                 return False
 
     def list(self, prefix: str) -> Names:
@@ -149,7 +152,9 @@ class LocalStore:
         with self._explained(name):
             try:
                 return path.stat().st_mtime_ns // 1_000_000
-            except (FileNotFoundError, NotADirectoryError) as error:
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
                 raise self._absent(name) from error
 
     def place(self, name: str) -> Path:
@@ -300,6 +305,8 @@ def _reason(root: Path, name: str, error: OSError) -> str:
             f"Store {root}: disk full while writing {name!r} ({what}). Nothing was left half-written. "
             f"Free some space or give another --store, then start the job again."
         )
+    if isinstance(error, IsADirectoryError):
+        return f"Store {root}: a folder stands where {name!r} is to be. Look what it holds, and remove it."
     if isinstance(error, (NotADirectoryError, FileExistsError)):
         return f"Store {root} is not a folder: a file stands there or above it ({what}). Give a folder as --store."
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:

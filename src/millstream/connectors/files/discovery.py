@@ -22,7 +22,9 @@ from urllib.parse import unquote, urlsplit
 from millstream.errors import NotYetError, ProgramError, StoreDamagedError
 from millstream.storage.store import Store
 
-__all__ = ["FileLog", "FoundFile", "check_paths", "list_files", "local_path_of"]
+__all__ = ["FileLog", "FoundFile", "check_paths", "files_of_list", "is_file_list", "list_files", "local_path_of"]
+
+_LIST = re.compile(r"input/files-[0-9a-f]{16}/\d{12,}\.json")
 
 
 @dataclass(frozen=True)
@@ -140,12 +142,7 @@ class FileLog:
                     f"Put it back; without it files would be skipped or read twice."
                 )
             try:
-                document = json.loads(self._store.get(name))
-                entries = document["files"]
-                # Lists of the first Millstreams have no checksum.
-                if document.get("checksum") not in (None, _checksum(entries)):
-                    raise ValueError("its checksum does not match its content")
-                self._take([FoundFile(**entry) for entry in entries])
+                self._take(files_of_list(self._store.get(name)))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise StoreDamagedError(
                     f"Store {self._store.url}: {name!r}, a list of input files, is not readable ({error}). "
@@ -160,6 +157,25 @@ class FileLog:
 
     def _name(self, number: int) -> str:
         return f"{self._folder}/{number:012d}.json"
+
+
+def files_of_list(data: bytes) -> list[FoundFile]:
+    """The files in a stored list; ValueError, KeyError, TypeError or AttributeError when it is none, or was changed."""
+    document = json.loads(data)
+    entries = document["files"]
+    # Lists of the first Millstreams have no checksum.
+    if document.get("checksum") not in (None, _checksum(entries)):
+        raise ValueError("its checksum does not match its content")
+    return [FoundFile(**entry) for entry in entries]
+
+
+def is_file_list(name: str) -> bool:
+    """Whether a file of a store has the name of such a list.
+
+    >>> is_file_list("input/files-00aa11bb22cc33dd/000000000001.json"), is_file_list("input/in/series.json")
+    (True, False)
+    """
+    return _LIST.fullmatch(name) is not None
 
 
 def _checksum(entries: object) -> str:

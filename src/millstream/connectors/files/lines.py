@@ -26,6 +26,8 @@ from millstream.records.columns import to_record_batch
 __all__ = ["JsonLines", "TextLines", "line_blocks"]
 
 _BLOCK_BYTES = 4 * 1024 * 1024
+# What says of a line that it is no record; the last, that its lists or objects are nested deeper than Python can read.
+_NO_RECORD = (ValueError, TypeMismatchError, RecursionError)
 
 
 def line_blocks(
@@ -154,7 +156,7 @@ class JsonLines(LineFormat):
         """Document by document: the slow way, which defines what the fast one must give."""
         try:
             return self._records(self.lines(block))
-        except (ValueError, TypeMismatchError):
+        except _NO_RECORD:
             return self._records(self._good_lines(position, block, bad))
 
     def _records(self, lines: list[str]) -> Any:
@@ -172,7 +174,7 @@ class JsonLines(LineFormat):
             try:
                 self._records([line])
                 good.append(line)
-            except (ValueError, TypeMismatchError) as error:
+            except _NO_RECORD as error:
                 bad.add(position, line, str(error).rstrip("."))
             position += len(raw) + 1
         return good

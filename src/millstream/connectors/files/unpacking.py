@@ -59,19 +59,24 @@ class UnpackedFile:
     def readline(self, size: int = -1) -> bytes:
         """The rest of the line, with its end, or of the file; at most `size` bytes unless that is negative."""
         end = self._head.find(b"\n", self._at) + 1
-        line = self._head[self._at : end] if end else self._line_of_window()
+        line = self._head[self._at : end] if end else self._line_of_window(size)
         line = line if size < 0 else line[:size]
         self._at += len(line)
         return line
 
-    def _line_of_window(self) -> bytes:
-        wanted = 1
-        while True:
-            offset = self._found(wanted)
+    def _line_of_window(self, size: int) -> bytes:
+        """The rest of the line, or as many windows of it as hold `size` bytes. It is gathered window by window: one
+        that grew with its line would be copied and searched again for every step."""
+        start, pieces = self._at, []
+        while size < 0 or self._at - start < size:
+            offset = self._found(1)
             end = self._window.find(b"\n", offset) + 1
-            if end or self.is_at_end:
-                return self._window[offset : end or len(self._window)]
-            wanted = len(self._window) - offset + 1
+            pieces.append(self._window[offset : end or len(self._window)])
+            self._at += len(pieces[-1])
+            if end or not pieces[-1]:
+                break
+        self._at = start
+        return b"".join(pieces)
 
     def _found(self, size: int) -> int:
         """Where in the window the next bytes stand: `size` of them at least, unless the file ends before."""

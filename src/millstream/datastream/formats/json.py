@@ -64,7 +64,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         try:
             document = json.loads(message)
             return _as_row(document if convert is None else convert(document), self._type_info)
-        except (ValueError, TypeMismatchError) as error:
+        except (ValueError, TypeMismatchError, RecursionError) as error:  # the last: nested too deep
             if self._ignore_parse_errors:
                 return None
             raise TypeMismatchError(

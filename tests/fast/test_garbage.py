@@ -1,0 +1,37 @@
+"""While any task runs in the process the garbage collector looks rarely; afterwards as it did before."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+from millstream.runtime.garbage import fewer_collections
+
+
+def test_the_collector_is_as_before_when_the_last_of_several_tasks_ends() -> None:
+    usual = gc.get_threshold()
+    inside, leave = threading.Event(), threading.Event()
+
+    def other_task() -> None:
+        with fewer_collections():
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other_task)
+    with fewer_collections():
+        thread.start()
+        assert inside.wait(10)
+    assert gc.get_threshold()[0] > usual[0], "the other task still runs"
+    leave.set()
+    thread.join()
+    assert gc.get_threshold() == usual
+
+
+def test_a_task_that_fails_leaves_the_collector_as_it_was() -> None:
+    usual = gc.get_threshold()
+    try:
+        with fewer_collections():
+            raise ValueError
+    except ValueError:
+        pass
+    assert gc.get_threshold() == usual
