@@ -6,6 +6,8 @@ Arrow ends the process when it is led beyond its memory.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,7 +20,10 @@ from bombs import laid_out
 
 from millstream import query, state_reader
 from millstream.errors import MillstreamError, StoreDamagedError
+from millstream.query.errors import KeyTypeError
+from millstream.runtime.operator_lists import Slice, column_of
 from millstream.state_reader.verifying import verify
+from millstream.storage import open_store
 
 OPENING = b'{"format":"millstream-segment-'
 NO_CRC = b'"tail_crc32":"00000000"'
@@ -119,3 +124,26 @@ def test_a_chunk_that_brings_a_schema_of_its_own_is_damaged(whole: Path, segment
 
     forge(segment, rename)
     assert_damaged(whole)
+
+
+@pytest.mark.parametrize("lie", ["beyond memory", "no Arrow", "no column"])
+def test_an_operator_list_that_lies_is_damaged(lie: str) -> None:
+    columns = {"item": pa.array(["a", "b"])} if lie != "no column" else {}
+    batch = pa.RecordBatch.from_pydict(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data = bytearray(sink.getvalue().to_pybytes() if lie != "no Arrow" else b"no Arrow")
+    if lie == "beyond memory":
+        at = data.index(b"".join(number.to_bytes(4, "little") for number in (0, 1, 2)))
+        data[at + 4 : at + 8] = (1 << 30).to_bytes(4, "little")
+    entry = {"mode": "split", "type": "string", "items": 2, "bytes": len(data)}
+    entry |= {"sha256": hashlib.sha256(data).hexdigest(), "inline": base64.b64encode(data).decode()}
+    with pytest.raises(StoreDamagedError, match="buffer"):
+        column_of([(entry, Slice(0, 0, 2))], open_store("memory://test-forged-lists"), "list 'buffer'")
+
+
+def test_a_column_of_keys_in_a_time_zone_that_nobody_knows_is_refused(whole: Path) -> None:
+    times = pa.array([1], pa.timestamp("s", tz="Mars/Phobos"))
+    with pytest.raises(KeyTypeError, match="Mars/Phobos"):
+        query.open(str(whole), allow_undeclared=True).newest().get_columns(("by name", "result"), times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
@@ -119,6 +120,14 @@ def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
     written[place] ^= 1 << bit
     with pytest.raises(StoreDamagedError, match=NAME):
         decode(bytes(written), NAME)
+
+
+@pytest.mark.parametrize("version", ["1", "9" * 5_000])
+def test_a_manifest_that_was_forged_to_be_endless_is_damage(version: str) -> None:
+    body = f'{{\n "format": "millstream-manifest-{version}",\n "states": {"[" * 50_000}{"]" * 50_000}'
+    data = f'{body},\n "checksum": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'.encode()
+    with pytest.raises(StoreDamagedError, match=r"manifests/7\.json"):
+        decode(data, "manifests/7.json")
 
 
 def test_bytes_behind_the_end_are_found() -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import ConfigurationError
-from millstream.query.client.asking import Unanswered, answer_of
-from millstream.query.client.directory import ServerPlace
+from millstream.query.client.asking import Asking, Question, Unanswered, answer_of
+from millstream.query.client.directory import Directory, ServerPlace
 from millstream.query.client.errors import QueryRefusedError
 from millstream.query.client.received import (
     JobIdentity,
@@ -156,6 +156,25 @@ def test_a_server_of_another_job_at_the_same_address_is_passed_by() -> None:
         answer_of(404, b'{"error": "unknown-job", "message": "not here"}')
     with pytest.raises(QueryRefusedError, match="no such"):
         answer_of(404, b'{"error": "unknown-state", "message": "no such"}')
+
+
+def test_a_server_without_tls_that_is_known_already_is_not_asked_once_another_answered_over_it() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.scheme)
+        return httpx.Response(200, stream=httpx.ByteStream(json.dumps({**FACTS, "value": 7}).encode()))
+
+    trust = Trust(None)
+    places = trust.admitted([ServerPlace("https://a:1"), ServerPlace("http://b:1")])
+    assert len(places) == 2
+    directory = Directory(lambda: places, lambda: 0.0)
+    with httpx.Client(transport=httpx.MockTransport(answer)) as http:
+        asking = Asking(directory, http, trust, lambda: JobIdentity("j1"), 5.0, 1.0)
+        for _ in range(6):
+            assert asking.ask(Question("/value", "value"))["value"] == 7
+        asking.close()
+    assert asked.count("https") >= 5 and asked[1:].count("http") == 0
 
 
 @pytest.mark.parametrize("status", [204, 206, 302, 304, 401, 403, 404, 418, 501, 599])

@@ -58,7 +58,7 @@ Status = Literal["RUNNING", "DRAINED", "FINISHED", "SUSPENDED"]
 """RUNNING: more may follow. DRAINED: all input is in, its last output may be unpublished.
 FINISHED: drained and published. SUSPENDED: stopped on request, published, to be resumed."""
 
-_HEAD = re.compile(rb'\A\{\s*"format": "millstream-manifest-(\d+)"')
+_HEAD = re.compile(rb'\A\{\s*"format": "millstream-manifest-(\d{1,9})"')
 _SEAL = ',\n "checksum": "{}"\n}}\n'
 _SEAL_BYTES = len(_SEAL.format("0" * 64))
 _HEADER_FIELDS = ("job", "epoch")
@@ -172,7 +172,7 @@ def decode(data: bytes, name: str) -> Manifest:
         raise _damaged(name, "it is cut short" if cut else "its checksum does not match its content")
     try:
         return _from_document(json.loads(data))
-    except (KeyError, TypeError, ValueError, AttributeError, ProgramError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, ProgramError) as error:
         # The checksum held, so these are the bytes that were written: a program wrote nonsense, or forged it.
         raise _damaged(name, f"its content breaks the format ({type(error).__name__}: {error})") from error
 

@@ -47,7 +47,7 @@ class KeyEncoding:
         if self._stored is None:
             try:
                 values = keys.to_pylist()
-            except (pa.ArrowException, ValueError, OverflowError) as error:
+            except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:  # of KeyError: unknown time zones
                 raise self._refused(keys.type, error) from error
             return self.column(values)
         if keys.type != self._stored and not _are_alike(keys.type, self._stored):

@@ -125,7 +125,7 @@ def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
         tail_start = chunks[-1].offset + chunks[-1].length if chunks else None
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise _damaged(subject, "its footer cannot be read") from error
-    if version.isdigit() and int(version) > FORMAT:
+    if version.isdigit() and len(version) < 10 and int(version) > FORMAT:
         raise StoreDamagedError(
             f"{subject} has segment format {version.decode()}, this Millstream reads up to {FORMAT}: it was written "
             "by a newer Millstream. Upgrade Millstream, then start the job again."

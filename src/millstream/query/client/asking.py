@@ -157,6 +157,8 @@ class Asking:
         self._close_if_idle()
 
     def _ask_one(self, place: ServerPlace, question: Question, until_s: float) -> dict[str, Any]:
+        if not self._trust.may_ask(place):
+            raise Unanswered("it does not speak TLS, and another server of this job does")
         headers = self._trust.headers(place.url)
         if question.epoch_min:
             headers["if-min-epoch"] = str(question.epoch_min)

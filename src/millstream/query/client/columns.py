@@ -53,7 +53,7 @@ class ColumnAsking:
         each was asked and none answered."""
         said = "none of them speaks Flight: start them with --flight-port"
         for place in self._directory.candidates(groups):
-            if place.flight_url is None:
+            if place.flight_url is None or not self._trust.may_ask(place):
                 continue
             try:
                 answer = self._in_batches(place.flight_url, question, keys, until_s)

@@ -185,7 +185,7 @@ class QueryClient:
         seen, last, fails_at_s = 0, None, self._now_s() + self._timeout_s
         epoch_min = self._epoch_seen
         while True:
-            for place in self._directory.candidates(self._groups(state, [key])):
+            for place in filter(self._trust.may_ask, self._directory.candidates(self._groups(state, [key]))):
                 try:
                     for told in self._events(place.url, path, seen):
                         if told["epoch"] < epoch_min:

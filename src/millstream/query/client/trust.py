@@ -59,6 +59,10 @@ class Trust:
         if url.startswith(("https:", "grpc+tls:")):
             self._needs_tls = True
 
+    def may_ask(self, place: ServerPlace) -> bool:
+        """Whether a server that was admitted may be asked still: TLS may have been seen since."""
+        return self._refusal(place.url, is_flight=False) is None
+
     def admitted(self, places: Sequence[ServerPlace]) -> list[ServerPlace]:
         """Those that may be asked; ConfigurationError where there are some, and none of them may."""
         with self._lock:

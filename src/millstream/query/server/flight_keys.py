@@ -58,6 +58,10 @@ def check_key_type(kind: pa.DataType, depth: int = 0) -> None:
     """BadQuestionError for a type whose columns may be larger than they look.
 
     >>> check_key_type(pa.list_(pa.string()))
+    >>> check_key_type(pa.map_(pa.string(), pa.int64()))
+    Traceback (most recent call last):
+    millstream.query.wire.refusals.BadQuestionError: a column of map<string, int64> is not taken for keys. \
+Send a plain column.
     >>> check_key_type(pa.run_end_encoded(pa.int32(), pa.string()))
     Traceback (most recent call last):
     millstream.query.wire.refusals.BadQuestionError: a column of run_end_encoded<run_ends: int32, values: string> is \
@@ -117,7 +121,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    plain = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map)
+    plain = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     return any(is_kind(kind) for is_kind in plain)
 
 
