@@ -8,14 +8,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from millstream.connectors.contracts import Source, SourceContext
 from millstream.connectors.socket import SocketSource
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, ProgramError, StoreDamagedError
 from millstream.storage.layered import layered
 from millstream.storage.store import Store, open_store
+from millstream.testing import Collect, run
 
 NOW = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
 
@@ -159,3 +162,39 @@ def test_a_chunk_that_was_cut_is_refused_and_a_stray_beside_it_is_not_read(tmp_p
         store.put(names[-1], store.get(names[-1])[:-6])
         with pytest.raises(StoreDamagedError, match=r"has \d lines, and \d were received"):
             list(again.read(split, 0, 3))
+
+
+class Ending(SocketSource):
+    """Lines from a peer that is known to close."""
+
+    bounded = True
+
+
+def test_a_forked_job_reads_the_lines_that_the_job_it_came_from_has_stored() -> None:
+    def program(out: Collect, port: int, begins: str | None = None) -> Callable[[StreamExecutionEnvironment], object]:
+        def build(env: StreamExecutionEnvironment) -> object:
+            if begins is not None:
+                env._configuration.set_string("execution.state-recovery.path", begins)
+            return env.add_source(Ending("127.0.0.1", port)).uid("in").sink_to(out).uid("out")
+
+        return build
+
+    def served(data: bytes) -> Thread:
+        def serve() -> None:
+            with accept() as connection:
+                connection.sendall(data)
+
+        thread = Thread(target=serve)
+        thread.start()
+        return thread
+
+    out, forked = Collect(), Collect()
+    with peer() as (port, accept):
+        peers = [served(b"a\nb\nc\nd\n")]
+        run(program(out, port), store="socket-origin", epoch_records=1)
+        peers.append(served(b"e\n"))
+        run(program(forked, port, "memory://socket-origin@1"), store="socket-fork", epoch_records=1)
+        for thread in peers:
+            thread.join()
+    early = [record.value for record in out.records if record.epoch <= 1]
+    assert len(early) < 4 and early + forked.values == ["a", "b", "c", "d", "e"]

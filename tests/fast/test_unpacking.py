@@ -19,6 +19,7 @@ from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
 from millstream.connectors.files.lines import TextLines
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.files.unpacking import UnpackedFile, UnpackedFiles
+from millstream.errors import JobFailedError
 
 CONTEXT = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
 LINES = [f"line {n} {'x' * (n % 7)}" for n in range(4_000)]
@@ -136,8 +137,11 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_one_that_was_begun(tmp_pa
     list(source.read(split, 0, 5_000))
     other = packed(tmp_path / "other", "\n".join(line.upper() for line in LINES) + "\n" + os.urandom(999).hex())
     os.replace(other, path)
-    [line, *_] = [line for batch in source.read(split, 5_000, 5_100) for line in batch]
-    assert line.startswith("LINE")
+    assert files.idle == [path]
+    with files.opened(path) as file:
+        file.seek(5_000)
+        file.readline()
+        assert file.readline().startswith(b"LINE")
 
 
 @given(
@@ -173,3 +177,15 @@ def test_a_line_of_any_length_is_gathered_with_a_window_of_a_few_steps(monkeypat
     assert max(windows) <= 3 * unpacking._STEP_BYTES
     file.seek(10)
     assert (file.readline(250_000), file.readline(5)) == (b"x" * 250_000, b"x" * 5)
+
+
+def test_a_compressed_file_that_grew_or_was_replaced_by_a_larger_one_is_refused_and_not_read_as_a_mixture(
+    tmp_path: Path,
+) -> None:
+    path = packed(tmp_path / "in.gz", "\n".join(LINES))
+    source = FileSource([str(tmp_path)], TextLines())
+    [split] = source.splits(CONTEXT)
+    assert [line for lines in source.read(split, 0, 100) for line in lines] == LINES[:10]
+    packed(Path(path), "\n".join(line.upper() * 3 for line in LINES))
+    with pytest.raises(JobFailedError, match="it was changed or replaced"):
+        list(source.read(split, 100, 200))

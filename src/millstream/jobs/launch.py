@@ -114,7 +114,8 @@ class Launch:
             job_name=record.job,
             job_id=record.job_id,
             run=_new_run(),
-            store=patient(store, patience_s),
+            # Patience below and layers above: a source asks its store for those that the job began with.
+            store=layered(waiting, tuple(patient(base, patience_s) for base in bases)),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
             batch=batch,
