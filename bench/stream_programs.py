@@ -18,7 +18,7 @@ from records import BATCH_RECORDS
 
 from millstream.common.typeinfo import Types
 from millstream.datastream import DataStream
-from millstream.datastream.functions import BroadcastProcessFunction
+from millstream.datastream.functions import BroadcastProcessFunction, ProcessFunction
 from millstream.datastream.state import MapStateDescriptor
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Sales",
     "by_broadcast_state",
     "by_dictionary",
+    "by_process_function",
     "dealt_out",
     "keyed_again",
 ]
@@ -108,6 +109,23 @@ def by_dictionary(sales: DataStream) -> DataStream:
         return number, customer, group, amount * rate, name
 
     return sales.map(price, PRICED_TYPE)
+
+
+class PriceByDictionary(ProcessFunction):
+    """The amount by the rule of its group, which is in a dictionary."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.rules = {group: _rule(group) for group in range(GROUPS)}
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        number, customer, group, amount = value
+        rate, name = self.rules[group]
+        yield number, customer, group, amount * rate, name
+
+
+def by_process_function(sales: DataStream) -> DataStream:
+    """The same by a function that yields its results, as one with broadcast state does."""
+    return sales.process(PriceByDictionary(), PRICED_TYPE)
 
 
 def _one_more(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -59,7 +59,7 @@ class Chunk:
         self.batch = batch
         self.rows: int = batch.num_rows
         self.orders = orders_in(batch)
-        self.order_view = memoryview(self.orders)  # as Python's own numbers: one of them is found quicker so
+        self.order_view = self.orders.data  # as Python's own numbers: one of them is found quicker so
         self.kinds = kinds_of(batch)
         self.keys: pa.Array = batch.column("key")
         self.key_view = key_view(self.keys)
