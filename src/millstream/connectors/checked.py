@@ -172,7 +172,7 @@ def offset_at_end(source: Source, split: Split, start: Offset, stop: Offset, ret
 def own_watermark(source: Source, split: Split, offset: Offset) -> int | None:
     """The source's own watermark, if it has one."""
     returned = source.watermark(split, offset)
-    if returned is None or (type(returned) is int and abs(returned) < 2**63):
+    if returned is None or (type(returned) is int and -(2**63) <= returned < 2**63):
         return returned
     raise _refused(source, "watermark", returned, "an int, milliseconds since 1970-01-01 UTC, or None")
 
