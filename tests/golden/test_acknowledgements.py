@@ -315,7 +315,7 @@ def test_a_function_looks_at_lists_of_other_subtasks_only_where_they_are_united(
 
 
 def test_after_a_rescale_tasks_look_at_all_accounts_once(watched: type[WatchedRunner]) -> None:
-    store, out = f"rescaled-{next(STORES)}", Collect()
+    store, out = f"acknowledged-{next(STORES)}", Collect()
     run(totals(out), parallelism=5, epochs=2, store=store, epoch_records=10)
     assert set().union(*watched.strangers) == set()
     run(totals(out), parallelism=2, epochs=4, store=store, epoch_records=10)
