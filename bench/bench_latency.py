@@ -32,9 +32,9 @@ from running_job import RunningJob  # noqa: E402
 
 from millstream.checkpoint.manifest import ManifestLog  # noqa: E402
 from millstream.common import WatermarkStrategy  # noqa: E402
-from millstream.compiler.session import our_session  # noqa: E402
 from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
-from millstream.jobs.epoch_statistics import statistics_of  # noqa: E402
+from millstream.jobs.epochs.epoch_statistics import statistics_of  # noqa: E402
+from millstream.spark.session import our_session  # noqa: E402
 from millstream.storage.store import open_store  # noqa: E402
 
 BOUNDS = {1_000: 2.5, 100_000: 4.0}

@@ -21,7 +21,7 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 from measure import Report, at_least  # noqa: E402
 
 from millstream.checkpoint.manifest import ManifestLog  # noqa: E402
-from millstream.jobs.epoch_statistics import statistics_of  # noqa: E402
+from millstream.jobs.epochs.epoch_statistics import statistics_of  # noqa: E402
 from millstream.storage import open_store  # noqa: E402
 
 TASKS = 2

@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession  # noqa: E402
 from millstream.checkpoint.manifest import Manifest, ManifestLog  # noqa: E402
 from millstream.checkpoint.retention import named_files  # noqa: E402
 from millstream.datastream import DataStream  # noqa: E402
-from millstream.jobs.epoch_statistics import statistics_of  # noqa: E402
+from millstream.jobs.epochs.epoch_statistics import statistics_of  # noqa: E402
 from millstream.storage import open_store  # noqa: E402
 
 TASKS = 2

@@ -52,11 +52,11 @@ from pyspark.sql import SparkSession  # noqa: E402
 
 from millstream.common.typeinfo import Types  # noqa: E402
 from millstream.datastream import DataStream  # noqa: E402
-from millstream.state.changes import TableChanges  # noqa: E402
-from millstream.state.keys import key_column  # noqa: E402
-from millstream.state.layout import TableLayout  # noqa: E402
-from millstream.state.open_segments import OpenSegments  # noqa: E402
-from millstream.state.table import TableView  # noqa: E402
+from millstream.state.keys.key_columns import key_column  # noqa: E402
+from millstream.state.segments.open_segments import OpenSegments  # noqa: E402
+from millstream.state.tables.changes import TableChanges  # noqa: E402
+from millstream.state.tables.layout import TableLayout  # noqa: E402
+from millstream.state.tables.table import TableView  # noqa: E402
 from millstream.storage import open_store  # noqa: E402
 
 TASKS = 2

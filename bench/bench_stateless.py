@@ -40,7 +40,7 @@ from soak import Probe, watch  # noqa: E402
 
 from millstream.common import Row  # noqa: E402
 from millstream.common.typeinfo import TypeInformation, Types  # noqa: E402
-from millstream.compiler.session import make_session, our_session  # noqa: E402
+from millstream.spark.session import make_session, our_session  # noqa: E402
 
 PARTS = ("throughput", "smallest", "soak")
 TASKS = 2

@@ -35,9 +35,9 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: E402
 from records import Longs  # noqa: E402
 
 from millstream.common.typeinfo import Types  # noqa: E402
-from millstream.compiler.session import our_session  # noqa: E402
 from millstream.datastream import KeyedProcessFunction, RuntimeContext  # noqa: E402
 from millstream.datastream.state import ValueStateDescriptor  # noqa: E402
+from millstream.spark.session import our_session  # noqa: E402
 
 CORES = 2
 STAGES = 2

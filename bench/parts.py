@@ -11,7 +11,7 @@ from typing import TypeVar
 from measure import Report
 from pyspark.sql import SparkSession
 
-from millstream.compiler.session import make_session
+from millstream.spark.session import make_session
 
 __all__ = ["run_parts"]
 

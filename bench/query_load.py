@@ -27,8 +27,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.hashing import xxhash64_column
-from millstream.state.key_groups import key_groups
+from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.key_groups import key_groups
 
 __all__ = ["Asked", "Seen", "clients"]
 

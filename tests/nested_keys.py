@@ -1,7 +1,7 @@
 """Keys at random, nested, many of them equal but written differently; and what makes two of them one key.
 
-`identity` is the slow reference of the rule in `millstream.state.equality`, written down a second time: two keys are
-one key exactly if their identities are equal. Every test of the equality of keys draws from here.
+`identity` is the slow reference of the rule in `millstream.state.keys.equality`, written down a second time: two keys
+are one key exactly if their identities are equal. Every test of the equality of keys draws from here.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ from telling import answer_shown, indented, show, window_table
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import StoreError
-from millstream.jobs.amounts import bytes_text, time_text
-from millstream.jobs.progress_report import state_size
+from millstream.jobs.console.amounts import bytes_text, time_text
+from millstream.jobs.epochs.progress_report import state_size
 from millstream.storage.store import open_store
 
 HERE = Path(__file__).resolve().parent

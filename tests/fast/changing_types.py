@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millstream.common.typeinfo import MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from millstream.common.types import Row
 from millstream.records.shapes import is_sequence
-from millstream.state.evolution import fields_of
+from millstream.state.schemas.evolution import fields_of
 
 _NUMBERS: dict[TypeInformation, st.SearchStrategy[Any]] = {
     Types.BYTE(): st.integers(-(2**7), 2**7 - 1),

@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.aggregation.aggregate_columns import Kernel
+from millstream.aggregation.aggregate_records import RecordMeasure
+from millstream.aggregation.groups import Groups, grouped, paired
+from millstream.aggregation.kernels import kernels_of, runs_in_columns
 from millstream.common import Row, Types
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import aggregates as agg
 from millstream.errors import ProgramError
-from millstream.graph.measures import KINDS, Look, Measure
-from millstream.graph.pane_windows import PaneWindows
 from millstream.records.columns import as_declared, from_record_batch, to_record_batch
-from millstream.runtime.windows.aggregate_columns import Kernel
-from millstream.runtime.windows.aggregate_records import RecordMeasure
-from millstream.runtime.windows.groups import Groups, grouped, paired
-from millstream.runtime.windows.kernels import kernels_of, runs_in_columns
+from millstream.state.windows.measures import KINDS, Look, Measure
+from millstream.state.windows.pane_windows import PaneWindows
 
 
 def whole(bits: int) -> st.SearchStrategy[int]:

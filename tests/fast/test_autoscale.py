@@ -13,7 +13,7 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError
-from millstream.jobs.autoscale import (
+from millstream.jobs.epochs.autoscale import (
     AGREEING,
     AutoscaleSettings,
     EpochLoad,
@@ -21,8 +21,8 @@ from millstream.jobs.autoscale import (
     autoscale_settings,
     decide,
 )
-from millstream.jobs.launch import Launch
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.testing import EPOCH, Collect, ManualClock, Script
 

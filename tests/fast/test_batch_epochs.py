@@ -12,7 +12,7 @@ from millstream.datastream import DataStream, RuntimeExecutionMode, StreamExecut
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ListStateDescriptor
 from millstream.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
-from millstream.jobs.epoch_statistics import statistics_of
+from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.testing import Collect, Result, Script, run
 
 # Far out of order, so that any epoch that moved event time on would make the records of the next ones late.

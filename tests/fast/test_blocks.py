@@ -14,10 +14,10 @@ from programs import PROGRAMS
 from millstream.common import Types
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch
-from millstream.runtime.barrier import Acknowledgement, Barrier, ChannelEnd
-from millstream.runtime.blocks import ALIGNED, STORED, decode_block, encode_block
-from millstream.runtime.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
-from millstream.runtime.local import LocalRunner
+from millstream.runtime.exchange.blocks import ALIGNED, STORED, decode_block, encode_block
+from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
+from millstream.runtime.task.barrier import Acknowledgement, Barrier, ChannelEnd
+from millstream.runtime.task.local import LocalRunner
 from millstream.testing import Collect, run
 
 

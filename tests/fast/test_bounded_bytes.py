@@ -14,7 +14,7 @@ from millstream.datastream.functions import KeyedProcessFunction, ProcessFunctio
 from millstream.errors import JobFailedError
 from millstream.records.batch import Batch
 from millstream.runtime import blocks, keyed_operators, pieces
-from millstream.runtime.blocks import BlockPacker, decode_block
+from millstream.runtime.exchange.blocks import BlockPacker, decode_block
 from millstream.testing import Collect, Script, run
 
 KIB = 1 << 10

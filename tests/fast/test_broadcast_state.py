@@ -31,12 +31,12 @@ from millstream.datastream.state import (
     ValueStateDescriptor,
 )
 from millstream.errors import JobFailedError
-from millstream.runtime.broadcast_state import BroadcastStates
-from millstream.runtime.envelope import Envelope, open_envelopes
-from millstream.runtime.local import LocalRunner
-from millstream.runtime.spec import EpochSpec
-from millstream.runtime.state_table import EpochPlace
-from millstream.state.open_segments import OpenSegments
+from millstream.runtime.exchange.envelope import Envelope, open_envelopes
+from millstream.runtime.keyed.broadcast_state import BroadcastStates
+from millstream.runtime.task.local import LocalRunner
+from millstream.runtime.task.spec import EpochSpec
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.tables.state_table import EpochPlace
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 

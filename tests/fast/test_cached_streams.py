@@ -19,7 +19,7 @@ from millstream.datastream.data_stream import CachedDataStream
 from millstream.datastream.functions import MapFunction, ProcessFunction
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import JobFailedError, ProgramError
-from millstream.runtime.cached_blocks import CacheSink, cached_source
+from millstream.runtime.exchange.cached_blocks import CacheSink, cached_source
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
 

@@ -18,14 +18,14 @@ from millstream.checkpoint.restart import FixedDelay, NoRestart, Tolerance
 from millstream.common import Configuration, Duration, JobStatus, Types
 from millstream.datastream import CheckpointingMode, StreamExecutionEnvironment, notices
 from millstream.errors import ConfigurationError, JobFailedError, StoreError
-from millstream.jobs.checkpoint_settings import CheckpointSettings, checkpoint_settings
-from millstream.jobs.epoch_deadline import EpochDeadline
-from millstream.jobs.epoch_history import history
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch
-from millstream.jobs.settings import JobSettings
-from millstream.runtime.local import LocalRunner
-from millstream.runtime.spec import EpochSpec
+from millstream.jobs.epochs.epoch_deadline import EpochDeadline
+from millstream.jobs.epochs.epoch_history import history
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.jobs.settings.checkpoint_settings import CheckpointSettings, checkpoint_settings
+from millstream.jobs.settings.settings import JobSettings
+from millstream.runtime.task.local import LocalRunner
+from millstream.runtime.task.spec import EpochSpec
 from millstream.storage.memory import MemoryStore
 from millstream.testing import EPOCH, Collect, ManualClock, Script, run
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console as RichConsole
 
-from millstream.jobs.console import attach_console, console_mode
-from millstream.jobs.console_view import ConsoleView, RateMeter, plain_line, render
-from millstream.jobs.progress import JobProgress, OperatorProgress, ProgressBoard
+from millstream.jobs.console.console import attach_console, console_mode
+from millstream.jobs.console.console_view import ConsoleView, RateMeter, plain_line, render
+from millstream.jobs.epochs.progress import JobProgress, OperatorProgress, ProgressBoard
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -192,8 +192,8 @@ def test_a_panel_leaves_streams_that_are_no_terminal_alone(capsys: pytest.Captur
 
 PROGRAM = """
 import logging, sys, time
-from millstream.jobs.console import attach_console
-from millstream.jobs.progress import JobProgress, ProgressBoard
+from millstream.jobs.console.console import attach_console
+from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 logging.basicConfig(format="LOG %(message)s")
 board = ProgressBoard(JobProgress("clicks", "j1", "x", status="RUNNING"))
 before = sys.stdout, sys.stderr

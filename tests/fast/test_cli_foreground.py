@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from millstream.jobs.interrupts import Interrupts, stop_on_interrupt
-from millstream.jobs.job_log import attach_log
-from millstream.jobs.progress import JobProgress, ProgressBoard
+from millstream.jobs.console.interrupts import Interrupts, stop_on_interrupt
+from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
+from millstream.jobs.launch.job_log import attach_log
 from millstream.storage.store import open_store
 
 
@@ -114,7 +114,7 @@ def test_everything_logged_is_in_the_runs_file_with_tracebacks(tmp_path: Path) -
         try:
             raise RuntimeError("org.apache.spark.SparkException: at org.apache.spark.Foo(Foo.scala:1)")
         except RuntimeError:
-            logging.getLogger("millstream.jobs.driver").exception("epoch 3 failed")
+            logging.getLogger("millstream.jobs.epochs.driver").exception("epoch 3 failed")
         log.write("job 'clicks' started")
         log.close()
         log.close()
@@ -132,8 +132,8 @@ def test_warnings_still_reach_the_screen_of_a_program_without_logging(
     with bare_logging():
         log = attach_log(open_store(str(tmp_path)), "ab12")
         logging.getLogger("my.job").warning("careful")
-        logging.getLogger("millstream.jobs.driver").warning("restarting in 5 ms: boom")
-        logging.getLogger("millstream.jobs.driver").error("raised to the user anyway")
+        logging.getLogger("millstream.jobs.epochs.driver").warning("restarting in 5 ms: boom")
+        logging.getLogger("millstream.jobs.epochs.driver").error("raised to the user anyway")
         logging.getLogger("py4j").error("a wall of frames")
         log.close()
     assert capsys.readouterr().err == "careful\nmillstream: restarting in 5 ms: boom\n"
@@ -182,7 +182,7 @@ def shown_when_raised(raise_it: Callable[[], None]) -> str:
 
 def test_the_users_traceback_comes_first_when_nobody_catches_the_failure() -> None:
     from millstream.errors import JobFailedError
-    from millstream.jobs.foreground import FailureInTask
+    from millstream.jobs.console.foreground import FailureInTask
 
     def fail() -> None:
         raise JobFailedError("'Map' failed: ValueError: x", report="REPORT", at="job.py:3") from FailureInTask("REPORT")

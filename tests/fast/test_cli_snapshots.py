@@ -29,12 +29,12 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import FileSink, RollingPolicy
 from millstream.errors import FencedError, JobFailedError, NotAvailableError, StoreError
-from millstream.jobs.command import Command
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch, SystemClock
-from millstream.jobs.requests import Mailbox, RequestServer
-from millstream.jobs.saving import save_newest
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.control.command import Command
+from millstream.jobs.control.requests import Mailbox, RequestServer
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.snapshots.saving import save_newest
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import open_store
 from millstream.testing import Collect, ManualClock, run

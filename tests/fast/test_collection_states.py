@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from millstream.common.typeinfo import Types
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor
-from millstream.runtime import collection_states
-from millstream.runtime.keyed_backend import KeyedBackend
-from millstream.runtime.state_table import EpochPlace
-from millstream.state.open_segments import OpenSegments
+from millstream.runtime.keyed import collection_states
+from millstream.runtime.keyed.keyed_backend import KeyedBackend
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.tables.state_table import EpochPlace
 from millstream.storage import open_store
 
 NAMES = itertools.count()

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from millstream.state.changes import TableChanges
-from millstream.state.compaction import CompactionStep, compact, plan_compaction, plan_full_compaction
-from millstream.state.keys import key_column
-from millstream.state.layout import TableLayout
-from millstream.state.open_segments import OpenSegments
-from millstream.state.table import TableView
-from millstream.state.version import Refs, SegmentRef
+from millstream.state.keys.key_columns import key_column
+from millstream.state.segments.compaction import CompactionStep, compact, plan_compaction, plan_full_compaction
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.version import Refs, SegmentRef
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.layout import TableLayout
+from millstream.state.tables.table import TableView
 from millstream.storage import open_store
 
 NAMES = itertools.count()

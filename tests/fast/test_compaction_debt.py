@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import pytest
 
 from millstream.common import Types
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import EpochPlace, StateTable
-from millstream.state import compaction
-from millstream.state.compaction import SEGMENTS_MAX, budget_of, compaction_debt, next_compaction, with_merged
-from millstream.state.open_segments import OpenSegments
-from millstream.state.version import Refs, SegmentRef
+from millstream.state.segments import compaction
+from millstream.state.segments.compaction import SEGMENTS_MAX, budget_of, compaction_debt, next_compaction, with_merged
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.version import Refs, SegmentRef
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.state_table import EpochPlace, StateTable
 from millstream.storage import open_store
 
 KIB, MIB = 1 << 10, 1 << 20

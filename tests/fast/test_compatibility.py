@@ -20,8 +20,8 @@ from millstream.checkpoint.savepoints import find_snapshot
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.common import Configuration, JobStatus
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobs.launch import Launch
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.state_reader.verifying import verify
 from millstream.storage.local import LocalStore
 from millstream.testing import Collect, ManualClock

@@ -34,7 +34,7 @@ from millstream.datastream import (
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.connectors.python import PythonSource, Split
-from millstream.datastream.launch_defaults import with_launch_defaults
+from millstream.datastream.environment.launch_defaults import with_launch_defaults
 from millstream.errors import ConfigurationError, NotAvailableError, ProgramError, TypeMismatchError
 from millstream.graph.nodes import (
     AssignTimestamps,

@@ -14,7 +14,7 @@ from programs import NUMBERS, numbers
 
 from millstream.common import RestartStrategies, Types
 from millstream.datastream import DataStream, StreamExecutionEnvironment
-from millstream.state.keys import key_column
+from millstream.state.keys.key_columns import key_column
 from millstream.testing import CRASH, EPOCH, Collect, Collected, Script, run
 
 CRASHED: set[Any] = set()

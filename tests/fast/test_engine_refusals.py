@@ -18,19 +18,19 @@ from programs import NUMBERS, numbers
 
 from millstream.common import RestartStrategies, Row, Types, WatermarkStrategy
 from millstream.compiler.passes import compile_graph
-from millstream.compiler.stages import Plan
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.datastream.functions import MapFunction
 from millstream.errors import FencedError, JobFailedError, ProgramError, StoreError
-from millstream.jobs.driver_settings import Runner
-from millstream.jobs.launch import Launch
-from millstream.jobs.outcome import MixedEpochError, gather
-from millstream.runtime.barrier import Barrier, ChannelEnd
-from millstream.runtime.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
-from millstream.runtime.exchange import BrokenExchangeError, Inbox
-from millstream.runtime.local import LocalRunner
-from millstream.runtime.residents import Job
-from millstream.runtime.spec import EpochSpec
+from millstream.jobs.epochs.outcome import MixedEpochError, gather
+from millstream.jobs.launch.launch import Launch
+from millstream.jobs.settings.driver_settings import Runner
+from millstream.plan.stages import Plan
+from millstream.runtime.exchange.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
+from millstream.runtime.exchange.mailboxes import BrokenExchangeError, Inbox
+from millstream.runtime.task.barrier import Barrier, ChannelEnd
+from millstream.runtime.task.local import LocalRunner
+from millstream.runtime.task.residents import Job
+from millstream.runtime.task.spec import EpochSpec
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Script, run
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.jobs.epoch_size import (
+from millstream.jobs.epochs.epoch_size import (
     DEBT_RECORDS_MIN,
     FIRST_RECORDS,
     EpochCost,

@@ -18,10 +18,10 @@ from millstream.common import Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import CheckpointedFunction, KeyedProcessFunction, MapFunction
 from millstream.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from millstream.jobs.epoch_history import history, summary
-from millstream.jobs.epoch_statistics import TASK_COLUMNS, TASKS_MAX, statistics_of
-from millstream.jobs.launch import Launch
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.epochs.epoch_history import history, summary
+from millstream.jobs.epochs.epoch_statistics import TASK_COLUMNS, TASKS_MAX, statistics_of
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.store import open_store
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Result, Script, run
 

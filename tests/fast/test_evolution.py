@@ -19,18 +19,18 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import StateSchemaError, StoreDamagedError
 from millstream.records.columns import from_record_batch, to_record_batch
 from millstream.records.unpickling import unpickled
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_schemas import last_schemas, schemas_told
-from millstream.runtime.state_table import EpochPlace, StateTable
-from millstream.runtime.task_codec import task_codec
-from millstream.state.compaction import compact, plan_full_compaction
-from millstream.state.evolution import Evolution, IncompatibleChange, Same, plan_projection, project
-from millstream.state.evolution_reference import evolved_value
-from millstream.state.open_segments import OpenSegments
-from millstream.state.saved_types import type_from, written_type
-from millstream.state.segment_file import WholeFile
-from millstream.state.segment_footer import read_footer
-from millstream.state.version import SegmentRef, refs_from_json, refs_to_json
+from millstream.runtime.keyed.task_codec import task_codec
+from millstream.state.schemas.evolution import Evolution, IncompatibleChange, Same, plan_projection, project
+from millstream.state.schemas.evolution_reference import evolved_value
+from millstream.state.schemas.saved_types import type_from, written_type
+from millstream.state.schemas.state_schemas import last_schemas, schemas_told
+from millstream.state.segments.compaction import compact, plan_full_compaction
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment_file import WholeFile
+from millstream.state.segments.segment_footer import read_footer
+from millstream.state.segments.version import SegmentRef, refs_from_json, refs_to_json
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.state_table import EpochPlace, StateTable
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
 

@@ -394,6 +394,7 @@ def test_a_chunk_of_the_right_length_and_other_content_is_not_published(tmp_path
         sink.commit(commit_of(1), plan.publish, JOB)
     assert visible(tmp_path) == {}
 
+
 # --- several jobs, one folder -----------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 
-from millstream.runtime.garbage import fewer_collections
+from millstream.runtime.task.garbage import fewer_collections
 
 
 def test_the_collector_is_as_before_when_the_last_of_several_tasks_ends() -> None:

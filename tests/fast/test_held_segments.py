@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.state import open_segments, segment_file
-from millstream.state.changes import TableChanges
-from millstream.state.keys import key_column_of_arrow
-from millstream.state.layout import TableLayout
-from millstream.state.open_segments import OpenSegments
-from millstream.state.segment_memory import SegmentMemory
-from millstream.state.table import TableView
-from millstream.state.version import SegmentRef
+from millstream.state.keys.key_columns import key_column_of_arrow
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment_memory import SegmentMemory
+from millstream.state.segments.version import SegmentRef
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.layout import TableLayout
+from millstream.state.tables.table import TableView
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import segment_name

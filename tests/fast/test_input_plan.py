@@ -20,9 +20,9 @@ from millstream.connectors.files.lines import TextLines
 from millstream.connectors.files.source import FileSource
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import StoreDamagedError
-from millstream.jobs import input_plan
-from millstream.jobs.input_plan import Cursor, InputPlan, PlannedSource, homes, plan_input
-from millstream.jobs.split_shares import share_out
+from millstream.jobs.epochs import input_plan
+from millstream.jobs.epochs.input_plan import Cursor, InputPlan, PlannedSource, homes, plan_input
+from millstream.jobs.epochs.split_shares import share_out
 from millstream.storage import open_store
 from millstream.storage.memory import MemoryStore
 from millstream.testing import run

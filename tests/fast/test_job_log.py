@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from millstream.jobs.job_log import JobLog
+from millstream.jobs.launch.job_log import JobLog
 
 
 def test_a_record_that_another_thread_hands_over_late_does_not_open_the_file_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is one key: through the public API, the cases that lost updates or killed jobs. The rule: `state.equality`."""
+"""What is one key: through the public API, cases that lost updates or killed jobs. The rule: `state.keys.equality`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from millstream.datastream.functions import BroadcastProcessFunction, KeyedProce
 from millstream.datastream.state import MapStateDescriptor
 from millstream.query.wire.json_values import json_of_key, key_of_json, key_of_text
 from millstream.query.wire.refusals import KeyMisfitError
-from millstream.runtime import map_keys
-from millstream.runtime.key_classes import decode_key
-from millstream.state.canonical import canonical_bytes
-from millstream.state.canonical_decoding import ClassKey, decode
+from millstream.runtime.exchange.key_classes import decode_key
+from millstream.state.keys.canonical import canonical_bytes
+from millstream.state.keys.canonical_decoding import ClassKey, decode
+from millstream.state.tables import map_keys
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
 
 STORES = count()

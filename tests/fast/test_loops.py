@@ -20,9 +20,9 @@ from millstream.datastream.functions import CheckpointedFunction, KeyedProcessFu
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import JobFailedError, StoreDamagedError
-from millstream.runtime.blocks import decode_block
-from millstream.runtime.operator_lists import Slice, column_of
-from millstream.runtime.row_numbers import last_row_numbers, tell_row_numbers
+from millstream.runtime.exchange.blocks import decode_block
+from millstream.runtime.keyed.row_numbers import last_row_numbers, tell_row_numbers
+from millstream.state.stored.operator_lists import Slice, column_of
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
 

@@ -27,11 +27,11 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from millstream.errors import MillstreamError, PickledValueError, StoreDamagedError
-from millstream.jobs.launch import Launch
-from millstream.runtime.key_classes import decode_key
-from millstream.runtime.local import LocalRunner
-from millstream.state.canonical import canonical_bytes
-from millstream.state.canonical_decoding import ClassKey, decode
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.exchange.key_classes import decode_key
+from millstream.runtime.task.local import LocalRunner
+from millstream.state.keys.canonical import canonical_bytes
+from millstream.state.keys.canonical_decoding import ClassKey, decode
 from millstream.state_reader.verifying import verify
 from millstream.storage.local import LocalStore
 from millstream.storage.names import manifest_name

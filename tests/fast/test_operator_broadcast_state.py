@@ -17,7 +17,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import BroadcastProcessFunction, CheckpointedFunction, ProcessFunction
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
 from millstream.errors import JobFailedError, ProgramError
-from millstream.runtime.operator_lists import INLINE_BYTES_MAX
+from millstream.state.stored.operator_lists import INLINE_BYTES_MAX
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import parse_segment
 from millstream.testing import CRASH, EPOCH, Collect, OperatorHarness, Result, Script, run

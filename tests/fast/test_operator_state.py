@@ -36,13 +36,13 @@ from millstream.datastream.state import (
     ValueStateDescriptor,
 )
 from millstream.errors import JobFailedError, MillstreamError, ProgramError
-from millstream.jobs.outcome import gather
+from millstream.jobs.epochs.outcome import gather
 from millstream.records.batch import Batch
-from millstream.runtime.envelope import open_envelopes
-from millstream.runtime.operator_lists import INLINE_BYTES_MAX, Slice, shares
-from millstream.runtime.residents import Job, Residents
-from millstream.runtime.spec import EpochSpec, JobFacts, ReadRange
-from millstream.runtime.task import Assignment, run_task
+from millstream.runtime.exchange.envelope import open_envelopes
+from millstream.runtime.task.residents import Job, Residents
+from millstream.runtime.task.spec import EpochSpec, JobFacts, ReadRange
+from millstream.runtime.task.task import Assignment, run_task
+from millstream.state.stored.operator_lists import INLINE_BYTES_MAX, Slice, shares
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import SEGMENTS, parse_segment
 from millstream.testing import CRASH, EPOCH, Collect, OperatorHarness, Result, Script, run

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from millstream.compiler.session import check_platform
 from millstream.errors import PlatformError
+from millstream.spark.session import check_platform
 
 
 def java(folder: Path, version: str) -> Path:

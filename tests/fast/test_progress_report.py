@@ -10,7 +10,7 @@ from millstream.compiler.passes import compile_graph
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
-from millstream.jobs.progress_report import StateSize, state_size, total_progress
+from millstream.jobs.epochs.progress_report import StateSize, state_size, total_progress
 from millstream.testing import EPOCH, Collect, Result, Script, run
 
 _STORES = itertools.count()

@@ -22,11 +22,11 @@ from millstream.connectors.files.parts import TextParts
 from millstream.connectors.files.sink import FileSink
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import FencedError, StoreDamagedError
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch
-from millstream.jobs.progress import JobProgress
-from millstream.jobs.sweeper import Sweeper
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.state_reader.verifying import verify
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import job_name, manifest_name, receipt_name

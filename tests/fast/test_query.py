@@ -34,7 +34,7 @@ from millstream.datastream.state import (
     ValueStateDescriptor,
 )
 from millstream.errors import JobFailedError, ProgramError, StoreError
-from millstream.jobs.sweeper import Sweeper
+from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.storage import open_store
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Script, run
 

@@ -71,7 +71,9 @@ def test_a_flight_address_on_another_host_is_not_told_the_token_either() -> None
 
 def test_who_named_tls_is_never_led_to_a_server_without() -> None:
     trust = Trust(None, ["https://db1:8787"])
-    assert urls(trust.admitted([ServerPlace("https://db1:8787"), ServerPlace("http://db1:8080")])) == ["https://db1:8787"]
+    assert urls(trust.admitted([ServerPlace("https://db1:8787"), ServerPlace("http://db1:8080")])) == [
+        "https://db1:8787"
+    ]
     with pytest.raises(ConfigurationError, match="does not speak TLS"):
         trust.admitted([ServerPlace("http://db2:8787")])
 

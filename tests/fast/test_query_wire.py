@@ -23,7 +23,7 @@ from millstream.query.wire.json_values import json_of, key_of_json, key_of_text
 from millstream.query.wire.refusals import BadQuestionError, KeyMisfitError, PickledStateError
 from millstream.query.wire.registration import Registration, register, registrations_of
 from millstream.query.wire.served import ServedState
-from millstream.state.keys import key_column
+from millstream.state.keys.key_columns import key_column
 from millstream.storage import open_store
 from millstream.storage.names import server_name
 

@@ -25,8 +25,8 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import KeyedProcessFunction, MapFunction
 from millstream.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from millstream.errors import JobFailedError, NotAvailableError, ProgramError, StoreError
-from millstream.jobs.replay import Replay, replay
-from millstream.jobs.sweeper import Sweeper
+from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.jobs.replay.replay import Replay, replay
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import LEASES, parse_segment
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Script, run
@@ -363,9 +363,9 @@ print("after the job")
 
 def ran_program(folder: Path) -> tuple[str, str]:
     """The program's file, and the store of a job that it ran."""
-    from millstream.datastream.launch_defaults import with_jobs_taken, with_launch_defaults
-    from millstream.jobs.launch import Launch
-    from millstream.runtime.local import LocalRunner
+    from millstream.datastream.environment.launch_defaults import with_jobs_taken, with_launch_defaults
+    from millstream.jobs.launch.launch import Launch
+    from millstream.runtime.task.local import LocalRunner
     from millstream.storage.store import open_store
 
     program, store = folder / "job.py", folder / "store"

@@ -14,24 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.aggregation.rolling_columns import accumulated, order_numbers
+from millstream.aggregation.rolling_records import FieldReduce, fresh
 from millstream.common import Row, Types
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
-from millstream.datastream.rolling_fields import rolling_operation
+from millstream.datastream.streams.rolling_fields import rolling_operation
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Node, Partitioning, Reduce, Rolling
 from millstream.metrics.registry import MetricRegistry
 from millstream.records.batch import Batch
 from millstream.records.columns import as_declared
-from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.context import TaskContext
-from millstream.runtime.keyed_operators import KeyedOperator
-from millstream.runtime.operators import OperatorSetting
-from millstream.runtime.residents import _KINDS
-from millstream.runtime.rolling_columns import accumulated, order_numbers
-from millstream.runtime.rolling_records import FieldReduce, fresh
-from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.state.canonical_decoding import decode
-from millstream.state.settled_keys import settled_keys
+from millstream.runtime.operators.context import TaskContext
+from millstream.runtime.operators.keyed_operators import KeyedOperator
+from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.task.residents import _KINDS
+from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.keys.canonical_decoding import decode
+from millstream.state.keys.settled_keys import settled_keys
 from millstream.storage.memory import MemoryStore
 
 KINDS = ("sum", "min", "max", "min_by", "max_by")

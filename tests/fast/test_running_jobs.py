@@ -20,10 +20,10 @@ from millstream.common.job_client import JobClient
 from millstream.datastream import ExternalizedCheckpointRetention, StreamExecutionEnvironment
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import JobFailedError, ProgramError, StoreError
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch
-from millstream.jobs.progress import JobProgress
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import Store
 from millstream.testing import Collect, ManualClock

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import StateSchemaError, StoreDamagedError
-from millstream.state.changes import TableChanges
-from millstream.state.equality import same
-from millstream.state.keys import key_column_of_arrow
-from millstream.state.layout import TableLayout
-from millstream.state.open_segments import OpenSegments
-from millstream.state.reference import identity
-from millstream.state.segment_writer import write_segment
-from millstream.state.table import TableView
-from millstream.state.version import SegmentRef, merge_versions, refs_for, refs_from_json, refs_to_json
+from millstream.state.keys.equality import same
+from millstream.state.keys.key_columns import key_column_of_arrow
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment_writer import write_segment
+from millstream.state.segments.version import SegmentRef, merge_versions, refs_for, refs_from_json, refs_to_json
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.layout import TableLayout
+from millstream.state.tables.reference import identity
+from millstream.state.tables.table import TableView
 from millstream.storage import open_store
 from millstream.storage.local import LocalStore
 from millstream.storage.names import parse_segment, segment_name

@@ -24,9 +24,9 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.common import Configuration, Types
 from millstream.connectors.contracts import CommitId
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobs.launch import Launch
-from millstream.jobs.progress import JobProgress
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, ManualClock, Script, run
 

@@ -26,11 +26,11 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.errors import FencedError, JobFailedError, MillstreamError, ProgramError, StoreDamagedError, StoreError
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch
-from millstream.jobs.progress import JobProgress
-from millstream.jobs.sweeper import Sweeper
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import epoch_of_manifest, manifest_name

@@ -18,7 +18,7 @@ from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.jobs.sweeper import Sweeper
+from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name
 from millstream.testing import Collect, Script, run

@@ -47,8 +47,8 @@ from millstream.datastream.window import (
     TumblingEventTimeWindows,
 )
 from millstream.errors import PlatformError, ProgramError, StoreError, TypeMismatchError
-from millstream.jobs.sweeper import Sweeper
-from millstream.state.canonical import canonical_bytes, decode
+from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.state.keys.canonical import canonical_bytes, decode
 from millstream.state_reader import SavepointBuilder, Snapshot
 from millstream.state_reader.difference import changed_groups
 from millstream.state_reader.forms import decoder_of, key_form

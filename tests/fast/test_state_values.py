@@ -15,12 +15,12 @@ from millstream.errors import ProgramError, TypeMismatchError
 from millstream.graph.field_key import FieldKey
 from millstream.records.batch import Batch
 from millstream.records.columns import as_declared, to_record_batch
-from millstream.runtime.failure import UserCall
-from millstream.runtime.keying import Keying
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import EpochPlace, StateTable
-from millstream.runtime.states import Scope, ValueHandle
-from millstream.state.open_segments import OpenSegments
+from millstream.runtime.exchange.keying import Keying
+from millstream.runtime.keyed.states import Scope, ValueHandle
+from millstream.runtime.operators.failure import UserCall
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.state_table import EpochPlace, StateTable
 from millstream.storage import open_store
 
 NAMES = itertools.count()

@@ -11,9 +11,9 @@ from running_totals import totals
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, PlatformError
-from millstream.jobs.launch import Launch, SystemClock
-from millstream.jobs.saving import save_epoch
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.snapshots.saving import save_epoch
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.store import open_store
 from millstream.testing import Collect
 

@@ -20,8 +20,8 @@ from millstream import query, state_reader
 from millstream.checkpoint.manifest import ManifestLog, encode
 from millstream.cli.main import app
 from millstream.errors import PickledValueError, StoreDamagedError
-from millstream.state.schema_history import history_from_json, history_to_json
-from millstream.state.stored_defaults import StoredDefault, defaults_to_json
+from millstream.state.schemas.schema_history import history_from_json, history_to_json
+from millstream.state.schemas.stored_defaults import StoredDefault, defaults_to_json
 from millstream.state_reader.verifying import verify
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore

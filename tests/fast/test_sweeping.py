@@ -13,12 +13,12 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobs import sweeper as sweeping
-from millstream.jobs.background_sweeper import BackgroundSweeper
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch
-from millstream.jobs.sweeper import Sweeper
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.epochs import sweeper as sweeping
+from millstream.jobs.epochs.background_sweeper import BackgroundSweeper
+from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import Names, Store
 from millstream.testing import EPOCH, Collect, ManualClock, Script

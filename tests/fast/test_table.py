@@ -21,15 +21,15 @@ from millstream.common.types import Row
 from millstream.errors import TypeMismatchError
 from millstream.records.columns import from_record_batch, to_record_batch
 from millstream.records.unpickling import unpickled
-from millstream.state.canonical import decode
-from millstream.state.changes import TableChanges
-from millstream.state.key_groups import key_group_range
-from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
-from millstream.state.layout import NEVER_MS, TableLayout
-from millstream.state.open_segments import OpenSegments
-from millstream.state.reference import ReferenceTable
-from millstream.state.table import TableView
-from millstream.state.version import SegmentRef
+from millstream.state.keys.canonical import decode
+from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow
+from millstream.state.keys.key_groups import key_group_range
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.version import SegmentRef
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.layout import NEVER_MS, TableLayout
+from millstream.state.tables.reference import ReferenceTable
+from millstream.state.tables.table import TableView
 from millstream.storage import open_store
 from millstream.storage.local import LocalStore
 

@@ -24,12 +24,12 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from millstream.errors import StoreError
-from millstream.state.hashing import xxhash64_column
-from millstream.state.keys import key_column_of_arrow
-from millstream.state.layout import TableLayout, orders_of, rests_of
-from millstream.state.segment_check import segment_problems
-from millstream.state.segment_file import WholeFile
-from millstream.state.segment_writer import write_segment
+from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.key_columns import key_column_of_arrow
+from millstream.state.segments.segment_check import segment_problems
+from millstream.state.segments.segment_file import WholeFile
+from millstream.state.segments.segment_writer import write_segment
+from millstream.state.tables.layout import TableLayout, orders_of, rests_of
 from millstream.state_reader import SavepointBuilder
 from millstream.state_reader.verifying import verify
 from millstream.storage import open_store
@@ -196,7 +196,7 @@ def written(keys: list[int], change: Callable[[dict[str, Any]], None], monkeypat
     }
     change(columns)
     batch = pa.RecordBatch.from_arrays([pa.array(columns[name]) for name in LAYOUT.schema.names], schema=LAYOUT.schema)
-    monkeypatch.setattr("millstream.state.segment_writer._checked", lambda chunks, layout, groups: chunks)
+    monkeypatch.setattr("millstream.state.segments.segment_writer._checked", lambda chunks, layout, groups: chunks)
     store = open_store(f"memory://test-verify-{next(STORES)}")
     ref = write_segment(store, "s.arrow", LAYOUT, 1, range(128), [batch], chunks_max=1)
     assert ref is not None

@@ -16,10 +16,10 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.records.batch import Batch
-from millstream.runtime import keyed_backend
-from millstream.runtime.state_table import StateTable
-from millstream.runtime.visits import GatheredKeys, KeyRange, visits
-from millstream.state.keys import KeyColumn, key_column_of_arrow
+from millstream.runtime.keyed import keyed_backend
+from millstream.runtime.keyed.visits import GatheredKeys, KeyRange, visits
+from millstream.state.keys.key_columns import KeyColumn, key_column_of_arrow
+from millstream.state.tables.state_table import StateTable
 from millstream.testing import EPOCH, Collect, Script, run
 
 OWNED = KeyRange(range(128), 128)

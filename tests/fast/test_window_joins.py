@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import Refused
 
+from millstream.aggregation.pane_firing import WindowRange
 from millstream.checkpoint.manifest import Manifest
 from millstream.common import Duration, Row, RowKind, Types, WatermarkStrategy
 from millstream.datastream import DataStream, OutputTag, StreamExecutionEnvironment
@@ -31,9 +32,8 @@ from millstream.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from millstream.errors import JobFailedError, ProgramError
-from millstream.graph.pane_windows import PaneWindows
 from millstream.runtime.joins.window_join import rows_by_window
-from millstream.runtime.windows.pane_firing import WindowRange
+from millstream.state.windows.pane_windows import PaneWindows
 from millstream.testing import EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 
 TENS = TumblingEventTimeWindows.of(Duration.of_millis(10))

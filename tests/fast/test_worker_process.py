@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.compiler import spark
-from millstream.compiler.spark import LastingObjects, SpecFile
-from millstream.runtime.residents import Residents
+from millstream.runtime.task.residents import Residents
+from millstream.spark import runner as spark
+from millstream.spark.runner import LastingObjects, SpecFile
 from millstream.storage.memory import MemoryStore
 
 

@@ -24,16 +24,16 @@ from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.functions import CheckpointedFunction, MapFunction
 from millstream.datastream.state import ListStateDescriptor
 from millstream.errors import JobFailedError
-from millstream.jobs.launch import Launch
-from millstream.jobs.outcome import MixedEpochError
-from millstream.runtime.barrier import Acknowledgement, Barrier
-from millstream.runtime.envelope import ACKNOWLEDGEMENT, BARRIER, Envelope
-from millstream.runtime.exchange import BrokenExchangeError
-from millstream.runtime.local import LocalRunner
-from millstream.runtime.residents import Job
-from millstream.runtime.spec import EpochSpec, ReadRange
-from millstream.runtime.state_table import last_versions
-from millstream.state.version import SegmentRef, coalesced, merge_versions, refs_for, refs_to_json
+from millstream.jobs.epochs.outcome import MixedEpochError
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, Envelope
+from millstream.runtime.exchange.mailboxes import BrokenExchangeError
+from millstream.runtime.task.barrier import Acknowledgement, Barrier
+from millstream.runtime.task.local import LocalRunner
+from millstream.runtime.task.residents import Job
+from millstream.runtime.task.spec import EpochSpec, ReadRange
+from millstream.state.segments.version import SegmentRef, coalesced, merge_versions, refs_for, refs_to_json
+from millstream.state.tables.state_table import last_versions
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, ManualClock, run
 

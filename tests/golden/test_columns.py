@@ -32,7 +32,7 @@ from millstream.records.columns import (
 )
 from millstream.records.conform import conform
 from millstream.records.unpickling import unpickled
-from millstream.state.saved_types import type_from, written_type
+from millstream.state.schemas.saved_types import type_from, written_type
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 WALL_TIMES = st.datetimes(timezones=st.sampled_from([None, None, dt.UTC, dt.timezone(dt.timedelta(hours=3))]))

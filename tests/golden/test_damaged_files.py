@@ -29,10 +29,10 @@ from millstream.connectors.files.sink import FileSink
 from millstream.connectors.stored_batches import StoredBatches, read_stored
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, StoreDamagedError, StoreError
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch
-from millstream.jobs.sweeper import Sweeper
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.state_reader.verifying import verify
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore

@@ -21,7 +21,7 @@ from bombs import laid_out
 from millstream import query, state_reader
 from millstream.errors import MillstreamError, StoreDamagedError
 from millstream.query.errors import KeyTypeError
-from millstream.runtime.operator_lists import Slice, column_of
+from millstream.state.stored.operator_lists import Slice, column_of
 from millstream.state_reader.verifying import verify
 from millstream.storage import open_store
 
@@ -92,9 +92,7 @@ def test_an_entry_of_a_chunk_that_is_none_is_damaged(place: int, whole: Path, se
 
 
 @pytest.mark.parametrize("part", ["key", "sub", "value", "pickled", "due", "ttl", "max_parallelism"])
-def test_a_footer_that_tells_of_other_columns_than_there_are_is_damaged(
-    part: str, whole: Path, segment: Path
-) -> None:
+def test_a_footer_that_tells_of_other_columns_than_there_are_is_damaged(part: str, whole: Path, segment: Path) -> None:
     content = segment.read_bytes()
     for odd in ("x", True, 7.5):
         forge(segment, lambda document, _, odd=odd: document["layout"].update({part: odd}))  # type: ignore[misc]

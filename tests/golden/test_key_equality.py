@@ -22,9 +22,9 @@ from millstream.query.server.application import application
 from millstream.query.server.opened import OpenedJob
 from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.json_values import json_of_key
-from millstream.runtime.key_classes import decode_key
-from millstream.state.keys import is_hashed_as_values
-from millstream.state.settled_keys import settled_keys
+from millstream.runtime.exchange.key_classes import decode_key
+from millstream.state.keys.key_columns import is_hashed_as_values
+from millstream.state.keys.settled_keys import settled_keys
 from millstream.testing import CRASH, EPOCH
 
 

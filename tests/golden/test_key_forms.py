@@ -13,19 +13,19 @@ from nested_keys import KEYS, NANS, TYPED, Account, identity
 from millstream.common import Row, Types
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch
+from millstream.runtime.exchange.key_classes import decode_key
 from millstream.runtime.joins.matching import numbered
-from millstream.runtime.key_classes import decode_key
-from millstream.runtime.state_table import EpochPlace, StateTable
-from millstream.runtime.task_codec import task_map_keys
-from millstream.runtime.visits import GatheredKeys, KeyRange, visits
-from millstream.state.canonical import canonical_hash
-from millstream.state.changes import TableChanges
-from millstream.state.equality import normalised, same
-from millstream.state.hashing_reference import hash_value
-from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
-from millstream.state.layout import TableLayout
-from millstream.state.open_segments import OpenSegments
-from millstream.state.settled_keys import settled_keys
+from millstream.runtime.keyed.task_codec import task_map_keys
+from millstream.runtime.keyed.visits import GatheredKeys, KeyRange, visits
+from millstream.state.keys.canonical import canonical_hash
+from millstream.state.keys.equality import normalised, same
+from millstream.state.keys.hashing_reference import hash_value
+from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow
+from millstream.state.keys.settled_keys import settled_keys
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.layout import TableLayout
+from millstream.state.tables.state_table import EpochPlace, StateTable
 from millstream.storage import open_store
 
 TYPED_BATCHES = st.sampled_from(list(TYPED)).flatmap(

@@ -26,11 +26,11 @@ from millstream.common.time import Instant
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.errors import ConfigurationError, ProgramError, StoreDamagedError, TypeMismatchError
-from millstream.runtime.key_classes import decode_key as decode
-from millstream.state.canonical import canonical_bytes, canonical_hash
-from millstream.state.hashing import xxhash64_column
-from millstream.state.key_groups import key_group_range
-from millstream.state.keys import key_column, key_column_of_arrow
+from millstream.runtime.exchange.key_classes import decode_key as decode
+from millstream.state.keys.canonical import canonical_bytes, canonical_hash
+from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.key_columns import key_column, key_column_of_arrow
+from millstream.state.keys.key_groups import key_group_range
 
 
 class Color(enum.Enum):
@@ -217,7 +217,7 @@ def test_a_value_that_cannot_be_found_again_is_refused_with_what_to_use(key: Any
 
 def test_keys_are_the_same_in_another_process() -> None:
     program = (
-        "from millstream.state.keys import key_column; import enum\n"
+        "from millstream.state.keys.key_columns import key_column; import enum\n"
         "class Color(enum.Enum): RED = 1\n"
         "print(key_column(['a', 1, (b'x', None), Color.RED], None).hashes.tolist())"
     )

@@ -21,7 +21,8 @@ from millstream.datastream import (
     WindowedStream,
 )
 from millstream.datastream import aggregates as agg
-from millstream.datastream.columnar_windows import columnar_window_nodes
+from millstream.datastream.streams.columnar_windows import columnar_window_nodes
+from millstream.datastream.streams.windowing import Windowing
 from millstream.datastream.window import (
     CountEvictor,
     CumulativeEventTimeWindows,
@@ -32,10 +33,9 @@ from millstream.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from millstream.datastream.windowing import Windowing
 from millstream.errors import JobFailedError, ProgramError
 from millstream.graph.nodes import PaneAggregate, PartialAggregate, Window
-from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.windows import pane_firing, pane_operator, partial_aggregates
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 

@@ -29,11 +29,11 @@ from millstream.query.listed_folder import ListedFolder
 from millstream.query.server import Limits, OpenedJob, Reader, Rights, ServerSettings
 from millstream.query.server.application import application
 from millstream.query.server.connections import WholeAnswers
-from millstream.state.changes import TableChanges
-from millstream.state.keys import key_column
-from millstream.state.layout import TableLayout
-from millstream.state.open_segments import OpenSegments
-from millstream.state.table import TableView
+from millstream.state.keys.key_columns import key_column
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.layout import TableLayout
+from millstream.state.tables.table import TableView
 from millstream.storage import open_store
 from millstream.testing import EPOCH, Collect, Script, run
 

@@ -20,7 +20,7 @@ from millstream import query
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.state import ReducingStateDescriptor
-from millstream.jobs.sweeper import Sweeper
+from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.testing import CRASH, EPOCH, Script, run
 
 STORES = count()

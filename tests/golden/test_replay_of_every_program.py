@@ -16,7 +16,7 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Types
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.errors import NotAvailableError
-from millstream.jobs.replay import Replay, replay
+from millstream.jobs.replay.replay import Replay, replay
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, Script, run
 

@@ -24,10 +24,10 @@ from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.common import JobStatus, Types
 from millstream.errors import FencedError, MillstreamError
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch
-from millstream.jobs.progress import JobProgress
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, ManualClock
 

@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from millstream.state.changes import TableChanges
-from millstream.state.compaction import compact, plan_compaction, plan_full_compaction
-from millstream.state.key_groups import key_group_range
-from millstream.state.keys import KeyColumn
-from millstream.state.layout import TableLayout
-from millstream.state.open_segments import OpenSegments
-from millstream.state.reference import ReferenceRow, ReferenceTable, identity
-from millstream.state.table import TableView
-from millstream.state.version import Refs, merge_versions, refs_for, refs_from_json, refs_to_json
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.key_groups import key_group_range
+from millstream.state.segments.compaction import compact, plan_compaction, plan_full_compaction
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.version import Refs, merge_versions, refs_for, refs_from_json, refs_to_json
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.layout import TableLayout
+from millstream.state.tables.reference import ReferenceRow, ReferenceTable, identity
+from millstream.state.tables.table import TableView
 from millstream.storage.memory import MemoryStore
 
 GROUPS = 6

@@ -22,11 +22,11 @@ from millstream.common.restart_strategy import RestartStrategies
 from millstream.connectors.blackhole import DiscardingSink
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, StoreAwayError, StoreDamagedError, StoreError
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch
-from millstream.runtime.local import LocalRunner
-from millstream.state.open_segments import OpenSegments
-from millstream.state.version import SegmentRef
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.version import SegmentRef
 from millstream.storage import patient as patience
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore

@@ -19,14 +19,14 @@ from counted import EPOCH_MS, EPOCH_RECORDS, KEYS, STATE
 from phases import phase, tell_epochs
 
 from millstream.common import Configuration, RestartStrategies, Types, WatermarkStrategy
-from millstream.compiler.session import make_session
 from millstream.connectors.blackhole import DiscardingSink
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
-from millstream.jobs.launch import Launch, SystemClock
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.runtime.task.local import LocalRunner
+from millstream.spark.session import make_session
 from millstream.storage import open_store
 
 _JOB = "counting"

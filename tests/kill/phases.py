@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.jobs.progress import JobProgress, ProgressBoard
+from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 
 __all__ = ["phase", "tell_epochs"]
 

@@ -27,13 +27,13 @@ import killed_windows as windows
 from phases import phase, tell_epochs
 
 from millstream.common import Configuration, Encoder, Row, Types
-from millstream.compiler.session import make_session
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
 from millstream.datastream.formats.parquet import ParquetBulkWriters
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from millstream.spark.session import make_session
 
 RECORDS = 3_600
 RECORDS_PER_SECOND = 3_000

@@ -19,7 +19,7 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch, unpin
 from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.jobs.sweeper import Sweeper
+from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.storage.local import LocalStore
 
 SOME_SEEDS = [seed for seed in SEEDS if seed % 4 == 1] or list(SEEDS)

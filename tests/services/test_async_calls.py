@@ -36,7 +36,7 @@ from millstream.datastream import (
 )
 from millstream.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
 from millstream.errors import JobFailedError, ProgramError
-from millstream.runtime.loop_thread import LoopThread
+from millstream.runtime.operators.loop_thread import LoopThread
 from millstream.testing import CRASH, EPOCH, Collect, Result, Script, Watermark, run
 
 HERE = Path(__file__).name
@@ -241,8 +241,8 @@ class FirstWaits(AsyncFunction[int, int]):
 
 
 def test_results_that_wait_for_an_earlier_one_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.runtime.epoch_calls._HELD_MAX", 5)
-    monkeypatch.setattr("millstream.runtime.epoch_calls._FINISHED_MAX", 2)
+    monkeypatch.setattr("millstream.runtime.operators.epoch_calls._HELD_MAX", 5)
+    monkeypatch.setattr("millstream.runtime.operators.epoch_calls._FINISHED_MAX", 2)
     begun, *rest = through(FirstWaits(), Script(NUMBERS), capacity=4)["out"]
     assert 6 <= begun <= 1 + 5 + 4
     assert rest == NUMBERS[1:]

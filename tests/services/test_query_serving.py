@@ -30,13 +30,13 @@ from millstream.common import Configuration, RestartStrategies, Types
 from millstream.common.job_status import JobStatus
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, PlatformError, StoreError
-from millstream.jobs.console import attach_console
-from millstream.jobs.console_view import ConsoleView, render
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch, SystemClock
+from millstream.jobs.console.console import attach_console
+from millstream.jobs.console.console_view import ConsoleView, render
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch, SystemClock
 from millstream.query.client import QueryClient
 from millstream.query.wire.registration import registrations_of
-from millstream.runtime.local import LocalRunner
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage import Store, open_store
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import job_name

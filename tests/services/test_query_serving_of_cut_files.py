@@ -20,9 +20,9 @@ from query_programs import PAIR, Keeps
 
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobs.launch import Launch, SystemClock
-from millstream.runtime.local import LocalRunner
-from millstream.state import open_segments
+from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.runtime.task.local import LocalRunner
+from millstream.state.segments import open_segments
 from millstream.storage import open_store
 from millstream.testing import EPOCH, Collect, Script
 

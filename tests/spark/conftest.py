@@ -15,8 +15,8 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from millstream.compiler.session import make_session
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.spark.session import make_session
 
 _PROGRAMS = (
     "programs",

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 
 from millstream.common import Configuration, Types
-from millstream.compiler.session import make_session
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.spark.session import make_session
 from millstream.testing import Collect, Script
 
 RECORDS = 400

@@ -9,8 +9,8 @@ from typing import Any
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Types
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobs.epoch_history import history
-from millstream.jobs.epoch_statistics import statistics_of
+from millstream.jobs.epochs.epoch_history import history
+from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.storage import open_store
 from millstream.testing import EPOCH, Collect, Script
 

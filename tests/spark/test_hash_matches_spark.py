@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from millstream.state.hashing import xxhash64_column
-from millstream.state.keys import key_column
+from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.key_columns import key_column
 
 ROWS = 300
 EXACT = decimal.Context(prec=80)

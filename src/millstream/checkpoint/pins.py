@@ -2,8 +2,8 @@
 
 A pin is a small file beside the manifests; as long as it stands, nothing that its epoch names is collected. Anybody who
 can write to the store may set one, without asking the driver: the pin is written first and the manifest looked for
-afterwards, while the collector removes a manifest first and looks for pins afterwards (`jobs/sweeper.py`). So one of
-the two always sees the other.
+afterwards, while the collector removes a manifest first and looks for pins afterwards (`jobs/epochs/sweeper.py`). So
+one of the two always sees the other.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ published files away by then. So when an epoch is published, a small file says s
 whose epoch it was: a receipt for an epoch that the store does not have tells that its newest manifests are lost.
 
 An epoch without output needs no receipt, and one that cannot be written or read is none: publishing is then repeated.
-Old receipts are swept away with the epochs (`jobs/sweeper.py`).
+Old receipts are swept away with the epochs (`jobs/epochs/sweeper.py`).
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from millstream.checkpoint.savepoints import open_job_store
 from millstream.cli.job_argument import named_snapshot
 from millstream.cli.tables import print_table
 from millstream.errors import MillstreamError, StoreError
-from millstream.jobs.amounts import bytes_text, count_text, epoch_time_text, time_text
-from millstream.jobs.epoch_history import EpochEntry, Summary, history, summary
-from millstream.jobs.epoch_statistics import TASK_COLUMNS, named_tasks, statistics_of
-from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, time_text
+from millstream.jobs.epochs.epoch_history import EpochEntry, Summary, history, summary
+from millstream.jobs.epochs.epoch_statistics import TASK_COLUMNS, named_tasks, statistics_of
+from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.storage.names import job_name
 from millstream.storage.store import Store
 

@@ -1,4 +1,4 @@
-"""`millstream stop`, `cancel`, `rescale`: asked of a running job through its store (`jobs/requests.py`).
+"""`millstream stop`, `cancel`, `rescale`: asked of a running job through its store (`jobs/control/requests.py`).
 
 Each returns when it is done: a job that was asked to stop has stopped. Exit code 1 when nobody answers or the job says
 no, 2 when there is no such job.
@@ -13,7 +13,7 @@ from typing import Any
 from millstream.cli.job_argument import job_store
 from millstream.cli.savepoint import now_ms, save
 from millstream.errors import MillstreamError
-from millstream.jobs.requests import Mailbox
+from millstream.jobs.control.requests import Mailbox
 
 __all__ = ["ask_job", "stop_job"]
 

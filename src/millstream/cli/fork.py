@@ -1,7 +1,7 @@
 """`millstream fork`: a second job from a point of a first one, in a store of its own.
 
-The store is only made ready (`jobs/forking.py`): the first `millstream run` there begins at that point, with the
-original's program or another one. Nothing is copied, and the original is left alone; it keeps what the fork reads.
+The store is only made ready (`jobs/snapshots/forking.py`): the first `millstream run` there begins at that point, with
+the original's program or another one. Nothing is copied, and the original is left alone; it keeps what the fork reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from millstream.checkpoint.savepoints import Snapshot, find_snapshot
 from millstream.cli.job_argument import named_snapshot
 from millstream.cli.savepoint import now_ms
 from millstream.errors import ConfigurationError, MillstreamError, StoreError
-from millstream.jobs.forking import claim_fork
+from millstream.jobs.snapshots.forking import claim_fork
 from millstream.state_reader.stored_jobs import DEFAULT_ROOT
 from millstream.storage.store import open_store
 

@@ -15,7 +15,7 @@ from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.savepoints import epoch_ranges
 from millstream.cli.tables import aligned_text
 from millstream.errors import MillstreamError
-from millstream.jobs.amounts import count_text, span_text
+from millstream.jobs.console.amounts import count_text, span_text
 from millstream.state_reader.stored_jobs import DAMAGED, DEFAULT_ROOT, ListedJob
 from millstream.state_reader.stored_jobs import jobs as stored_jobs
 from millstream.storage.read_only import ReadOnlyStore

@@ -1,8 +1,9 @@
 """`millstream replay`: an operator's part of a committed epoch, run again in this process and compared.
 
 The program runs as `millstream run` would run it, up to the point where it starts its job. That job is taken over
-(`datastream.launch_defaults`): its graph is replayed, and the program ends there, as if it had called `sys.exit()`.
-Exit code 0: the same as was committed; 1: not the same, or the program failed; 2: the command line is wrong.
+(`datastream.environment.launch_defaults`): its graph is replayed, and the program ends there, as if it had called
+`sys.exit()`. Exit code 0: the same as was committed; 1: not the same, or the program failed; 2: the command line is
+wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from millstream.errors import JobFailedError, MillstreamError
 
 if TYPE_CHECKING:
     from millstream.graph.nodes import Graph
-    from millstream.jobs.settings import JobSettings
+    from millstream.jobs.settings.settings import JobSettings
 
 __all__ = ["ReplayRequest", "replay_epoch"]
 
@@ -47,8 +48,8 @@ class _Replayed(SystemExit):
 def replay_epoch(request: ReplayRequest) -> int:
     """Replay it; returns the exit code."""
     from millstream.cli.job_argument import named_snapshot
-    from millstream.datastream.launch_defaults import with_jobs_taken
-    from millstream.jobs.replay import found_epoch, replay
+    from millstream.datastream.environment.launch_defaults import with_jobs_taken
+    from millstream.jobs.replay.replay import found_epoch, replay
 
     try:
         snapshot = str(named_snapshot(request.snapshot))

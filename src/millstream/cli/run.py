@@ -66,7 +66,7 @@ def run_program(request: RunRequest) -> int:
         settings = settings_of(request, start, console_is_terminal=sys.stderr.isatty())
     except MillstreamError as error:
         return _refused(error, request.debug)
-    from millstream.datastream.launch_defaults import with_launch_defaults
+    from millstream.datastream.environment.launch_defaults import with_launch_defaults
 
     with with_launch_defaults(settings), _as_main(request):
         return _exit_code_of(request)

@@ -1,7 +1,8 @@
 """`millstream savepoint`: keep an epoch of a job, running or not.
 
-It is done from here, through the job's store (`jobs/saving.py`); a running job is asked only which epoch is its newest,
-once that is published. Standard output has one line, what `--from` takes; everything else goes to standard error.
+It is done from here, through the job's store (`jobs/snapshots/saving.py`); a running job is asked only which epoch is
+its newest, once that is published. Standard output has one line, what `--from` takes; everything else goes to standard
+error.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from millstream.checkpoint.pins import Pin, pins_of, unpin
 from millstream.checkpoint.receipts import known_published
 from millstream.cli.job_argument import job_store, shown
 from millstream.errors import MillstreamError, StoreError
-from millstream.jobs.derived_uids import derived_uids_text
-from millstream.jobs.requests import Mailbox, UnansweredError
-from millstream.jobs.saving import check_folder, epoch_to_save, save_newest
+from millstream.jobs.control.requests import Mailbox, UnansweredError
+from millstream.jobs.snapshots.derived_uids import derived_uids_text
+from millstream.jobs.snapshots.saving import check_folder, epoch_to_save, save_newest
 from millstream.storage.store import Store, open_store
 
 __all__ = ["SavepointRequest", "dispose_savepoint", "save", "take_savepoint"]

@@ -23,7 +23,7 @@ import pyarrow as pa
 from millstream import state_reader
 from millstream.cli.tables import print_table
 from millstream.errors import MillstreamError, ProgramError, StoreDamagedError
-from millstream.jobs.amounts import bytes_text, count_text, span_text
+from millstream.jobs.console.amounts import bytes_text, count_text, span_text
 from millstream.state_reader import Snapshot, StateRows
 from millstream.state_reader.forms import decoder_of
 

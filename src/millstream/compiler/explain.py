@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millstream.compiler.passes import compile_graph
-from millstream.compiler.stages import Channel, Plan, Stage
 from millstream.graph.nodes import (
     AsyncCalls,
     BroadcastProcess,
@@ -32,6 +31,7 @@ from millstream.graph.nodes import (
     WindowJoin,
     Write,
 )
+from millstream.plan.stages import Channel, Plan, Stage
 from millstream.records.batch import is_typed
 from millstream.records.columns import stream_schema
 

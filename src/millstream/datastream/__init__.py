@@ -55,9 +55,7 @@ from millstream.datastream.functions import (
     SourceFunction,
     WindowFunction,
 )
-from millstream.datastream.iterative_stream import IterativeStream
 from millstream.datastream.output_tag import OutputTag
-from millstream.datastream.reinterpretation import DataStreamUtils
 from millstream.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from millstream.datastream.state_backend import (
     CustomStateBackend,
@@ -67,6 +65,8 @@ from millstream.datastream.state_backend import (
     StateBackend,
 )
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.streams.iterative_stream import IterativeStream
+from millstream.datastream.streams.reinterpretation import DataStreamUtils
 from millstream.datastream.time_domain import TimeDomain
 from millstream.datastream.timerservice import TimerService
 from millstream.datastream.window import (

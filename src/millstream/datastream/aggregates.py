@@ -11,7 +11,7 @@ columns: partially before the exchange, in panes that sliding windows share behi
 
 What each aggregate looks at is a field by name or position (of a stream of plain values: the value itself), or a
 function from the record batch to an Arrow array, with the type of that array. What they do with None, NaN and numbers
-that are too large is told in `millstream.runtime.windows.aggregate_records`.
+that are too large is told in `millstream.aggregation.aggregate_records`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.aggregation.aggregate_records import RecordMeasure
+from millstream.aggregation.rolling_columns import rolls_in_columns
 from millstream.common.typeinfo import MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from millstream.common.types import Row
-from millstream.datastream.argument_checks import checked_count, checked_output_type, refuse
 from millstream.datastream.functions.function import AggregateFunction
 from millstream.datastream.functions.window import ProcessWindowFunction
-from millstream.datastream.key_selection import field_position
-from millstream.graph.measures import Look, Measure, basic_type
+from millstream.datastream.streams.argument_checks import checked_count, checked_output_type, refuse
+from millstream.datastream.streams.key_selection import field_position
 from millstream.records.columns import arrow_type, holds_pickles
 from millstream.records.shapes import plain_type
-from millstream.runtime.rolling_columns import rolls_in_columns
-from millstream.runtime.windows.aggregate_records import RecordMeasure
+from millstream.state.windows.measures import Look, Measure, basic_type
 
 __all__ = [
     "Aggregate",

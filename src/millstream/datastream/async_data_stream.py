@@ -1,7 +1,7 @@
 """Asynchronous calls per record: many requests to a slow service at once, without a thread for each.
 
-Arguments are checked here, at the user's line; `runtime/async_calls.py` makes the calls. docs/async.md says what is
-promised about order, failures and time-outs.
+Arguments are checked here, at the user's line; `runtime/operators/async_calls.py` makes the calls. docs/async.md says
+what is promised about order, failures and time-outs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 from millstream.common.time import DurationLike, Time, as_duration
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.argument_checks import (
+from millstream.datastream.functions.asynchronous import AsyncFunction, AsyncRetryStrategy
+from millstream.datastream.streams.argument_checks import (
     at_users_line,
     checked_count,
     checked_function,
     checked_output_type,
     refuse,
 )
-from millstream.datastream.functions.asynchronous import AsyncFunction, AsyncRetryStrategy
-from millstream.datastream.stream import DataStream
+from millstream.datastream.streams.stream import DataStream
 from millstream.graph.nodes import AsyncCalls
 
 __all__ = ["AsyncDataStream"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from millstream.datastream.argument_checks import checked_count, refuse
 from millstream.datastream.functions.asynchronous import AsyncRetryPredicate, AsyncRetryStrategy
+from millstream.datastream.streams.argument_checks import checked_count, refuse
 
 __all__ = ["ExponentialBackoffDelayRetryStrategy", "FixedDelayRetryStrategy", "NoRetryStrategy", "RetryPredicate"]
 

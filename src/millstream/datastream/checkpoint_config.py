@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from millstream.common.configuration import Configuration
 from millstream.common.options import KNOWN, Option
 from millstream.common.time import Duration
-from millstream.datastream.argument_checks import checked_count, refuse
 from millstream.datastream.checkpointing_mode import CheckpointingMode
-from millstream.datastream.duration_settings import duration_ms
+from millstream.datastream.environment.duration_settings import duration_ms
 from millstream.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from millstream.datastream.notices import say_once
-from millstream.datastream.stream_edges import no_java_object
+from millstream.datastream.streams.argument_checks import checked_count, refuse
+from millstream.datastream.streams.notices import say_once
+from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.datastream.argument_checks import checked_count, checked_text
-from millstream.datastream.notices import say_once
-from millstream.datastream.stream_edges import no_java_object
+from millstream.datastream.streams.argument_checks import checked_count, checked_text
+from millstream.datastream.streams.notices import say_once
+from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from millstream.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-from millstream.datastream.cached_data_stream import CachedDataStream
-from millstream.datastream.closeable_iterator import CloseableIterator
-from millstream.datastream.connected_streams import ConnectedStreams
-from millstream.datastream.data_stream_sink import DataStreamSink
-from millstream.datastream.keyed_stream import KeyedStream
-from millstream.datastream.stream import DataStream
-from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
+from millstream.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from millstream.datastream.streams.cached_data_stream import CachedDataStream
+from millstream.datastream.streams.closeable_iterator import CloseableIterator
+from millstream.datastream.streams.connected_streams import ConnectedStreams
+from millstream.datastream.streams.data_stream_sink import DataStreamSink
+from millstream.datastream.streams.keyed_stream import KeyedStream
+from millstream.datastream.streams.stream import DataStream
+from millstream.datastream.streams.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
     "AllWindowedStream",

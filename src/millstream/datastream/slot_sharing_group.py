@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from millstream.datastream.argument_checks import checked_count, checked_text, refuse
-from millstream.datastream.stream_edges import no_java_object
+from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
+from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Self, TypeVar
 
 from millstream.common.typeinfo import MapTypeInfo, TypeInformation, Types
-from millstream.datastream.argument_checks import checked_function, checked_text, refuse
 from millstream.datastream.functions.function import AggregateFunction, ReduceFunction, ReduceFunctionWrapper
-from millstream.datastream.state_evolution import StateSerializer, Upgrade, checked_evolution
-from millstream.datastream.state_names import QueryableDescriptor
-from millstream.datastream.state_ttl import StateTtlConfig
+from millstream.datastream.states.state_evolution import StateSerializer, Upgrade, checked_evolution
+from millstream.datastream.states.state_names import QueryableDescriptor
+from millstream.datastream.states.state_ttl import StateTtlConfig
+from millstream.datastream.streams.argument_checks import checked_function, checked_text, refuse
 
 __all__ = [
     "AggregatingState",

@@ -19,14 +19,14 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors import contracts
 from millstream.connectors.collection import CollectionSource
-from millstream.datastream.argument_checks import at_users_line, checked_output_type, checked_text, refuse
-from millstream.datastream.caches import EnvironmentCaches
-from millstream.datastream.environment_dependencies import EnvironmentDependencies
-from millstream.datastream.environment_settings import EnvironmentSettings
+from millstream.datastream.environment.caches import EnvironmentCaches
+from millstream.datastream.environment.environment_dependencies import EnvironmentDependencies
+from millstream.datastream.environment.environment_settings import EnvironmentSettings
+from millstream.datastream.environment.launch_defaults import launch_defaults, taker_of_jobs
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
-from millstream.datastream.launch_defaults import launch_defaults, taker_of_jobs
-from millstream.datastream.stream import DataStream
-from millstream.datastream.stream_edges import no_java_object
+from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
+from millstream.datastream.streams.stream import DataStream
+from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotYetError
 from millstream.graph.nodes import Edge, Graph, GraphBuilder, Read
 from millstream.graph.site import here
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from millstream.common.io import InputFormat
     from millstream.datastream.connectors.base import Source
     from millstream.datastream.functions.source_and_sink import SourceFunction
-    from millstream.jobs.job import Job
+    from millstream.jobs.launch.job import Job
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -165,7 +165,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the job and wait for its end. A streaming job over unbounded input ends only when it is stopped."""
-        from millstream.jobs.foreground import run_in_foreground
+        from millstream.jobs.console.foreground import run_in_foreground
 
         return run_in_foreground(lambda: self._launch(job_name), self._configuration.to_dict())
 
@@ -211,7 +211,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
 
     def _launch(self, job_name: str | None) -> Job:
         """Start the job. The graph is taken even when that fails: a rejected program must not haunt the next one."""
-        from millstream.jobs.launch import launch
+        from millstream.jobs.launch.launch import launch
 
         try:
             graph = self._graph(job_name)

@@ -1,7 +1,7 @@
 """A key selector that is a field of the record: by position or by name.
 
 Of a typed stream the field is a column, so the key of a whole batch is taken without calling anything per record
-(`runtime.keying`); called like any selector, it gives the same key for one record.
+(`runtime.exchange.keying`); called like any selector, it gives the same key for one record.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contracts import Sink, Source
-from millstream.graph.measures import Measure
-from millstream.graph.pane_windows import PaneWindows
 from millstream.graph.site import UNKNOWN_SITE, Site
+from millstream.state.windows.measures import Measure
+from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = [
     "AssignTimestamps",

@@ -1,6 +1,6 @@
 """Which states of an epoch can be asked for, by which names, and where they lie. Pure: of a manifest alone.
 
-Declared names stand in the accounts of operators (`runtime.queryable`). States without one can be asked for by
+Declared names stand in the accounts of operators (`state.stored.queryable`). States without one can be asked for by
 operator and state name where the reader allows it; what is known of them is what the store tells of any state.
 """
 
@@ -16,8 +16,8 @@ import pyarrow as pa
 from millstream.checkpoint.manifest import Manifest
 from millstream.query.errors import UnknownStateError
 from millstream.records.columns import holds_pickles
-from millstream.runtime.queryable import Queryable
-from millstream.state.saved_types import type_from, type_of_arrow, written_type
+from millstream.state.schemas.saved_types import type_from, type_of_arrow, written_type
+from millstream.state.stored.queryable import Queryable
 from millstream.state_reader.catalog import StoredState, states_of
 
 __all__ = ["Asked", "Located", "QueryableState", "located", "locations_of"]

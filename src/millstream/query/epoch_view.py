@@ -19,7 +19,7 @@ from millstream.query.catalog import Asked, Located, QueryableState, located
 from millstream.query.errors import KeyTypeError, StateKindError, UnknownStateError
 from millstream.query.keyed_reads import KeyedReads
 from millstream.query.window_reads import WindowReads, WindowView
-from millstream.state.table import TableView
+from millstream.state.tables.table import TableView
 from millstream.state_reader.forms import decoder_of
 from millstream.state_reader.table_source import TableSource, shown
 

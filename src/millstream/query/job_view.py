@@ -26,10 +26,10 @@ from millstream.query.keyed_reads import KeyedReads
 from millstream.query.listed_folder import ListedFolder
 from millstream.query.window_reads import WindowReads
 from millstream.records.codecs import refuse_pickle
-from millstream.state.layout import TableLayout
-from millstream.state.open_segments import OpenSegments
-from millstream.state.schema_history import History
-from millstream.state.table import TableView
+from millstream.state.schemas.schema_history import History
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.tables.layout import TableLayout
+from millstream.state.tables.table import TableView
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.job_reader import JobReader
 from millstream.state_reader.table_source import is_alike, layout_of, view_of

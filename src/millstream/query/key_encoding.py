@@ -1,8 +1,8 @@
 """Keys of a question, in the form the job's own keys have.
 
 A key is found only if it is hashed and written as the job did it: by the declared type, or by the canonical form of
-values without one. So all goes through `state.keys`. What does not fit is refused with a sentence; it is never "not
-found".
+values without one. So all goes through `state.keys.key_columns`. What does not fit is refused with a sentence; it is
+never "not found".
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import MillstreamError
 from millstream.query.errors import KeyTypeError
-from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
-from millstream.state.saved_types import type_of_arrow
+from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow
+from millstream.state.schemas.saved_types import type_of_arrow
 
 __all__ = ["KeyEncoding"]
 

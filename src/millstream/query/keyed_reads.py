@@ -1,7 +1,7 @@
 """Values of keys, at one epoch: one key as fast as can be, many in one search, or as columns.
 
-A single key goes through `state.point_reads` where its type and that of the value are plain; everything else is a
-lookup of a column of keys, which is the reference for the quick way. Values are what the job's functions see: a TUPLE
+A single key goes through `state.tables.point_reads` where its type and that of the value are plain; everything else is
+a lookup of a column of keys, which is the reference for the quick way. Values are what the job's functions see: a TUPLE
 is a tuple, a ROW a Row. Pickles are refused, unless who opened the store brought something that opens them: that runs
 code which is in the store.
 
@@ -23,11 +23,11 @@ from millstream.query.errors import StateKindError
 from millstream.query.key_encoding import KeyEncoding
 from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.records.columns import arrow_type
-from millstream.runtime.map_keys import MapKeyCodec
-from millstream.runtime.state_codec import StateCodec
-from millstream.state.keys import KeyColumn
-from millstream.state.saved_types import type_from, type_of_arrow
-from millstream.state.table import Found, TableView
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.schemas.saved_types import type_from, type_of_arrow
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.map_keys import MapKeyCodec
+from millstream.state.tables.table import Found, TableView
 from millstream.state_reader.table_source import kind_of
 
 __all__ = ["KeyedReads"]

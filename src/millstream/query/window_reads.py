@@ -22,23 +22,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.aggregation.aggregate_records import RecordMeasure
+from millstream.aggregation.pane_firing import WindowRange, fired_windows
+from millstream.aggregation.pane_rows import Accumulators, PaneRows
 from millstream.common.types import Row
-from millstream.graph.measures import Measure
 from millstream.query.catalog import Located
 from millstream.query.key_encoding import KeyEncoding
 from millstream.records.codecs import OpenPickle, refuse_pickle
-from millstream.runtime.queryable import NUMBERED, PANES, Queryable
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.windows.aggregate_records import RecordMeasure
-from millstream.runtime.windows.pane_firing import WindowRange, fired_windows
-from millstream.runtime.windows.pane_rows import Accumulators, PaneRows
-from millstream.runtime.windows.places import place_hashes
-from millstream.state.equality import same
-from millstream.state.hashing import xxhash64_column
-from millstream.state.key_groups import key_groups
-from millstream.state.keys import KeyColumn
-from millstream.state.saved_types import type_from
-from millstream.state.table import TableView
+from millstream.state.keys.equality import same
+from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.key_groups import key_groups
+from millstream.state.schemas.saved_types import type_from
+from millstream.state.stored.queryable import NUMBERED, PANES, Queryable
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.table import TableView
+from millstream.state.windows.measures import Measure
+from millstream.state.windows.places import place_hashes
 
 __all__ = ["WindowReads", "WindowView"]
 

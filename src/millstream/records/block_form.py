@@ -1,5 +1,5 @@
-"""How a block of records begins, and where its timestamps are: for who packs and unpacks blocks (`runtime.blocks`) and
-for who reads stored ones from beside the job, and opens no pickle."""
+"""How a block of records begins, and where its timestamps are: for who packs and unpacks blocks
+(`runtime.exchange.blocks`) and for who reads stored ones from beside the job, and opens no pickle."""
 
 from __future__ import annotations
 

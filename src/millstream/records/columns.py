@@ -260,9 +260,7 @@ def _basic_codec(basic: BasicType) -> Codec:
     return special[basic]() if basic in special else Codec(*_DIRECT[basic])
 
 
-def _row_codec(
-    names: list[str], types: list[TypeInformation], open_pickle: OpenPickle, *, to_tuples: bool
-) -> RowCodec:
+def _row_codec(names: list[str], types: list[TypeInformation], open_pickle: OpenPickle, *, to_tuples: bool) -> RowCodec:
     if KIND_COLUMN in names:
         raise ProgramError(f"a ROW names a field {KIND_COLUMN!r}, which holds the row's change kind. Rename the field.")
     return RowCodec(names, [_codec(field_type, open_pickle) for field_type in types], to_tuples=to_tuples)

@@ -19,7 +19,7 @@ docs/state-as-data.md shows every kind of state and its columns.
 
 from __future__ import annotations
 
-from millstream.state.canonical_decoding import ClassKey
+from millstream.state.keys.canonical_decoding import ClassKey
 from millstream.state_reader.catalog import OperatorInfo
 from millstream.state_reader.difference import StateDiff
 from millstream.state_reader.job_reader import EpochInfo, JobReader, open

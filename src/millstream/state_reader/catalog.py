@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.errors import StoreError
-from millstream.runtime.operator_lists import Entry, KeptState
-from millstream.runtime.state_schemas import last_schemas
-from millstream.runtime.state_table import last_versions
-from millstream.state.schema_history import History
-from millstream.state.version import Refs, merge_versions, refs_from_json
+from millstream.state.schemas.schema_history import History
+from millstream.state.schemas.state_schemas import last_schemas
+from millstream.state.segments.version import Refs, merge_versions, refs_from_json
+from millstream.state.stored.operator_lists import Entry, KeptState
+from millstream.state.tables.state_table import last_versions
 
 __all__ = ["OperatorInfo", "StoredState", "found_operator", "found_state", "operators_of", "states_of"]
 

@@ -3,7 +3,7 @@
 Both versions are lists of immutable segments. For key groups over which the same segments lie in both nothing is read:
 there is no difference but what has expired since, which is no change anybody made. For the others both versions are
 scanned, a range of key groups at a time, and each row of the one is looked up in the other as a lookup in a segment
-(`state.lookup`), so no step is taken per row, whatever the key's type.
+(`state.segments.lookup`), so no step is taken per row, whatever the key's type.
 
 A row is changed when its value is, or its due time. An expiry time that moved alone is not a change.
 """
@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import ProgramError
-from millstream.state.equality import Bools, same
-from millstream.state.layout import TableLayout, order_of_group
-from millstream.state.lookup import Probe, find_rows
-from millstream.state.merging import live_rows, merged_blocks, presented
-from millstream.state.open_segments import OpenSegments
-from millstream.state.segment import Segment
-from millstream.state.version import Refs
-from millstream.state.xxh64 import Int64s
+from millstream.state.keys.equality import Bools, same
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.lookup import Probe, find_rows
+from millstream.state.segments.merging import live_rows, merged_blocks, presented
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment import Segment
+from millstream.state.segments.version import Refs
+from millstream.state.tables.layout import TableLayout, order_of_group
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.rows import RowSource, StateRows
 from millstream.state_reader.table_source import ALL_KEYS, TableSource, layout_of, shown, view_of
@@ -113,7 +113,7 @@ def _side(snapshot: Snapshot, state: StoredState | None) -> _Side:
 def changed_groups(before: Refs, after: Refs, groups: int) -> list[range]:
     """The key groups over which the two versions do not have the same segments, as ranges of some rows each.
 
-    >>> from millstream.state.version import SegmentRef
+    >>> from millstream.state.segments.version import SegmentRef
     >>> old = SegmentRef("a", 1, 0, 8, 0, 8, rows=10, file_bytes=1)
     >>> changed_groups((old,), (old, SegmentRef("b", 2, 4, 8, 4, 8, rows=2, file_bytes=1)), 8)
     [range(4, 8)]

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.records.codecs import refuse_pickle
-from millstream.state.canonical_decoding import decode
+from millstream.state.keys.canonical_decoding import decode
 
 __all__ = ["Bounds", "Canonical", "Encoded", "Fields", "Form", "Plain", "decoder_of", "key_form", "window_form"]
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records.columns import arrow_type, checked_batch, stream_schema
-from millstream.runtime.map_keys import MapKeyCodec
-from millstream.runtime.state_codec import StateCodec
-from millstream.state.keys import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow
+from millstream.state.keys.key_columns import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.map_keys import MapKeyCodec
 
 __all__ = ["Columns", "given_table", "key_columns", "map_key_column", "python_values", "state_column"]
 

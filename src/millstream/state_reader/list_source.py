@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from millstream.runtime.operator_lists import Slice, column_of
+from millstream.state.stored.operator_lists import Slice, column_of
 from millstream.state_reader.forms import Encoded, Form, Plain
 from millstream.state_reader.subtask_source import SubtaskSource, value_form
 

@@ -1,9 +1,10 @@
 """The records that are on their way round a loop when an epoch ends.
 
-They are stored as blocks (`runtime.blocks`), as they cross an exchange: Arrow columns of typed records, one pickle of
-untyped ones. A row here is a record, with the subtask that kept it, its place there and its timestamp. Untyped records
-cannot be told apart without opening their pickle, which only the job does: there a row is a whole block, and its value
-the pickle of two lists, of values and of timestamps. What is in a loop fits the memory of a task, and is read whole.
+They are stored as blocks (`runtime.exchange.blocks`), as they cross an exchange: Arrow columns of typed records, one
+pickle of untyped ones. A row here is a record, with the subtask that kept it, its place there and its timestamp.
+Untyped records cannot be told apart without opening their pickle, which only the job does: there a row is a whole
+block, and its value the pickle of two lists, of values and of timestamps. What is in a loop fits the memory of a task,
+and is read whole.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from millstream.errors import StoreDamagedError
 from millstream.records.block_form import TIMESTAMP_COLUMN, TYPED
-from millstream.runtime.operator_lists import Slice, column_of
+from millstream.state.stored.operator_lists import Slice, column_of
 from millstream.state_reader.forms import Encoded
 from millstream.state_reader.subtask_source import SubtaskSource, value_form
 

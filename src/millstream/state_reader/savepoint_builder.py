@@ -29,16 +29,16 @@ from millstream.checkpoint.retention import named_files
 from millstream.checkpoint.savepoints import seal
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError, StoreError
-from millstream.runtime.map_keys import MapKeyCodec
-from millstream.runtime.operator_lists import Entry, entry_of, schema_of, stored_type
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_schemas import schemas_told
-from millstream.runtime.state_table import EpochPlace, StateTable
-from millstream.state.changes import TableChanges
-from millstream.state.keys import KeyColumn, key_column
-from millstream.state.open_segments import OpenSegments
-from millstream.state.segment import described
-from millstream.state.version import refs_to_json
+from millstream.state.keys.key_columns import KeyColumn, key_column
+from millstream.state.schemas.state_schemas import schemas_told
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment import described
+from millstream.state.segments.version import refs_to_json
+from millstream.state.stored.operator_lists import Entry, entry_of, schema_of, stored_type
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.map_keys import MapKeyCodec
+from millstream.state.tables.state_table import EpochPlace, StateTable
 from millstream.state_reader.catalog import EVENT_TIMERS, PROCESSING_TIMERS, states_of
 from millstream.state_reader.given_rows import Columns, given_table, key_columns, map_key_column, picked, state_column
 from millstream.state_reader.job_reader import system_ms

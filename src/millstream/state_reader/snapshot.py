@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.checkpoint.leases import DURATION_MS, EpochGoneError, LeasedEpoch
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.state.open_segments import OpenSegments
+from millstream.state.segments.open_segments import OpenSegments
 from millstream.state_reader.catalog import (
     OperatorInfo,
     StoredState,

@@ -27,4 +27,3 @@ def staged_problems(own: Store, staged: StagedFile, needed: bool) -> list[str]:
     if length != staged.bytes:
         return [f"it has {'more' if length > staged.bytes else length} bytes, expected {staged.bytes}"]
     return [] if checksum == staged.crc32 else ["its checksum does not match its content"]
-

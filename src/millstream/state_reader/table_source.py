@@ -1,9 +1,9 @@
 """The rows of one stored table as a reader sees them: which columns, and block after block of them.
 
-A table has the columns key, sub, value, due and expiry time (`state.layout`). What they mean depends on the kind of the
-state: a sub is a map's key, a list's sequence number, a timer's time, a pane's start, the number of a window. `shown`
-decides that once, from the state and its layout; `TableSource.blocks` then gives live rows, newest version of each,
-with every column made for a whole block at a time.
+A table has the columns key, sub, value, due and expiry time (`state.tables.layout`). What they mean depends on the kind
+of the state: a sub is a map's key, a list's sequence number, a timer's time, a pane's start, the number of a window.
+`shown` decides that once, from the state and its layout; `TableSource.blocks` then gives live rows, newest version of
+each, with every column made for a whole block at a time.
 
 A source is small data and travels to Spark's tasks, which open the store themselves.
 """
@@ -21,18 +21,18 @@ import pyarrow.compute as pc
 
 from millstream.common.types import Row
 from millstream.errors import StateSchemaError, StoreDamagedError, TypeMismatchError
-from millstream.graph.pane_windows import PaneWindows
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_schemas import ValueChanges
-from millstream.state.equality import same
-from millstream.state.key_groups import key_groups
-from millstream.state.keys import KeyColumn, key_column, key_column_of_arrow
-from millstream.state.layout import NEVER_MS, PUT, TableLayout
-from millstream.state.open_segments import OpenSegments
-from millstream.state.past import Converter, Past, stored_value_type
-from millstream.state.saved_types import type_from, written_type
-from millstream.state.schema_history import entry_at
-from millstream.state.table import TableView
+from millstream.state.keys.equality import same
+from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow
+from millstream.state.keys.key_groups import key_groups
+from millstream.state.schemas.past import Converter, Past, stored_value_type
+from millstream.state.schemas.saved_types import type_from, written_type
+from millstream.state.schemas.schema_history import entry_at
+from millstream.state.schemas.state_schemas import ValueChanges
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout
+from millstream.state.tables.table import TableView
+from millstream.state.windows.pane_windows import PaneWindows
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.forms import Encoded, Fields, Form, Plain, key_form, window_form
 from millstream.storage.store import Store
@@ -128,7 +128,7 @@ def view_of(segments: OpenSegments, state: StoredState, layout: TableLayout) -> 
 
 
 def is_of_windows(state: StoredState, layout: TableLayout) -> bool:
-    """Whether rows belong to a key and a window (`runtime.windows.places`), not to a key alone."""
+    """Whether rows belong to a key and a window (`state.windows.places`), not to a key alone."""
     kind = layout.key_type
     if kind is None or not pa.types.is_struct(kind) or not state.name.startswith(_WINDOW_OWNERS):
         return False

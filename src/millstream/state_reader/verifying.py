@@ -1,9 +1,9 @@
 """Looks at every file of a store, and tells which epochs are whole.
 
-Files are looked at once, however many epochs name them: segments by `state.segment_check`, a chunk at a time, lists of
-operator state and the files of a savepoint by their checksums; what no manifest names by `small_files`. Local files are
-mapped or streamed; files of a remote store are fetched one after another. The store may be in use: an epoch that is
-collected meanwhile is left out.
+Files are looked at once, however many epochs name them: segments by `state.segments.segment_check`, a chunk at a time,
+lists of operator state and the files of a savepoint by their checksums; what no manifest names by `small_files`. Local
+files are mapped or streamed; files of a remote store are fetched one after another. The store may be in use: an epoch
+that is collected meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from millstream.checkpoint.verification import (
     staged_files,
 )
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.runtime.operator_lists import Entry
-from millstream.runtime.windows.places import place_hashes
-from millstream.state.hashing import xxhash64_column
-from millstream.state.keys import key_column_of_arrow
-from millstream.state.layout import TableLayout
-from millstream.state.past import footer_misfit, stored_value_type
-from millstream.state.schema_history import entry_at
-from millstream.state.segment import described
-from millstream.state.segment_check import segment_problems
-from millstream.state.segment_file import ReadFile, SegmentFile, WholeFile
-from millstream.state.stored_layout import stored_layout
-from millstream.state.version import SegmentRef
-from millstream.state.xxh64 import Int64s
+from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.key_columns import key_column_of_arrow
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.schemas.past import footer_misfit, stored_value_type
+from millstream.state.schemas.schema_history import entry_at
+from millstream.state.schemas.stored_layout import stored_layout
+from millstream.state.segments.segment import described
+from millstream.state.segments.segment_check import segment_problems
+from millstream.state.segments.segment_file import ReadFile, SegmentFile, WholeFile
+from millstream.state.segments.version import SegmentRef
+from millstream.state.stored.operator_lists import Entry
+from millstream.state.tables.layout import TableLayout
+from millstream.state.windows.places import place_hashes
 from millstream.state_reader.catalog import StoredState, states_of
 from millstream.state_reader.forms import Canonical, key_form
 from millstream.state_reader.small_files import is_stray, small_file_problems, stored_input_problems

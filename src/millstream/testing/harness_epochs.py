@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.datastream.argument_checks import refuse
-from millstream.runtime.barrier import MIN_WATERMARK, Acknowledgement
-from millstream.runtime.broadcast_operators import BroadcastInputs, BroadcastProcessOperator
-from millstream.runtime.broadcast_state import ACCOUNT, WRITER
-from millstream.runtime.keyed_operators import KeyedOperator
-from millstream.runtime.operators import Operator
-from millstream.runtime.spec import EpochSpec, JobFacts
+from millstream.datastream.streams.argument_checks import refuse
+from millstream.runtime.keyed.broadcast_state import ACCOUNT, WRITER
+from millstream.runtime.operators.broadcast_operators import BroadcastInputs, BroadcastProcessOperator
+from millstream.runtime.operators.keyed_operators import KeyedOperator
+from millstream.runtime.operators.operators import Operator
+from millstream.runtime.task.barrier import MIN_WATERMARK, Acknowledgement
+from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 
 __all__ = ["HarnessEpochs", "Snapshot"]

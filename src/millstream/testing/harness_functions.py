@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.argument_checks import refuse
 from millstream.datastream.functions.asynchronous import AsyncFunction, AsyncRetryStrategy
 from millstream.datastream.functions.function import (
     CoFlatMapFunction,
@@ -30,7 +29,8 @@ from millstream.datastream.functions.process import (
     KeyedProcessFunction,
     ProcessFunction,
 )
-from millstream.datastream.key_selection import key_selection
+from millstream.datastream.streams.argument_checks import refuse
+from millstream.datastream.streams.key_selection import key_selection
 from millstream.datastream.time_domain import TimeDomain
 from millstream.errors import NotYetError
 from millstream.graph.nodes import (

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.argument_checks import refuse
+from millstream.datastream.streams.argument_checks import refuse
 from millstream.records.batch import Batch
-from millstream.runtime.barrier import MIN_WATERMARK
-from millstream.runtime.keying import Keying
-from millstream.runtime.operators import Operator
+from millstream.runtime.exchange.keying import Keying
+from millstream.runtime.operators.operators import Operator
+from millstream.runtime.task.barrier import MIN_WATERMARK
 from millstream.testing.harness_functions import TWO_INPUTS, Kind
 
 __all__ = ["HarnessInputs"]

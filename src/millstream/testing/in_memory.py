@@ -17,10 +17,10 @@ from millstream.common.restart_strategy import RestartStrategies, RestartStrateg
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, ProgramError
 from millstream.graph.nodes import Graph, Read, Write
-from millstream.jobs.job import Job
-from millstream.jobs.launch import Launch
-from millstream.jobs.progress import JobProgress
-from millstream.runtime.local import LocalRunner
+from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import epoch_of_manifest
 from millstream.testing.collecting import Collect, Collected

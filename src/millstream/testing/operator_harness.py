@@ -16,20 +16,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.argument_checks import checked_count, checked_output_type
 from millstream.datastream.functions.asynchronous import AsyncRetryStrategy
 from millstream.datastream.functions.function import KeySelector
 from millstream.datastream.state import MapStateDescriptor
+from millstream.datastream.streams.argument_checks import checked_count, checked_output_type
 from millstream.graph.nodes import Node, Process
 from millstream.graph.site import here
 from millstream.graph.tags import SideTag
 from millstream.metrics.registry import MetricRegistry, merge
 from millstream.records.batch import Batch
-from millstream.runtime.barrier import MIN_WATERMARK
-from millstream.runtime.context import TaskContext
-from millstream.runtime.failure import UserFailureError
-from millstream.runtime.operators import Operator, OperatorSetting
-from millstream.runtime.residents import operator_for
+from millstream.runtime.operators.context import TaskContext
+from millstream.runtime.operators.failure import UserFailureError
+from millstream.runtime.operators.operators import Operator, OperatorSetting
+from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.runtime.task.residents import operator_for
 from millstream.testing.harness_epochs import HarnessEpochs, Snapshot
 from millstream.testing.harness_functions import (
     TAGGING,

@@ -16,8 +16,8 @@ from millstream.compiler.passes.cut_stages import cut_stages
 from millstream.compiler.passes.link_loops import link_loops
 from millstream.compiler.passes.resolve_parallelism import resolve_parallelism
 from millstream.compiler.passes.resolve_partitioning import resolve_partitioning
-from millstream.compiler.stages import Plan
 from millstream.graph.nodes import Graph
+from millstream.plan.stages import Plan
 
 __all__ = ["PASSES", "compile_graph"]
 

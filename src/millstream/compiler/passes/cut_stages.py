@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millstream.compiler.stages import Channel, Plan, Stage
 from millstream.graph.nodes import Edge, Graph, Node, Partitioning
+from millstream.plan.stages import Channel, Plan, Stage
 
 __all__ = ["cut_stages"]
 
 
 def cut_stages(graph: Graph) -> Plan:
-    """The plan of a resolved graph. See `compiler.stages` for what a stage is."""
+    """The plan of a resolved graph. See `plan.stages` for what a stage is."""
     by_id = {node.id: node for node in graph.nodes}
     level = _levels(graph, _late_sources(graph, _levels(graph, {})))
     channels = tuple(

@@ -10,7 +10,7 @@ from millstream.connectors import contracts
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 
 if TYPE_CHECKING:
-    from millstream.datastream.stream import DataStream
+    from millstream.datastream.streams.stream import DataStream
 
 __all__ = ["DeliveryGuarantee", "Sink", "Source", "StreamTransformer", "SupportsPreprocessing"]
 

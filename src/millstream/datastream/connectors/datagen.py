@@ -7,8 +7,8 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors import generator
-from millstream.datastream.argument_checks import at_users_line, checked_output_type
 from millstream.datastream.connectors.base import Source
+from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type
 
 __all__ = ["DataGeneratorSource"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.time import DurationLike, as_duration
 from millstream.common.utils import JavaObjectWrapper, refuse_java
 from millstream.connectors.files import buckets, rolling
-from millstream.datastream.argument_checks import at_users_line, checked_count, refuse
+from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
 
 if TYPE_CHECKING:
     from typing import Self

@@ -13,7 +13,6 @@ from millstream.common.serialization import BulkWriterFactory, Encoder
 from millstream.connectors.files import buckets, rolling
 from millstream.connectors.files.parts import PartFormat, parts_of_encoder
 from millstream.connectors.files.sink import FileSink as EngineFileSink
-from millstream.datastream.argument_checks import at_users_line, checked_count, checked_text, refuse
 from millstream.datastream.connectors.base import Sink, StreamTransformer, SupportsPreprocessing
 from millstream.datastream.connectors.file_parts import (
     BucketAssigner,
@@ -23,8 +22,9 @@ from millstream.datastream.connectors.file_parts import (
     RollingPolicy,
 )
 from millstream.datastream.functions.source_and_sink import SinkFunction
-from millstream.datastream.notices import say_once
-from millstream.datastream.stream_edges import no_java_object
+from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
+from millstream.datastream.streams.notices import say_once
+from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotYetError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.files.formats import FileFormat
 from millstream.connectors.files.lines import JsonLines, TextLines
 from millstream.connectors.files.source import FileSource as EngineFileSource
-from millstream.datastream.argument_checks import at_users_line, checked_output_type, checked_text, refuse
 from millstream.datastream.connectors.base import Source
-from millstream.datastream.notices import say_once
-from millstream.datastream.stream_edges import no_java_object
+from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
+from millstream.datastream.streams.notices import say_once
+from millstream.datastream.streams.stream_edges import no_java_object
 
 if TYPE_CHECKING:
     from typing import Self

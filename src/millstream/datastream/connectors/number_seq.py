@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.connectors import number_sequence
-from millstream.datastream.argument_checks import at_users_line
 from millstream.datastream.connectors.base import Source
+from millstream.datastream.streams.argument_checks import at_users_line
 
 __all__ = ["NumberSequenceSource"]
 

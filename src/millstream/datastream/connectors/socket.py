@@ -7,8 +7,8 @@ what the peer sends while the job is down is lost.
 from __future__ import annotations
 
 from millstream.connectors import socket
-from millstream.datastream.argument_checks import at_users_line
 from millstream.datastream.connectors.base import Source
+from millstream.datastream.streams.argument_checks import at_users_line
 
 __all__ = ["SocketSource"]
 

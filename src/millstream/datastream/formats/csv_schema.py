@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
-from millstream.datastream.argument_checks import at_users_line, checked_text, refuse
-from millstream.datastream.stream_edges import no_java_object
+from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
+from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
 
 if TYPE_CHECKING:

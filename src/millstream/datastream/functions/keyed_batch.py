@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions.function import Function
-from millstream.runtime.keyed_batches import KeyedBatch, KeyedBatchResult
+from millstream.runtime.operators.keyed_batches import KeyedBatch, KeyedBatchResult
 
 __all__ = ["KeyedBatch", "KeyedBatchFunction", "KeyedBatchResult"]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from millstream.common.serializer import TypeSerializer
 from millstream.common.time import DurationLike, as_duration
 from millstream.common.typeinfo import Types
-from millstream.datastream.argument_checks import checked_count, refuse
 from millstream.datastream.functions.runtime_context import RuntimeContext
 from millstream.datastream.state import ValueState, ValueStateDescriptor
+from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.window.counting_triggers import CountTrigger, NeverTrigger
 from millstream.datastream.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
 from millstream.datastream.window.windows import (

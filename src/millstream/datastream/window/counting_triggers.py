@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.datastream.argument_checks import checked_count
 from millstream.datastream.functions.function import ReduceFunction
 from millstream.datastream.state import ReducingState, ReducingStateDescriptor, ValueState, ValueStateDescriptor
+from millstream.datastream.streams.argument_checks import checked_count
 from millstream.datastream.window.evictors import checked_delta
 from millstream.datastream.window.triggers import Trigger, TriggerResult
 from millstream.datastream.window.windows import CountWindow, GlobalWindow, Window

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from millstream.common.time import DurationLike
-from millstream.datastream.argument_checks import checked_count, refuse
+from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.window.assigners import _ByClock, _ByEventTime, _FixedWindows, _ms, _shift
 from millstream.datastream.window.windows import TimeWindow
 

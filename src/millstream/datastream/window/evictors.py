@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.common.time import DurationLike, as_duration
-from millstream.datastream.argument_checks import checked_count, refuse
+from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.window.windows import Window
 from millstream.records.timestamped_value import TimestampedValue
 

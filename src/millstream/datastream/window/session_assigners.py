@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from millstream.common.serializer import TypeSerializer
 from millstream.common.time import DurationLike, as_duration
-from millstream.datastream.argument_checks import checked_count, refuse
+from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner, _ByClock, _ByEventTime
 from millstream.datastream.window.windows import TimeWindow, TimeWindowSerializer
 

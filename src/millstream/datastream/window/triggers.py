@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from millstream.common.time import DurationLike, as_duration
 from millstream.common.typeinfo import Types
-from millstream.datastream.argument_checks import checked_count
 from millstream.datastream.functions.function import ReduceFunction
 from millstream.datastream.state import ReducingState, ReducingStateDescriptor, State, StateDescriptor
+from millstream.datastream.streams.argument_checks import checked_count
 from millstream.datastream.window.windows import TimeWindow, Window
 
 if TYPE_CHECKING:

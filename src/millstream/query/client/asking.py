@@ -166,15 +166,18 @@ class Asking:
             headers["content-type"] = "application/json"
         left_s = max(0.05, until_s - self._now_s())
         try:
-            with within(left_s), self._http.stream(
-                "GET" if question.body is None else "POST",
-                place.url + question.path,
-                params=dict(question.params),
-                # Written here: a key may be NaN, which httpx's own writer refuses.
-                content=None if question.body is None else json.dumps(question.body).encode(),
-                headers=headers,
-                timeout=httpx.Timeout(left_s, connect=min(left_s, _CONNECT_S)),
-            ) as response:
+            with (
+                within(left_s),
+                self._http.stream(
+                    "GET" if question.body is None else "POST",
+                    place.url + question.path,
+                    params=dict(question.params),
+                    # Written here: a key may be NaN, which httpx's own writer refuses.
+                    content=None if question.body is None else json.dumps(question.body).encode(),
+                    headers=headers,
+                    timeout=httpx.Timeout(left_s, connect=min(left_s, _CONNECT_S)),
+                ) as response,
+            ):
                 answer = answer_of(response.status_code, body_of(response))
             self._expects().check(answer)
             check_epoch(answer["epoch"], question.params.get("epoch"), question.epoch_min)

@@ -50,9 +50,7 @@ def given_addresses(store_or_urls: str | Sequence[str]) -> list[str]:
 class Finding:
     """Finds the servers of one job, those that are trusted."""
 
-    def __init__(
-        self, store_or_urls: str | Sequence[str], http: httpx.Client, job: str | None, trust: Trust
-    ) -> None:
+    def __init__(self, store_or_urls: str | Sequence[str], http: httpx.Client, job: str | None, trust: Trust) -> None:
         self._seeds = given_addresses(store_or_urls)
         self._http, self._job, self._trust = http, job, trust
         self._store: Store | None = None

@@ -132,10 +132,10 @@ class _Side(asyncio.Protocol):
 class _Passage:
     """One connection, and the one to the server that belongs to it.
 
-        the client's first bytes   -> the server is connected to
-        frames of either           -> looked at, and handed on
-        a call that is refused     -> the server is hung up on; the client is told, and a moment later hung up on too
-        either side is gone        -> the other is sent what is on its way, and a moment later hung up on
+    the client's first bytes   -> the server is connected to
+    frames of either           -> looked at, and handed on
+    a call that is refused     -> the server is hung up on; the client is told, and a moment later hung up on too
+    either side is gone        -> the other is sent what is on its way, and a moment later hung up on
     """
 
     def __init__(self, gate: FlightGate, loop: asyncio.AbstractEventLoop) -> None:

@@ -163,9 +163,7 @@ class Reads:
                 answers.append({"state": state.name, "keys": shown, "found": found, "values": values})
             return self.facts(epoch), answers
 
-    def _values(
-        self, epoch: ServedEpoch, state: ServedState, keys: Sequence[Any], most: int
-    ) -> tuple[list[Any], int]:
+    def _values(self, epoch: ServedEpoch, state: ServedState, keys: Sequence[Any], most: int) -> tuple[list[Any], int]:
         """The values as JSON has them, and about how many bytes that is."""
 
         def read(portion: Sequence[Any]) -> list[Any]:

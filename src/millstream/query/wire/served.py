@@ -16,8 +16,8 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.query.window_reads import WindowView
 from millstream.records.columns import arrow_type
-from millstream.state.keys import is_stored_as_is, key_column, key_column_of_arrow
-from millstream.state.saved_types import type_from
+from millstream.state.keys.key_columns import is_stored_as_is, key_column, key_column_of_arrow
+from millstream.state.schemas.saved_types import type_from
 
 __all__ = ["ServedEpoch", "ServedJob", "ServedState"]
 

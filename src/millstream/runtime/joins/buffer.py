@@ -19,19 +19,19 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.runtime.joins.matching import numbered
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import EpochPlace, StateTable
-from millstream.runtime.states import Scope, StateHandle
-from millstream.state.equality import plain_view
-from millstream.state.keys import KeyColumn
-from millstream.state.layout import NEVER_MS, hashes_of
-from millstream.state.lookup import Layer, Probe, find_runs
-from millstream.state.resolution import orders_in
-from millstream.state.runs import expanded
-from millstream.state.segment import Chunk
-from millstream.state.table import TableView
-from millstream.state.version import SegmentRef
-from millstream.state.xxh64 import Int64s
+from millstream.runtime.keyed.states import Scope, StateHandle
+from millstream.state.keys.equality import plain_view
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.lookup import Layer, Probe, find_runs
+from millstream.state.segments.resolution import orders_in
+from millstream.state.segments.runs import expanded
+from millstream.state.segments.segment import Chunk
+from millstream.state.segments.version import SegmentRef
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.layout import NEVER_MS, hashes_of
+from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.table import TableView
 
 __all__ = ["RowBuffer", "RowTable", "SideRows", "later"]
 

@@ -24,9 +24,9 @@ from millstream.runtime.joins.buffer import SideRows, later
 from millstream.runtime.joins.matching import PAIRS_MAX, numbered, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
-from millstream.runtime.operators import Operator, OperatorSetting, ProcessOperator, inherited_timestamps
-from millstream.state.keys import KeyColumn
-from millstream.state.xxh64 import Int64s
+from millstream.runtime.operators.operators import Operator, OperatorSetting, ProcessOperator, inherited_timestamps
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.xxh64 import Int64s
 
 __all__ = ["JoinContext", "ProcessJoinOperator", "ProjectedJoinOperator", "interval_join_operator"]
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from millstream.runtime.windows.groups import can_be_grouped, grouped
-from millstream.state.equality import normalised
-from millstream.state.runs import expanded
-from millstream.state.xxh64 import Int64s
+from millstream.aggregation.groups import can_be_grouped, grouped
+from millstream.state.keys.equality import normalised
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.runs import expanded
 
 __all__ = ["PAIRS_MAX", "numbered", "pairs"]
 

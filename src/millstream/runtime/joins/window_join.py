@@ -20,20 +20,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from millstream.aggregation.pane_firing import WindowRange
 from millstream.errors import ProgramError
 from millstream.graph.nodes import WindowJoin
-from millstream.graph.pane_windows import PaneWindows
-from millstream.runtime.barrier import Acknowledgement
 from millstream.runtime.joins.buffer import SideRows
 from millstream.runtime.joins.matching import numbered, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
-from millstream.runtime.operators import OperatorSetting
-from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.runtime.windows.pane_firing import WindowRange
-from millstream.state.equality import Bools
-from millstream.state.runs import expanded
-from millstream.state.xxh64 import Int64s
+from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.keys.equality import Bools
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.runs import expanded
+from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["WindowJoinOperator", "rows_by_window"]
 

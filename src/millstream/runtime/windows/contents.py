@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
+from millstream.aggregation.rolling_records import fresh
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import is_typed
 from millstream.records.timestamped_value import TimestampedValue
-from millstream.runtime.rolling_records import fresh
 from millstream.runtime.windows.place_states import ListState, ValueState
-from millstream.runtime.windows.places import Place
 from millstream.runtime.windows.window_store import OwnState, WindowStore
+from millstream.state.windows.places import Place
 
 __all__ = ["Contents", "Fold", "contents_of"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from millstream.errors import ProgramError
 from millstream.metrics import MetricGroup
-from millstream.runtime.context import TaskContext, TaskTimerService
-from millstream.runtime.timers import timer_time
-from millstream.runtime.windows.places import Place
+from millstream.runtime.keyed.timers import timer_time
+from millstream.runtime.operators.context import TaskContext, TaskTimerService
 from millstream.runtime.windows.window_store import StatesBy, WindowStore
+from millstream.state.windows.places import Place
 
 __all__ = ["AssignerContext", "EvictorContext", "FunctionContext", "TriggerContext"]
 

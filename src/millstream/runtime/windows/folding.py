@@ -22,24 +22,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.aggregation.rolling_records import fresh
 from millstream.graph.nodes import Window
 from millstream.records.batch import Batch
-from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.keyed_operators import Part
-from millstream.runtime.operators import OperatorSetting
-from millstream.runtime.rolling_records import fresh
-from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.runtime.state_table import StateTable
-from millstream.runtime.states import StateHandle
-from millstream.runtime.task_codec import task_codec
-from millstream.runtime.visits import Visit
+from millstream.runtime.keyed.states import StateHandle
+from millstream.runtime.keyed.task_codec import task_codec
+from millstream.runtime.keyed.visits import Visit
+from millstream.runtime.operators.keyed_operators import Part
+from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.contents import Fold
 from millstream.runtime.windows.contexts import FunctionContext
 from millstream.runtime.windows.window_functions import WindowFunctions
-from millstream.state.keys import KeyColumn
-from millstream.state.layout import NEVER_MS
-from millstream.state.runs import expanded
-from millstream.state.xxh64 import Int64s
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.runs import expanded
+from millstream.state.tables.layout import NEVER_MS
+from millstream.state.tables.state_table import StateTable
 
 __all__ = ["FoldingWindowOperator"]
 

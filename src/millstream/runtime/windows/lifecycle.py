@@ -18,15 +18,15 @@ from typing import Any
 from millstream.common.typeinfo import Types
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
-from millstream.runtime.barrier import MAX_WATERMARK
-from millstream.runtime.context import TaskContext, TaskTimerService
-from millstream.runtime.timers import Timers
+from millstream.runtime.keyed.timers import Timers
+from millstream.runtime.operators.context import TaskContext, TaskTimerService
+from millstream.runtime.task.barrier import MAX_WATERMARK
 from millstream.runtime.windows.contents import contents_of
 from millstream.runtime.windows.contexts import EvictorContext, FunctionContext, TriggerContext
 from millstream.runtime.windows.merging import MergedWindows, Merger
 from millstream.runtime.windows.place_states import ValueState
-from millstream.runtime.windows.places import Place, WindowTokens
 from millstream.runtime.windows.window_store import OwnState, StatesBy, WindowStore
+from millstream.state.windows.places import Place, WindowTokens
 
 __all__ = ["NO_TIMESTAMP", "WindowLife"]
 

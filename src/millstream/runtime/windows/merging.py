@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.typeinfo import MapTypeInfo, Types
-from millstream.runtime.map_keys import MapKeyCodec
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import StateTable
 from millstream.runtime.windows.place_states import MapState, Scope
-from millstream.runtime.windows.places import WindowTokens
 from millstream.runtime.windows.window_store import OwnState, WindowStore
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.map_keys import MapKeyCodec
+from millstream.state.tables.state_table import StateTable
+from millstream.state.windows.places import WindowTokens
 
 __all__ = ["MergedWindows", "Merger"]
 

@@ -25,15 +25,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from millstream.records.batch import Batch
-from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK
-from millstream.runtime.operators import OperatorSetting
-from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.runtime.timers import Timers
+from millstream.runtime.keyed.timers import Timers
+from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.contexts import AssignerContext
 from millstream.runtime.windows.lifecycle import NO_TIMESTAMP, WindowLife
 from millstream.runtime.windows.merging import MergedWindows
-from millstream.runtime.windows.places import Place
 from millstream.runtime.windows.window_functions import WindowFunctions
+from millstream.state.windows.places import Place
 
 __all__ = ["WindowOperator"]
 

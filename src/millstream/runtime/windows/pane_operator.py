@@ -24,21 +24,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.aggregation.groups import grouped
+from millstream.aggregation.pane_firing import FiredWindows, WindowRange, fired_windows
+from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator_type
 from millstream.errors import ProgramError
 from millstream.graph.nodes import PaneAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
-from millstream.runtime.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.keyed_operators import KeyedOperator
-from millstream.runtime.operators import OperatorSetting
-from millstream.runtime.queryable import queryable_of_panes
-from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.runtime.task_codec import task_codec
-from millstream.runtime.windows.groups import grouped
-from millstream.runtime.windows.pane_firing import FiredWindows, WindowRange, fired_windows
-from millstream.runtime.windows.pane_rows import Accumulators, PaneRows, accumulator_type
+from millstream.runtime.keyed.queryable_states import queryable_of_panes
+from millstream.runtime.keyed.task_codec import task_codec
+from millstream.runtime.operators.keyed_operators import KeyedOperator
+from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.pane_table import PaneHandle, PaneTable
-from millstream.state.equality import Bools
+from millstream.state.keys.equality import Bools
 
 __all__ = ["PaneOperator"]
 

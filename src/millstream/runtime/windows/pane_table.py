@@ -16,16 +16,16 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from millstream.aggregation.pane_rows import Accumulators, PaneRows
 from millstream.common.typeinfo import TypeInformation
-from millstream.graph.pane_windows import PaneWindows
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import EpochPlace, StateTable
-from millstream.runtime.states import Scope, StateHandle
-from millstream.runtime.windows.pane_rows import Accumulators, PaneRows
-from millstream.state.keys import KeyColumn
-from millstream.state.layout import NEVER_MS
-from millstream.state.version import SegmentRef
-from millstream.state.xxh64 import Int64s
+from millstream.runtime.keyed.states import Scope, StateHandle
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.version import SegmentRef
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.layout import NEVER_MS
+from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["PaneHandle", "PaneTable"]
 

@@ -15,19 +15,19 @@ import time
 import numpy as np
 import pyarrow as pa
 
+from millstream.aggregation.aggregate_columns import Parts
+from millstream.aggregation.groups import Groups, grouped, paired
+from millstream.aggregation.kernels import looked_at
+from millstream.aggregation.pane_rows import Accumulators
 from millstream.errors import ProgramError
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import PartialAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
-from millstream.runtime.keying import Keying
-from millstream.runtime.operators import Operator, OperatorSetting
-from millstream.runtime.spec import EpochSpec
-from millstream.runtime.windows.aggregate_columns import Parts
-from millstream.runtime.windows.groups import Groups, grouped, paired
-from millstream.runtime.windows.kernels import looked_at
-from millstream.runtime.windows.pane_rows import Accumulators
-from millstream.state.xxh64 import Int64s
+from millstream.runtime.exchange.keying import Keying
+from millstream.runtime.operators.operators import Operator, OperatorSetting
+from millstream.runtime.task.spec import EpochSpec
+from millstream.state.keys.xxh64 import Int64s
 
 __all__ = ["PartialAggregateOperator"]
 

@@ -5,7 +5,7 @@ are dictionaries that live as long as the epoch. Reads that were announced (`pre
 places at once; writes go to the dictionary and to the table once, when the epoch ends.
 
 The observable behaviour is that of one record at a time. What was never stored leaves no tombstone.
-Lists and maps are those of all keyed operators (`runtime.collection_states`), at places.
+Lists and maps are those of all keyed operators (`runtime.keyed.collection_states`), at places.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from millstream.errors import ProgramError
-from millstream.runtime.collection_states import ListHandle, MapHandle
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_table import StateTable
-from millstream.runtime.states import Aggregating, Reducing, StateHandle
+from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
+from millstream.runtime.keyed.states import Aggregating, Reducing, StateHandle
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.state_table import StateTable
 
 __all__ = ["AggregatingState", "ListState", "MapState", "PlaceState", "ReducingState", "Scope", "ValueState"]
 

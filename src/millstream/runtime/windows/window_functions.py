@@ -12,13 +12,13 @@ from typing import Any
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import Batch
-from millstream.runtime.barrier import Acknowledgement
-from millstream.runtime.keyed_operators import KeyedOperator
-from millstream.runtime.operators import OperatorSetting, ProcessOperator
-from millstream.runtime.queryable import queryable_of_windows
-from millstream.runtime.spec import EpochSpec, JobFacts
-from millstream.runtime.windows.places import WindowTokens
+from millstream.runtime.keyed.queryable_states import queryable_of_windows
+from millstream.runtime.operators.keyed_operators import KeyedOperator
+from millstream.runtime.operators.operators import OperatorSetting, ProcessOperator
+from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.window_store import StatesBy, WindowStore
+from millstream.state.windows.places import WindowTokens
 
 __all__ = ["WindowFunctions"]
 

@@ -19,14 +19,11 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
-from millstream.runtime.declared_states import declared_state, own_name_taken
-from millstream.runtime.keyed_backend import KeyedBackend
-from millstream.runtime.queryable import queryables_told
-from millstream.runtime.row_numbers import last_row_numbers, tell_row_numbers
-from millstream.runtime.state_codec import StateCodec
-from millstream.runtime.state_schemas import last_schemas, schemas_told
-from millstream.runtime.state_table import EpochPlace, StateTable, last_versions, tell_debt
-from millstream.runtime.timers import Timers
+from millstream.runtime.keyed.declared_states import declared_state, own_name_taken
+from millstream.runtime.keyed.keyed_backend import KeyedBackend
+from millstream.runtime.keyed.queryable_states import queryables_told
+from millstream.runtime.keyed.row_numbers import last_row_numbers, tell_row_numbers
+from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.windows.place_states import (
     AggregatingState,
     ListState,
@@ -36,8 +33,11 @@ from millstream.runtime.windows.place_states import (
     Scope,
     ValueState,
 )
-from millstream.runtime.windows.places import PlaceTable
-from millstream.state.version import SegmentRef, refs_to_json
+from millstream.state.schemas.state_schemas import last_schemas, schemas_told
+from millstream.state.segments.version import SegmentRef, refs_to_json
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.state_table import EpochPlace, StateTable, last_versions, tell_debt
+from millstream.state.windows.places import PlaceTable
 
 __all__ = ["OwnState", "StatesBy", "WindowStore"]
 

@@ -1,0 +1,261 @@
+"""The ready aggregates in columns: pure functions over Arrow, no Python step per record or per key.
+
+Every kind is a **kernel** with three steps, and a fourth for windows that share panes:
+
+    lift       records → an accumulator for each, as columns (`Measure.parts`)
+    combine    accumulators, by group → one accumulator for each group
+    results    accumulators → what the user gets
+    ranged     accumulators of many runs of rows, where a group is a run of consecutive rows
+
+A record is an accumulator of one, so the partial aggregate before the exchange, the merge of partials behind it and the
+merge with what is stored are the same step. Rows are combined in their order: where the order tells (`first`, `last`,
+`top_n`, `collect`, the last bits of a sum of floats), rows of the past come first. What each kind means, None and NaN
+included, is told in `aggregate_records`, which does the same a record at a time; lists and sketches are in
+`aggregate_lists` and `distinct_sketch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.aggregation.groups import Groups, winners
+from millstream.aggregation.ranges import block_ranges, running_ranges
+from millstream.aggregation.rolling_columns import order_numbers
+from millstream.records.columns import arrow_type
+from millstream.state.keys.equality import Bools
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.runs import expanded
+from millstream.state.windows.measures import Measure
+
+__all__ = ["Average", "Count", "Edge", "Extreme", "Kernel", "Parts", "RangedParts", "Sum"]
+
+Parts = list[pa.Array]
+RangedParts = Callable[[Int64s, Int64s], Parts]
+
+_LOW_BITS = 32
+_LOW_MASK = (1 << _LOW_BITS) - 1
+
+
+class Kernel:
+    """How one measure is computed."""
+
+    # Whether `ranged` costs the same for a run of any length. Else the caller asks for few runs at a time.
+    ranges_are_cheap = True
+
+    def __init__(self, measure: Measure) -> None:
+        self.measure = measure
+        self.result_kind = _arrow(measure.result_type)
+        self.part_kinds = [_arrow(type_info) for _, type_info in measure.parts]
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        """An accumulator for each record. `columns` are what the measure looks at, `at` the records' times."""
+        raise NotImplementedError
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        """One accumulator for each group."""
+        raise NotImplementedError
+
+    def results(self, parts: Parts) -> pa.Array:
+        """The result each accumulator stands for."""
+        raise NotImplementedError
+
+    def ranged(self, parts: Parts) -> RangedParts:
+        """A function of (starts, stops): one accumulator for each run of rows, none of them empty."""
+
+        def combined(starts: Int64s, stops: Int64s) -> Parts:
+            rows, run = expanded(starts, stops)
+            taken = pa.array(rows)
+            return self.combine([part.take(taken) for part in parts], Groups(run, len(starts)))
+
+        return combined
+
+
+def _arrow(type_info: Any) -> pa.DataType:
+    found = arrow_type(type_info)
+    return pa.binary() if found is None else found
+
+
+def _numbers(array: pa.Array, kind: Any = np.int64) -> tuple[NDArray[Any], Bools | None]:
+    """The numbers of a column (of `kind`, None: its own), 0 for null, and which are not null (None: all)."""
+    numbers = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
+    numbers = numbers if kind is None else numbers.astype(kind, copy=False)
+    return numbers, np.asarray(array.is_valid()) if array.null_count else None
+
+
+def _column(values: NDArray[Any], valid: Bools | None, kind: pa.DataType) -> pa.Array:
+    return pa.array(values, kind, mask=None if valid is None else ~valid)
+
+
+def _totals(values: NDArray[Any], groups: Groups) -> NDArray[Any]:
+    """Sums by group, each added up in the order of rows."""
+    totals = np.zeros(groups.count, dtype=values.dtype)
+    with np.errstate(all="ignore"):
+        np.add.at(totals, groups.codes, values)
+    return totals
+
+
+class Count(Kernel):
+    """How many records there are, or how many have a value."""
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        if not columns or not columns[0].null_count:
+            return [pa.array(np.ones(len(at), dtype=np.int64))]
+        return [pa.array(np.asarray(columns[0].is_valid()).astype(np.int64))]
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        return [pa.array(_totals(_numbers(parts[0])[0], groups))]
+
+    def results(self, parts: Parts) -> pa.Array:
+        return parts[0]
+
+    def ranged(self, parts: Parts) -> RangedParts:
+        sums = running_ranges(_numbers(parts[0])[0])
+        return lambda starts, stops: [pa.array(sums(starts, stops))]
+
+
+class Sum(Kernel):
+    """The sum of values; null where there is none. Whole numbers wrap around in their own width, floats add up in 64
+    bits."""
+
+    def __init__(self, measure: Measure) -> None:
+        super().__init__(measure)
+        self._kind = np.float64 if measure.is_floating else np.int64
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        return [columns[0].cast(self.part_kinds[0])]
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        values, valid = _numbers(parts[0], self._kind)
+        if valid is None:
+            return [_column(_totals(values, groups), None, self.part_kinds[0])]
+        chosen = Groups(groups.codes[valid], groups.count)
+        there = np.bincount(chosen.codes, minlength=groups.count) > 0
+        return [_column(_totals(values[valid], chosen), there, self.part_kinds[0])]
+
+    def results(self, parts: Parts) -> pa.Array:
+        values, valid = _numbers(parts[0], self._kind)
+        with np.errstate(over="ignore"):  # a sum of FLOATs may pass their range: infinity
+            narrow = values.astype(self.result_kind.to_pandas_dtype())
+        return _column(narrow, valid, self.result_kind)
+
+    def ranged(self, parts: Parts) -> RangedParts:
+        values, valid = _numbers(parts[0], self._kind)
+        counts = None if valid is None else running_ranges(valid.astype(np.int64))
+        sums = block_ranges(values, _added, 0.0) if self._kind is np.float64 else running_ranges(values)
+
+        def ranged(starts: Int64s, stops: Int64s) -> Parts:
+            there = None if counts is None else counts(starts, stops) > 0
+            return [_column(sums(starts, stops), there, self.part_kinds[0])]
+
+        return ranged
+
+
+def _added(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+    with np.errstate(all="ignore"):
+        added: NDArray[Any] = left + right
+    return added
+
+
+class Average(Kernel):
+    """The mean of values; null where there is none. Whole numbers are summed exactly, in two halves."""
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        values, valid = _numbers(columns[0], np.float64 if self.measure.is_floating else np.int64)
+        counts = np.ones(len(values), dtype=np.int64) if valid is None else valid.astype(np.int64)
+        if self.measure.is_floating:
+            return [pa.array(values), pa.array(counts)]
+        return [pa.array(values >> _LOW_BITS), pa.array(values & _LOW_MASK), pa.array(counts)]
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        return self._carried([_totals(_numbers(part, None)[0], groups) for part in parts])
+
+    def _carried(self, sums: list[NDArray[Any]]) -> Parts:
+        """The low half within its bits: what is above belongs to the high one."""
+        if not self.measure.is_floating:
+            sums = [sums[0] + (sums[1] >> _LOW_BITS), sums[1] & _LOW_MASK, sums[2]]
+        return [pa.array(part) for part in sums]
+
+    def results(self, parts: Parts) -> pa.Array:
+        sums = [_numbers(part, np.float64)[0] for part in parts]
+        total = sums[0] if self.measure.is_floating else sums[0] * float(1 << _LOW_BITS) + sums[1]
+        counts = sums[-1]
+        with np.errstate(all="ignore"):
+            return _column(total / counts, counts > 0, self.result_kind)
+
+    def ranged(self, parts: Parts) -> RangedParts:
+        columns = [_numbers(part, None)[0] for part in parts]
+        sums = [
+            block_ranges(column, _added, 0.0) if column.dtype == np.float64 else running_ranges(column)
+            for column in columns
+        ]
+        return lambda starts, stops: self._carried([of(starts, stops) for of in sums])
+
+
+class _Winner(Kernel):
+    """Kinds whose accumulator is one of the rows: the one whose rank is the smallest."""
+
+    latest = False
+
+    def _ranks(self, parts: Parts) -> Int64s:
+        raise NotImplementedError
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        value = parts[-1]
+        ranks = self._ranks(parts)
+        if not value.null_count:
+            return _taken(parts, winners(ranks, groups, latest=self.latest))
+        rows = np.flatnonzero(np.asarray(value.is_valid()))
+        index = winners(ranks[rows], Groups(groups.codes[rows], groups.count), latest=self.latest)
+        return _taken(parts, np.where(index < 0, -1, rows[index]) if len(rows) else index)
+
+    def results(self, parts: Parts) -> pa.Array:
+        return parts[-1]
+
+    def ranged(self, parts: Parts) -> RangedParts:
+        ranks, rows = self._ranks(parts), np.arange(len(parts[-1]))
+        if parts[-1].null_count:
+            rows = np.where(np.asarray(parts[-1].is_valid()), rows, -1)
+
+        def better(left: Int64s, right: Int64s) -> Int64s:
+            wins = (ranks[right] <= ranks[left]) if self.latest else (ranks[right] < ranks[left])
+            return np.where((right >= 0) & (wins | (left < 0)), right, left)
+
+        best = block_ranges(rows, better, -1)
+        return lambda starts, stops: _taken(parts, best(starts, stops))
+
+
+def _taken(parts: Parts, index: Int64s) -> Parts:
+    absent = index < 0
+    rows = pa.array(index, mask=absent if absent.any() else None)
+    return [part.take(rows) for part in parts]
+
+
+class Extreme(_Winner):
+    """The smallest or largest value, NaN being the largest of all; null where there is none."""
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        return [columns[0]]
+
+    def _ranks(self, parts: Parts) -> Int64s:
+        ranks = order_numbers(parts[0])
+        return ~ranks if self.measure.kind == "max" else ranks
+
+
+class Edge(_Winner):
+    """The value of the first or last record that has one, by event time, then by arrival."""
+
+    def __init__(self, measure: Measure) -> None:
+        super().__init__(measure)
+        self.latest = measure.kind == "last"
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        return [pa.array(at), columns[0]]
+
+    def _ranks(self, parts: Parts) -> Int64s:
+        times = _numbers(parts[0])[0]
+        return ~times if self.latest else times

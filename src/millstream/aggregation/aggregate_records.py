@@ -1,0 +1,205 @@
+"""The ready aggregates one record at a time: the slow, obvious way.
+
+It is the reference that `aggregate_columns` is held against, and what runs where there are no columns: untyped
+streams, fields of any size (BIG_INT, BIG_DEC), sessions, evictors, triggers of the program's own.
+
+What they mean:
+- None is no value: every kind leaves it out, and only `count()` without a field counts the record all the same. A sum,
+  mean, minimum, maximum, first or last of no values is None; a count is 0, a list is empty.
+- Sums have the type of their field. BYTE to LONG wrap around as Java's do; FLOAT and DOUBLE add up in 64 bits, in the
+  order of arrival, so the last bits of a sum may depend on how records came; BIG_INT and BIG_DEC are exact.
+- The mean is a DOUBLE; whole numbers are summed exactly for it.
+- NaN is larger than every number. Of equal values the first counts.
+- `first`, `last` and `collect` go by event time, then by arrival; so does `top_n` among equals. Without timestamps,
+  by arrival alone.
+- `approx_distinct` counts as a sketch of 4,096 registers does (`distinct_sketch`), with an error of about 1.6 %.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from millstream.aggregation.distinct_sketch import entries_of_hashes, estimates
+from millstream.aggregation.kernels import looked_at
+from millstream.aggregation.rolling_records import as_float32
+from millstream.common.typeinfo import BasicType, TypeInformation, Types
+from millstream.common.types import Row
+from millstream.errors import ProgramError
+from millstream.records.columns import from_record_batch, stream_schema, to_record_batch
+from millstream.state.keys.key_columns import key_column
+from millstream.state.windows.measures import Look, Measure, basic_type
+
+__all__ = ["RecordMeasure"]
+
+_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
+_EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+
+
+class RecordMeasure:
+    """One measure. `stream_type` is that of the records, None where they are untyped.
+
+    >>> total = RecordMeasure(Measure("total", "sum", (Look(None, 0),)), None)
+    >>> total.result(total.merge(total.add(total.empty(), 2, 0), total.add(total.empty(), 3, 0)))
+    5
+    """
+
+    def __init__(self, measure: Measure, stream_type: TypeInformation | None) -> None:
+        self.measure = measure
+        self._looks = [_look(look, measure.kind, stream_type) for look in measure.looks]
+        self._type = measure.looks[0].type_info if measure.looks else None
+        self._basic = basic_type(self._type)
+
+    def empty(self) -> Any:
+        """The accumulator of no records. Accumulators are plain values and are never changed in place."""
+        return {"count": 0, "avg": (0, 0), "approx_distinct": {}, "top_n": [], "collect": []}.get(self.measure.kind)
+
+    def add(self, accumulator: Any, record: Any, at: int) -> Any:
+        """The accumulator after one more record, whose time is `at`."""
+        values = [look(record) for look in self._looks]
+        if values and values[0] is None:
+            return accumulator
+        return self.merge(accumulator, self._of_one(values, at))
+
+    def _of_one(self, values: list[Any], at: int) -> Any:
+        kind = self.measure.kind
+        if kind == "count":
+            return 1
+        if kind in ("sum", "min", "max"):
+            return values[0]
+        if kind == "avg":
+            return values[0], 1
+        if kind in ("first", "last"):
+            return at, values[0]
+        if kind == "approx_distinct":
+            entry = int(entries_of_hashes(key_column([values[0]], self._type).hashes)[0])
+            return {entry >> 6: entry & 63}
+        return [(values[0], at, values[-1])] if kind == "top_n" else [(at, values[0])]
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """One accumulator for both; `left` is of earlier records."""
+        kind = self.measure.kind
+        if left is None or right is None:
+            return right if left is None else left
+        if kind == "count":
+            return left + right
+        if kind == "sum":
+            return self._added(left, right)
+        if kind == "avg":
+            return self._added(left[0], right[0]), left[1] + right[1]
+        if kind == "min":
+            return right if _less(right, left) else left
+        if kind == "max":
+            return right if _less(left, right) else left
+        if kind == "first":
+            return right if right[0] < left[0] else left
+        if kind == "last":
+            return right if right[0] >= left[0] else left
+        if kind == "approx_distinct":
+            return {**left, **{register: max(rank, left.get(register, 0)) for register, rank in right.items()}}
+        if kind == "top_n":
+            return _largest(left, right, self.measure.n)
+        return left + right
+
+    def result(self, accumulator: Any) -> Any:
+        """What the accumulator comes to."""
+        kind = self.measure.kind
+        if kind == "sum":
+            return None if accumulator is None else self._as_declared(accumulator)
+        if kind == "avg":
+            return _mean(*accumulator)
+        if kind in ("first", "last"):
+            return None if accumulator is None else accumulator[1]
+        if kind == "approx_distinct":
+            counts = np.bincount(list(accumulator.values()), minlength=54)
+            return int(estimates(counts.reshape(1, -1))[0])
+        if kind == "top_n":
+            return [value for _, _, value in accumulator]
+        if kind == "collect":
+            return [value for _, value in sorted(accumulator, key=lambda timed: timed[0])]
+        return accumulator
+
+    def _added(self, left: Any, right: Any) -> Any:
+        if isinstance(left, decimal.Decimal) and isinstance(right, decimal.Decimal):
+            return _EXACT.add(left, right)
+        if isinstance(left, str) or isinstance(right, str):
+            raise ProgramError(f"{self.measure.kind}: found text, expected numbers. Map it to a number first")
+        return left + right
+
+    def _as_declared(self, total: Any) -> Any:
+        if self._basic is BasicType.FLOAT:
+            return as_float32(total)
+        if self._basic in _BITS:
+            half = 1 << (_BITS[self._basic] - 1)
+            return (total + half) % (2 * half) - half
+        return total
+
+
+def _look(look: Look, kind: str, stream_type: TypeInformation | None) -> Callable[[Any], Any]:
+    """A function from a record to what the measure looks at."""
+    field = look.field
+    if look.expression is not None:
+        assert stream_type is not None, "an expression is over the columns of a typed stream"
+        return lambda record: _expressed(look, record, stream_type)
+    if field is None:
+        return lambda record: record
+
+    def value(record: Any) -> Any:
+        if field == 0 and not isinstance(record, (tuple, list, dict, Row)):
+            return record
+        try:
+            return record[field]
+        except (TypeError, KeyError, IndexError, ValueError) as error:
+            raise ProgramError(
+                f"{kind}({field!r}): the record {record!r} ({type(record).__name__}) has no such field. Name one it has"
+            ) from error
+
+    return value
+
+
+def _expressed(look: Look, record: Any, stream_type: TypeInformation) -> Any:
+    assert look.type_info is not None
+    schema = stream_schema(stream_type)
+    assert schema is not None
+    columns = to_record_batch([record], stream_type).select(schema.names)
+    column = looked_at(look, columns)
+    tupled = Types.TUPLE([look.type_info])
+    (value,) = from_record_batch(type(columns).from_arrays([column], names=["f0"]), tupled)[0]
+    return value
+
+
+def _less(left: Any, right: Any) -> bool:
+    """Whether `left` comes before `right`, NaN last."""
+    if right != right:
+        return bool(left == left)
+    return bool(left == left) and bool(left < right)
+
+
+def _largest(left: list[Any], right: list[Any], n: int) -> list[Any]:
+    """The first n of both, the largest first, then the earlier, then those of `left`."""
+    merged = list(left)
+    for candidate in right:
+        place = len(merged)
+        while place and _goes_before(candidate, merged[place - 1]):
+            place -= 1
+        merged.insert(place, candidate)
+    return merged[:n]
+
+
+def _goes_before(candidate: Any, other: Any) -> bool:
+    if _less(other[0], candidate[0]):
+        return True
+    return not _less(candidate[0], other[0]) and bool(candidate[1] < other[1])
+
+
+def _mean(total: Any, count: int) -> float | None:
+    if not count:
+        return None
+    if isinstance(total, int):
+        # As the columns do it: the sum is exact, and is rounded to a double once.
+        high, low = divmod(total, 1 << 32)
+        total = high * float(1 << 32) + low
+    return float(total) / count

@@ -1,0 +1,99 @@
+"""Groups: which rows belong together, as numbers 0, 1, 2, …, so that everything done by group is plain arithmetic.
+
+Keys are numbered by Arrow's own dictionary, rows of several fields field by field, so no hash stands for a key and
+nothing can collide. Pairs of numbers are numbered by arithmetic where the pairs are few, else by a dictionary again.
+
+Invariant: equal values have one number, and every number from 0 to `count - 1` has at least one row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.state.keys.equality import normalised
+from millstream.state.keys.xxh64 import Int64s
+
+__all__ = ["Groups", "can_be_grouped", "grouped", "paired", "winners"]
+
+_ROOM_PER_ROW = 4
+_ROOM_MIN = 1_024
+_NO_RANK = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Groups:
+    """`codes[i]` is the group of row i."""
+
+    codes: Int64s
+    count: int
+
+    def firsts(self) -> Int64s:
+        """The first row of every group."""
+        first = np.empty(self.count, dtype=np.int64)
+        # Of assignments to one place the last one stays: backwards, that is the first row.
+        first[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)
+        return first
+
+
+def can_be_grouped(kind: pa.DataType) -> bool:
+    """Whether values of this type can be numbered here."""
+    if pa.types.is_struct(kind):
+        return all(can_be_grouped(field.type) for field in kind)
+    return not pa.types.is_nested(kind)
+
+
+def grouped(values: pa.Array) -> Groups:
+    """Rows of equal values together; what is equal, `state.keys.equality` says.
+
+    >>> grouped(pa.array(["a", None, "a", "b"])).codes.tolist()
+    [0, 1, 0, 2]
+    """
+    kind = values.type
+    if pa.types.is_struct(kind):
+        groups = grouped(values.is_valid())
+        for field in values.flatten():  # not as they stand: what is under a null says nothing
+            groups = paired(groups, grouped(field))
+        return groups
+    encoded = normalised(values).dictionary_encode(null_encoding="encode")
+    return Groups(encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary))
+
+
+def paired(left: Groups, right: Groups) -> Groups:
+    """Rows that agree in both.
+
+    >>> paired(grouped(pa.array([7, 7, 8])), grouped(pa.array([1, 2, 1]))).codes.tolist()
+    [0, 1, 2]
+    """
+    if right.count <= 1:
+        return left
+    if left.count <= 1:
+        return right
+    codes = left.codes * right.count + right.codes
+    room = left.count * right.count
+    if room > max(_ROOM_PER_ROW * len(codes), _ROOM_MIN):
+        return grouped(pa.array(codes))
+    there = np.zeros(room, dtype=np.bool_)
+    there[codes] = True
+    numbers = np.cumsum(there)
+    count = int(numbers[-1])
+    return Groups(codes, count) if count == room else Groups(numbers[codes] - 1, count)
+
+
+def winners(ranks: Int64s, groups: Groups, *, latest: bool = False) -> Int64s:
+    """For every group the row with the smallest rank, of equal ones the first (or the latest); -1 where there is none.
+
+    Rows are looked at in order and none is moved: a few passes, no sort.
+
+    >>> winners(np.array([5, 3, 3]), Groups(np.array([0, 0, 0]), 1)).tolist()
+    [1]
+    """
+    best = np.full(groups.count, _NO_RANK)
+    np.minimum.at(best, groups.codes, ranks)
+    won = np.flatnonzero(ranks == best[groups.codes])
+    won = won if latest else won[::-1]
+    index = np.full(groups.count, -1)
+    index[groups.codes[won]] = won
+    return index

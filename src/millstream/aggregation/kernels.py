@@ -1,0 +1,86 @@
+"""Which kernel computes a measure, and which measures have one.
+
+A measure runs in columns where the Arrow column of what it looks at adds, compares or hashes as the values do. Big
+integers and decimals are columns of an encoding that does neither: they run a record at a time (`aggregate_records`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from millstream.aggregation.aggregate_columns import Average, Count, Edge, Extreme, Kernel, Sum
+from millstream.aggregation.aggregate_lists import Collected, Largest
+from millstream.aggregation.distinct_sketch import Distinct
+from millstream.aggregation.rolling_columns import rolls_in_columns
+from millstream.common.typeinfo import BasicType
+from millstream.errors import ProgramError
+from millstream.records.columns import arrow_type
+from millstream.state.keys.key_columns import is_stored_as_is
+from millstream.state.windows.measures import Look, Measure, basic_type
+
+__all__ = ["kernels_of", "looked_at", "runs_in_columns"]
+
+_KERNELS: dict[str, type[Kernel]] = {
+    "count": Count,
+    "sum": Sum,
+    "min": Extreme,
+    "max": Extreme,
+    "avg": Average,
+    "first": Edge,
+    "last": Edge,
+    "approx_distinct": Distinct,
+    "top_n": Largest,
+    "collect": Collected,
+}
+# Columns of these hold an encoding that neither adds nor compares as the values do.
+_ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
+
+
+def kernels_of(measures: Sequence[Measure]) -> list[Kernel]:
+    """A kernel for each measure; all of them must run in columns."""
+    return [_KERNELS[measure.kind](measure) for measure in measures]
+
+
+def runs_in_columns(measure: Measure) -> bool:
+    """Whether this measure has a kernel for what it looks at."""
+    if not measure.is_typed:
+        return False
+    if measure.kind in ("count", "first", "last", "collect"):
+        return True
+    type_info = measure.looks[0].type_info
+    assert type_info is not None
+    if measure.kind == "approx_distinct":
+        return is_stored_as_is(type_info)
+    arrow = arrow_type(type_info)
+    adds = measure.kind in ("sum", "avg")
+    return (
+        basic_type(type_info) not in _ENCODED
+        and arrow is not None
+        and rolls_in_columns("sum" if adds else "min", arrow)
+    )
+
+
+def looked_at(look: Look, columns: pa.RecordBatch) -> pa.Array:
+    """The column that `look` means, of the declared type."""
+    if look.expression is None:
+        return columns.column(look.field or 0)
+    assert look.type_info is not None
+    found = look.expression(columns)
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+    if not isinstance(found, pa.Array) or len(found) != columns.num_rows:
+        what = f"{len(found)} values" if isinstance(found, pa.Array) else type(found).__name__
+        raise ProgramError(
+            f"an expression of an aggregate gave {what} for {columns.num_rows} records, expected an Arrow array with "
+            "one value for each. Use pyarrow.compute over the columns it is given"
+        )
+    kind = arrow_type(look.type_info)
+    try:
+        return found if found.type == kind else found.cast(kind)
+    except pa.ArrowException as refusal:
+        raise ProgramError(
+            f"an expression of an aggregate is declared as {look.type_info} and gave {found.type} ({refusal}). "
+            "Cast it, or declare another type"
+        ) from None

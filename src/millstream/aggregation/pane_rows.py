@@ -1,0 +1,129 @@
+"""Rows of panes: a key, the start of a pane, and the accumulators of all measures beside them, as columns.
+
+Partials on their way, panes in the store and panes being fired all have this one form. `combined` makes rows of one
+key and pane one row; that is all that partial aggregation, merging and late updates are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.aggregation.aggregate_columns import Kernel, Parts
+from millstream.aggregation.groups import Groups, grouped, paired
+from millstream.aggregation.kernels import kernels_of
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.records.columns import arrow_type
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.windows.measures import Measure
+
+__all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_type"]
+
+
+def accumulator_type(measures: Sequence[Measure]) -> TypeInformation:
+    """The type of what a pane keeps of all measures."""
+    parts = [part for measure in measures for part in measure.parts]
+    return Types.ROW_NAMED([name for name, _ in parts], [type_info for _, type_info in parts])
+
+
+def partial_type(measures: Sequence[Measure], key_type: TypeInformation) -> TypeInformation:
+    """The type of a partial aggregate: its key, its pane, how many records it stands for, and the accumulators."""
+    parts = [part for measure in measures for part in measure.parts]
+    names = ["key", "pane", "records", *(name for name, _ in parts)]
+    return Types.ROW_NAMED(names, [key_type, Types.LONG(), Types.LONG(), *(type_info for _, type_info in parts)])
+
+
+@dataclass(frozen=True)
+class PaneRows:
+    """`parts` are the accumulator columns of all measures, one after another."""
+
+    keys: KeyColumn
+    panes: Int64s
+    parts: Parts
+
+    def __len__(self) -> int:
+        return len(self.panes)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the rows take."""
+        columns = sum(part.nbytes for part in self.parts) + self.keys.array.nbytes
+        return int(columns + self.keys.hashes.nbytes + self.panes.nbytes)
+
+    def take(self, rows: Int64s) -> PaneRows:
+        """Some of the rows, in this order."""
+        at = pa.array(rows)
+        return PaneRows(self.keys.take(rows), self.panes[rows], [part.take(at) for part in self.parts])
+
+    @classmethod
+    def concat(cls, several: Sequence[PaneRows]) -> PaneRows:
+        """All rows, one after another; of what is of one key and pane, the earlier comes first."""
+        if len(several) == 1:
+            return several[0]
+        keys = KeyColumn(
+            np.concatenate([rows.keys.hashes for rows in several]),
+            pa.concat_arrays([rows.keys.array for rows in several]),
+        )
+        parts = [pa.concat_arrays(pieces) for pieces in zip(*(rows.parts for rows in several), strict=True)]
+        return cls(keys, np.concatenate([rows.panes for rows in several]), parts)
+
+
+class Accumulators:
+    """The kernels of all measures, over their parts as one list of columns."""
+
+    def __init__(self, measures: Sequence[Measure]) -> None:
+        self.kernels: list[Kernel] = kernels_of(measures)
+        stored = arrow_type(accumulator_type(measures))
+        assert stored is not None
+        self._fields = list(stored)
+        self._slices: list[slice] = []
+        start = 0
+        for measure in measures:
+            self._slices.append(slice(start, start + len(measure.parts)))
+            start = self._slices[-1].stop
+
+    @property
+    def ranges_are_cheap(self) -> bool:
+        """Whether a window costs the same whatever the number of its panes."""
+        return all(kernel.ranges_are_cheap for kernel in self.kernels)
+
+    def lift(self, looked: Sequence[Sequence[pa.Array]], at: Int64s) -> Parts:
+        """An accumulator for each record; `looked` are the columns each measure looks at."""
+        parts = [kernel.lift(columns, at) for kernel, columns in zip(self.kernels, looked, strict=True)]
+        return [column for own in parts for column in own]
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        """One accumulator for each group."""
+        return [column for kernel, own in self._own(parts) for column in kernel.combine(own, groups)]
+
+    def combined(self, rows: PaneRows) -> tuple[PaneRows, Groups]:
+        """One row for each key and pane, and which row went into which."""
+        groups = paired(grouped(rows.keys.array), grouped(pa.array(rows.panes)))
+        if groups.count == len(rows):
+            return rows, Groups(np.arange(len(rows)), len(rows))
+        first = groups.firsts()
+        return PaneRows(rows.keys.take(first), rows.panes[first], self.combine(rows.parts, groups)), groups
+
+    def ranged(self, parts: Parts) -> Callable[[Int64s, Int64s], Parts]:
+        """A function of (starts, stops): one accumulator for each run of rows."""
+        functions = [kernel.ranged(own) for kernel, own in self._own(parts)]
+        return lambda starts, stops: [column for ranged in functions for column in ranged(starts, stops)]
+
+    def results(self, parts: Parts) -> list[pa.Array]:
+        """The results of all measures, a column for each."""
+        return [kernel.results(own) for kernel, own in self._own(parts)]
+
+    def stored(self, parts: Parts) -> pa.Array:
+        """The accumulators as the one column the store keeps."""
+        return pa.StructArray.from_arrays(parts, fields=self._fields)
+
+    def read(self, stored: pa.Array) -> Parts:
+        """What `stored` gave."""
+        return [stored.field(number) for number in range(len(self._fields))]
+
+    def _own(self, parts: Parts) -> list[tuple[Kernel, Parts]]:
+        return [(kernel, parts[own]) for kernel, own in zip(self.kernels, self._slices, strict=True)]

@@ -1,0 +1,236 @@
+"""Interval joins: records of two keyed streams that have one key and are not too far apart in time.
+
+`interval_join` names the other stream, `between` the bounds, and `process`, `apply` or `project` add the operator. What
+cannot work is refused at the line that asks for it: streams without a key, keys of different types, an interval in
+which no time lies. The names are those of Flink's Java API; `apply` and `project` go beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from millstream.common.time import Duration, DurationLike, Time, duration_ms
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from millstream.datastream.functions.function import Function
+from millstream.datastream.functions.interval import ProcessJoinFunction
+from millstream.datastream.output_tag import OutputTag
+from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
+from millstream.datastream.streams.connected_streams import connected_environment, second_input
+from millstream.datastream.streams.key_selection import field_position
+from millstream.datastream.streams.stream import DataStream
+from millstream.graph.nodes import Edge
+from millstream.graph.nodes import IntervalJoin as IntervalJoinNode
+from millstream.graph.site import here
+from millstream.records.batch import is_typed
+from millstream.records.shapes import plain_type
+
+if TYPE_CHECKING:
+    from millstream.datastream.streams.keyed_stream import KeyedStream
+
+__all__ = ["IntervalJoin", "IntervalJoined", "projection"]
+
+_Fields = Sequence[int | str]
+
+
+class IntervalJoin:
+    """What `KeyedStream.interval_join` returns: say how far apart records may be with `between`."""
+
+    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+        from millstream.datastream.streams.keyed_stream import KeyedStream
+
+        if not isinstance(right, KeyedStream):
+            raise refuse(
+                f"interval_join: found {_named(right)}, expected a keyed stream. Call key_by(...) on it, with a key of "
+                "the type this stream's has"
+            )
+        self._environment = connected_environment(left, right)
+        one, two = left._edges[0].key_type, right._edges[0].key_type
+        if one != two:
+            raise refuse(
+                f"interval_join: the keys of the two streams have different types, {one or 'undeclared'} and "
+                f"{two or 'undeclared'}, so that none would equal another. Give both the same key_type="
+            )
+        self._left, self._right = left, right
+
+    def in_event_time(self) -> IntervalJoin:
+        """Join by the records' timestamps, which is what is done anyway."""
+        return self
+
+    def in_processing_time(self) -> NoReturn:
+        """Refused, as in Flink: what is close in time would depend on when the job runs."""
+        raise refuse(
+            "in_processing_time: interval joins go by event time only. Leave it out, and give both streams timestamps "
+            "with assign_timestamps_and_watermarks()"
+        )
+
+    def between(self, lower_bound: DurationLike | int, upper_bound: DurationLike | int) -> IntervalJoined:
+        """A right record meets a left one if it is from `lower_bound` to `upper_bound` later, both included; negative
+        is earlier. Numbers are ms.
+
+        >>> from millstream.common import Types
+        >>> from millstream.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> orders = env.from_collection([("a", 7)], Types.TUPLE([Types.STRING(), Types.LONG()])).key_by(0)
+        >>> orders.interval_join(orders).between(Duration.of_seconds(-1), 500)
+        IntervalJoined(-1000 ms to 500 ms)
+        """
+        lower_ms, upper_ms = _bound_ms("lower", lower_bound), _bound_ms("upper", upper_bound)
+        if lower_ms > upper_ms:
+            raise refuse(
+                f"between: the interval is negative, from {lower_ms} ms to {upper_ms} ms. Give the lower bound first: "
+                f"between({upper_ms}, {lower_ms})"
+            )
+        return IntervalJoined(self._left, self._right, lower_ms, upper_ms)
+
+
+class IntervalJoined:
+    """Two streams and an interval: say what comes of the pairs by `process`, `apply` or `project`."""
+
+    def __init__(self, left: KeyedStream, right: KeyedStream, lower_ms: int, upper_ms: int) -> None:
+        self._left, self._right = left, right
+        self._lower_ms, self._upper_ms = lower_ms, upper_ms
+        self._exclusive = [False, False]
+        self._late_tags: list[OutputTag | None] = [None, None]
+
+    def __repr__(self) -> str:
+        return f"IntervalJoined({self._lower_ms} ms to {self._upper_ms} ms)"
+
+    # --- settings -------------------------------------------------------------------------------------------------
+
+    def lower_bound_exclusive(self) -> IntervalJoined:
+        """A right record that is just `lower_bound` later does not meet."""
+        self._exclusive[0] = True
+        return self
+
+    def upper_bound_exclusive(self) -> IntervalJoined:
+        """A right record that is just `upper_bound` later does not meet."""
+        self._exclusive[1] = True
+        return self
+
+    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+        """Send left records that come too late to this side output of the result, instead of dropping them."""
+        self._late_tags[0] = _checked_tag("side_output_left_late_data", output_tag)
+        return self
+
+    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+        """Send right records that come too late to this side output of the result, instead of dropping them."""
+        self._late_tags[1] = _checked_tag("side_output_right_late_data", output_tag)
+        return self
+
+    # --- operations -----------------------------------------------------------------------------------------------
+
+    def process(
+        self, process_join_function: ProcessJoinFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Call a `ProcessJoinFunction` for every pair."""
+        function = checked_function(
+            "interval_join(...).process", process_join_function, ProcessJoinFunction, callables=False
+        )
+        return self._add(IntervalJoinNode(function), checked_output_type("process", output_type))
+
+    def apply(self, func: Callable[[Any, Any], Any], output_type: TypeInformation | None = None) -> DataStream:
+        """One result for every pair: `func(left, right)` (beyond Flink)."""
+        if isinstance(func, (Function, type)) or not callable(func):
+            raise refuse(
+                f"interval_join(...).apply: found {_named(func)}, expected a callable of two records. A "
+                "ProcessJoinFunction goes to process()"
+            )
+        return self._add(IntervalJoinNode(func, is_plain=True), checked_output_type("apply", output_type))
+
+    def project(self, left_fields: _Fields, right_fields: _Fields, names: Sequence[str] | None = None) -> DataStream:
+        """Chosen fields of both records as one row, in columns: no Python runs per record (beyond Flink).
+
+        Fields are given by name or by position; both streams need a type with fields. `names` are those of the result,
+        where the streams' own will not do.
+        """
+        types = self._left._stream_type(), self._right._stream_type()
+        fields, output_type = projection("interval_join(...).project", types, (left_fields, right_fields), names)
+        return self._add(IntervalJoinNode(None, fields=fields), output_type)
+
+    def _add(self, operation: IntervalJoinNode, output_type: TypeInformation | None) -> DataStream:
+        lower_ms, upper_ms = self._lower_ms + self._exclusive[0], self._upper_ms - self._exclusive[1]
+        if lower_ms > upper_ms:
+            raise refuse(
+                f"interval_join: no time lies between {self._lower_ms} ms and {self._upper_ms} ms when bounds are left "
+                "out. Widen the interval, or leave out lower_bound_exclusive() and upper_bound_exclusive()"
+            )
+        node = replace(
+            operation,
+            types=(self._left._stream_type(), self._right._stream_type()),
+            lower_ms=lower_ms,
+            upper_ms=upper_ms,
+            late_tags=(self._late_tags[0], self._late_tags[1]),
+        )
+        environment, edges = self._left._environment, self._left._edges + second_input(self._right._edges)
+        added = environment._builder.add(node, "Interval Join", inputs=edges, output_type=output_type, site=here())
+        return DataStream(environment=environment, edges=(Edge(added.id),))
+
+
+def projection(
+    method: str,
+    types: tuple[TypeInformation | None, TypeInformation | None],
+    chosen: tuple[_Fields, _Fields],
+    names: Sequence[str] | None,
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], TypeInformation]:
+    """Where the chosen fields of two streams stand, and the type of a row of them."""
+    places: list[tuple[int, ...]] = []
+    fields: list[tuple[str | None, TypeInformation]] = []
+    for which, type_info, wanted in zip(("left", "right"), types, chosen, strict=True):
+        if type_info is None or not is_typed(type_info):
+            raise refuse(f"{method}: the {which} stream is untyped and has no columns. Declare output_type= before it")
+        if isinstance(wanted, str) or not isinstance(wanted, Sequence):
+            raise refuse(f"{method}: found {wanted!r} as fields of the {which} stream, expected a list of them")
+        found = [field_position(method, field, type_info) for field in wanted]
+        places.append(tuple(position for position, _ in found))
+        plain = plain_type(type_info)
+        own = plain.get_field_names() if isinstance(plain, RowTypeInfo) and plain.has_given_names else None
+        fields += [(None if own is None else own[position], field_type) for position, field_type in found]
+    if not fields:
+        raise refuse(f"{method}: no field was named. Name at least one of either stream")
+    return (places[0], places[1]), _row_type(method, fields, names)
+
+
+def _row_type(
+    method: str, fields: list[tuple[str | None, TypeInformation]], names: Sequence[str] | None
+) -> TypeInformation:
+    types = [field_type for _, field_type in fields]
+    if names is None:
+        if all(name is None for name, _ in fields):
+            return Types.ROW(types)
+        names = [f"f{at}" if name is None else name for at, (name, _) in enumerate(fields)]
+        advice = "Give names=, one for each field of the result"
+    else:
+        advice = "Give each field a name of its own"
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+        raise refuse(f"{method}: found names={names!r}, expected a list of texts")
+    if len(names) != len(types):
+        raise refuse(f"{method}: found {len(names)} names for {len(types)} fields. Give one for each, left ones first")
+    twice = sorted({name for name in names if list(names).count(name) > 1})
+    if twice:
+        raise refuse(f"{method}: the result would have several fields named {', '.join(twice)}. {advice}")
+    return Types.ROW_NAMED(list(names), types)
+
+
+def _bound_ms(which: str, bound: Any) -> int:
+    if isinstance(bound, int) and not isinstance(bound, bool):
+        return bound
+    if isinstance(bound, (Duration, Time, timedelta)):
+        return duration_ms(bound)
+    raise refuse(
+        f"between: found {bound!r} ({type(bound).__name__}) as the {which} bound, expected a Duration, a Time, "
+        "a timedelta or a number of ms"
+    )
+
+
+def _checked_tag(method: str, output_tag: Any) -> OutputTag:
+    if isinstance(output_tag, OutputTag):
+        return output_tag
+    raise refuse(f"{method}: found {output_tag!r}, expected an OutputTag")
+
+
+def _named(value: Any) -> str:
+    """A value in an error, with its class."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"{value!r} ({type(value).__name__})"

@@ -1,0 +1,249 @@
+"""A stream whose records of one key are together.
+
+Every operation here sees all records of a key in one subtask, in order. Function objects may hold state of the key
+of the record at hand; plain callables have no `open()` to ask for it in, and run as on any stream. `reduce`, `sum` and
+their kin give a running result per record in STREAMING, and one final result per key in BATCH. A keyed stream is not
+an operator: what is about naming or placing one is refused, as in PyFlink (`unnamed_stream`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.functions.function import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    ReduceFunction,
+)
+from millstream.datastream.functions.keyed_batch import KeyedBatchFunction
+from millstream.datastream.functions.process import KeyedProcessFunction, ProcessFunction
+from millstream.datastream.states.state_names import checked_queryable_name
+from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, checked_states, refuse
+from millstream.datastream.streams.rolling_fields import rolling_operation
+from millstream.datastream.streams.stream import DataStream
+from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.datastream.streams.unnamed_stream import UnnamedStream
+from millstream.datastream.time_domain import TimeDomain
+from millstream.graph.nodes import Edge, KeyedBatches, KeyedFilter, KeyedFlatMap, KeyedMap, KeyedProcess, Reduce
+from millstream.records.batch import is_typed
+
+if TYPE_CHECKING:
+    from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
+    from millstream.datastream.states.state_queries import QueryableStateStream
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from millstream.datastream.streams.interval_join import IntervalJoin
+    from millstream.datastream.streams.windowed_stream import WindowedStream
+    from millstream.datastream.window import WindowAssigner
+
+__all__ = ["KeyedStream"]
+
+
+def _partitioned_by_key(method: str) -> NoReturn:
+    raise refuse(
+        f"{method}: the stream is partitioned by its key. Call it instead of key_by(), or after the next operator"
+    )
+
+
+class KeyedStream(UnnamedStream):
+    """What `DataStream.key_by` returns."""
+
+    made_by = ("key_by", "keyed")
+
+    class AccumulateType(Enum):
+        """The rolling aggregations of a keyed stream."""
+
+        MIN = 1
+        MAX = 2
+        MIN_BY = 3
+        MAX_BY = 4
+        SUM = 5
+
+    def __init__(
+        self,
+        j_keyed_stream: Any = None,
+        original_data_type_info: TypeInformation | None = None,
+        origin_stream: DataStream | None = None,
+        *,
+        environment: StreamExecutionEnvironment | None = None,
+        edges: tuple[Edge, ...] = (),
+    ) -> None:
+        no_java_object(self, j_keyed_stream)
+        assert origin_stream is not None, "key_by makes keyed streams"
+        super().__init__(environment=environment, edges=edges)
+        self._original_data_type_info = original_data_type_info
+        self._origin_stream = origin_stream
+
+    def key_by(
+        self, key_selector: Callable[[Any], Any] | KeySelector | int | str, key_type: TypeInformation | None = None
+    ) -> KeyedStream:
+        """The same records under another key."""
+        return self._origin_stream.key_by(key_selector, key_type)
+
+    # --- functions, with state of the key -----------------------------------------------------------------
+
+    def map(self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Replace every record by `func` of it; a `MapFunction` may hold state of the record's key."""
+        if not isinstance(func, MapFunction):
+            return super().map(func, output_type)
+        return self._then(KeyedMap(func), "Map", checked_output_type("map", output_type))
+
+    def flat_map(
+        self, func: Callable[[Any], Iterable[Any]] | FlatMapFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Replace every record by those `func` gives; a `FlatMapFunction` may hold state of the record's key."""
+        if not isinstance(func, FlatMapFunction):
+            return super().flat_map(func, output_type)
+        return self._then(KeyedFlatMap(func), "FlatMap", checked_output_type("flat_map", output_type))
+
+    def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
+        """Keep the records for which `func` is true; a `FilterFunction` may hold state of the record's key."""
+        if not isinstance(func, FilterFunction):
+            return super().filter(func)
+        return self._then(KeyedFilter(func), "Filter", self._stream_type())
+
+    def process(
+        self, func: KeyedProcessFunction | ProcessFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Run a process function where all records of a key are together, with state and timers of the key."""
+        if not isinstance(func, KeyedProcessFunction):
+            func = checked_function("process", func, ProcessFunction, callables=False)
+        domains = (TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME)
+        declared = checked_output_type("process", output_type)
+        return self._then(KeyedProcess(func, time_domains=domains), "KEYED PROCESS", declared)
+
+    def process_batches(self, func: KeyedBatchFunction, output_type: TypeInformation) -> DataStream:
+        """Run a `KeyedBatchFunction`: whole Arrow batches with the states of their keys (beyond PyFlink).
+
+        For logic that can be said in columns, at high rates; docs/keyed-state.md says when, and what it costs. Stream,
+        key, states and output all need declared types.
+        """
+        func = checked_function("process_batches", func, KeyedBatchFunction, callables=False)
+        if not is_typed(self._stream_type()):
+            raise refuse(
+                "process_batches: the stream is untyped and has no columns. Declare output_type= on what comes before"
+            )
+        if not is_typed(self._edges[0].key_type):
+            raise refuse("process_batches: the key has no declared type. Use key_by(field) or key_by(..., key_type=)")
+        declared = checked_output_type("process_batches", output_type)
+        if not is_typed(declared):
+            raise refuse("process_batches: its output needs a type with columns. Declare output_type=")
+        states = checked_states("process_batches", func.states())
+        return self._then(KeyedBatches(func, states), "KEYED BATCHES", declared)
+
+    # --- running aggregations -----------------------------------------------------------------------------
+
+    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+        """Combine the records of a key: `func` of the result so far and the next record is the next result."""
+        func = checked_function("reduce", func, ReduceFunction)
+        return self._then(Reduce(func), "Reduce", self._stream_type())
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """The running sum of a field; the other fields are those of the key's first record.
+
+        A stream of plain numbers has the one field 0. Numbers add up as their declared type does: BYTE to LONG wrap
+        around, FLOAT has 32 bits, BIG_INT and BIG_DEC are exact. None is an error.
+        """
+        return self._rolling("sum", position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """The running minimum of a field; the other fields are those of the key's first record."""
+        return self._rolling("min", position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """The running maximum of a field; the other fields are those of the key's first record."""
+        return self._rolling("max", position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """The record with the smallest value of a field so far; of equal ones the first."""
+        return self._rolling("min_by", position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """The record with the largest value of a field so far; of equal ones the first."""
+        return self._rolling("max_by", position_to_max_by)
+
+    def _rolling(self, kind: str, field: Any) -> DataStream:
+        stream_type = self._stream_type()
+        operation = rolling_operation(kind, field, stream_type if is_typed(stream_type) else None)
+        return self._then(operation, kind.replace("_", " ").title(), stream_type)
+
+    # --- states to be asked for ------------------------------------------------------------------------------
+
+    def as_queryable_state(
+        self, queryable_state_name: str, state_descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None
+    ) -> QueryableStateStream:
+        """End the stream in a state that can be asked for under this name (as in Flink's Java API): the last record of
+        every key, or with a `ReducingStateDescriptor` all records of a key reduced to one."""
+        from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
+        from millstream.datastream.states.state_queries import KeepLast, QueryableStateStream
+
+        if state_descriptor is None:
+            name = checked_queryable_name("as_queryable_state", queryable_state_name)
+            state_descriptor = ValueStateDescriptor(name, self.get_type())
+        if not isinstance(state_descriptor, ValueStateDescriptor | ReducingStateDescriptor):
+            raise refuse(
+                f"as_queryable_state: found {state_descriptor!r}, expected a ValueStateDescriptor or a "
+                "ReducingStateDescriptor. Other kinds are kept by a process function; call set_queryable there"
+            )
+        state_descriptor.set_queryable(queryable_state_name)
+        operation = KeyedProcess(KeepLast(state_descriptor))
+        node = self._add(operation, f"Queryable state: {queryable_state_name}")
+        self._environment._builder.amend(node.id, queryable=queryable_state_name)
+        return QueryableStateStream(environment=self._environment, edges=(Edge(node.id),), descriptor=state_descriptor)
+
+    # --- windows --------------------------------------------------------------------------------------------
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """The records of each key by window; say what to do with a window by `reduce`, `aggregate`, `process` …"""
+        from millstream.datastream.streams.windowed_stream import WindowedStream
+
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Every `size` records of a key; with `slide`, every `slide` records the last `size` of them."""
+        from millstream.datastream.streams.windowed_stream import WindowedStream, counted
+        from millstream.datastream.window.assigners import GlobalWindows
+
+        return counted(WindowedStream(self, GlobalWindows.create()), "count_window", size, slide)
+
+    # --- with another keyed stream --------------------------------------------------------------------------
+
+    def interval_join(self, other: KeyedStream) -> IntervalJoin:
+        """Pairs of a record of this stream and one of `other` with the same key that are close in time (as in Flink's
+        Java API): say how close by `between`."""
+        from millstream.datastream.streams.interval_join import IntervalJoin
+
+        return IntervalJoin(self, other)
+
+    # --- refused: a key already says where records go, and key_by is no operator --------------------------
+
+    def shuffle(self) -> NoReturn:
+        _partitioned_by_key("shuffle")
+
+    def rescale(self) -> NoReturn:
+        _partitioned_by_key("rescale")
+
+    def rebalance(self) -> NoReturn:
+        _partitioned_by_key("rebalance")
+
+    def forward(self) -> NoReturn:
+        _partitioned_by_key("forward")
+
+    def global_(self) -> NoReturn:
+        _partitioned_by_key("global_")
+
+    def broadcast(self, *args: Any) -> NoReturn:
+        _partitioned_by_key("broadcast")
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> NoReturn:
+        _partitioned_by_key("partition_custom")
+
+    def iterate(self, max_wait_time_ms: int = 0, *, rounds_max: int | None = None) -> NoReturn:
+        raise refuse("iterate: a loop begins before the key. Call iterate() before key_by(), and key_by() in the loop")
+
+    def cache(self) -> NoReturn:
+        raise refuse("cache: a keyed stream cannot be cached. Call it before key_by()")

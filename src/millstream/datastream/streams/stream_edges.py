@@ -1,0 +1,142 @@
+"""What every stream object is underneath: an environment, and the edges its records would come along.
+
+A stream has several edges after `union`, and an edge with a partitioning after `rebalance`, `key_by` and the like.
+It *owns* a node only when it has exactly one plain edge: then, and only then, can it be named or given a
+parallelism. Streams are values: a transformation adds a node to the environment's graph and gives a new stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
+from millstream.datastream.streams.notices import say_once
+from millstream.errors import NotAvailableError
+from millstream.graph.nodes import Edge, Node, Operation, Partitioning, Process, Read, Write
+from millstream.graph.site import here
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from millstream.datastream.slot_sharing_group import SlotSharingGroup
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["OperatorControls", "StreamEdges", "no_java_object"]
+
+
+def no_java_object(owner: object, j_object: Any) -> None:
+    """Refuse a JVM object where PyFlink's constructors take one."""
+    if j_object is not None:
+        raise NotAvailableError(
+            f"{type(owner).__name__} was given {j_object!r}: Millstream has no Flink JVM and wraps no Java objects. "
+            "Make it as a program does, from a StreamExecutionEnvironment or a builder."
+        )
+
+
+class StreamEdges:
+    """The environment and the edges; the one place where the façade reads and extends the graph."""
+
+    _environment: StreamExecutionEnvironment
+    _edges: tuple[Edge, ...]
+
+    def _node(self, id: int) -> Node:
+        return self._environment._builder.nodes[id]
+
+    def _edge_type(self, edge: Edge) -> TypeInformation | None:
+        node = self._node(edge.source)
+        if edge.tag is None:
+            return node.output_type
+        assert isinstance(node.operation, Process)
+        return dict(node.operation.tags)[edge.tag]
+
+    def _stream_type(self) -> TypeInformation | None:
+        """The type of the records, None when untyped. All edges of a union have the same one."""
+        return self._edge_type(self._edges[0])
+
+    def _add(self, operation: Operation, name: str, output_type: TypeInformation | None = None) -> Node:
+        """A new node that reads this stream, at the user's line."""
+        return self._environment._builder.add(operation, name, inputs=self._edges, output_type=output_type, site=here())
+
+
+_PREFIXES = {Read: "Source: ", Write: "Sink: "}
+
+
+class OperatorControls(StreamEdges):
+    """Naming, placement and chaining of the operator a stream or sink stands for."""
+
+    def _own_node(self, method: str) -> Node:
+        """The node this object stands for, or a ProgramError that says why there is none."""
+        if len(self._edges) != 1:
+            raise refuse(f"{method}: a union is no operator of its own. Call it on the streams before or after union()")
+        edge = self._edges[0]
+        if edge.partitioning is not Partitioning.UNSPECIFIED:
+            raise refuse(
+                f"{method}: a stream partitioned by {edge.partitioning.value} is no operator of its own. "
+                "Call it before the partitioning, or on the next operator"
+            )
+        if edge.tag is not None:
+            raise refuse(
+                f"{method}: side output '{edge.tag}' is no operator of its own. Call it on the process() it comes from"
+            )
+        return self._node(edge.source)
+
+    def _amend(self, method: str, **changes: Any) -> Self:
+        self._environment._builder.amend(self._own_node(method).id, **changes)
+        return self
+
+    def name(self, name: str) -> Self:
+        """Name the operator, for plans, the console and metrics."""
+        node = self._own_node("name")
+        prefix = _PREFIXES.get(type(node.operation), "")
+        return self._amend("name", name=prefix + checked_text("name", name).removeprefix(prefix))
+
+    def uid(self, uid: str) -> Self:
+        """Give the operator the identity under which its state and offsets are kept, whatever else changes."""
+        checked_text("uid", uid)
+        own = self._own_node("uid").id
+        for node in self._environment._builder.nodes.values():
+            if node.uid == uid and node.id != own:
+                raise refuse(f"uid: '{uid}' is taken by '{node.name}' ({node.site}). Every operator needs its own")
+        return self._amend("uid", uid=uid)
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Give the operator's identity as the 32 hexadecimal digits an older plan or log shows."""
+        if not isinstance(uid_hash, str) or len(uid_hash) != 32 or set(uid_hash) - set("0123456789abcdef"):
+            raise refuse(f"set_uid_hash: found {uid_hash!r}, expected 32 lower-case hexadecimal digits")
+        return self._amend("set_uid_hash", uid_hash=uid_hash)
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """How many subtasks the operator has."""
+        node = self._own_node("set_parallelism")
+        checked_count("set_parallelism", parallelism)
+        single = isinstance(node.operation, Read) and node.operation.source.single
+        if (single or node.max_parallelism == 1) and parallelism != 1:
+            raise refuse(f"set_parallelism: '{node.name}' is not parallel; found {parallelism}, expected 1")
+        maximum = node.max_parallelism or self._environment._given_max_parallelism()
+        if maximum is not None and parallelism > maximum:
+            raise refuse(
+                f"set_parallelism: found {parallelism} for '{node.name}', whose maximum is {maximum}. "
+                "Lower it, or raise set_max_parallelism before the job first runs"
+            )
+        return self._amend("set_parallelism", parallelism=parallelism)
+
+    def set_description(self, description: str) -> Self:
+        """Say in plans what the operator does; it changes nothing else."""
+        return self._amend("set_description", description=checked_text("set_description", description))
+
+    def disable_chaining(self) -> Self:
+        """Chain this operator with no other."""
+        return self._amend("disable_chaining", chaining_disabled=True)
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """Name the slot sharing group. Kept for plans; here Spark decides which executor runs a task."""
+        from millstream.datastream.slot_sharing_group import SlotSharingGroup
+
+        group = slot_sharing_group
+        if isinstance(group, SlotSharingGroup):
+            self._environment.register_slot_sharing_group(group)
+            group = group.get_name()
+        say_once("slot_sharing_group", "slot sharing groups have no effect here: Spark places the tasks")
+        name = checked_text("slot_sharing_group", group)
+        return self._amend("slot_sharing_group", slot_sharing_group=name)

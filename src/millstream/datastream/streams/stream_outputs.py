@@ -1,0 +1,133 @@
+"""Where a stream leaves the job: sinks, the terminal, the program itself, a Spark writer.
+
+Nothing runs when a sink is added; `execute` runs the job. Only `execute_and_collect` starts it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, overload
+
+from millstream.connectors import contracts
+from millstream.connectors.collect import CollectSink, open_queue
+from millstream.connectors.foreach import ForeachSink
+from millstream.connectors.print_sink import PrintSink
+from millstream.datastream.functions.function import Function
+from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper, SinkFunction
+from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
+from millstream.datastream.streams.closeable_iterator import CloseableIterator
+from millstream.datastream.streams.data_stream_sink import DataStreamSink
+from millstream.datastream.streams.stream_edges import StreamEdges
+from millstream.graph.nodes import Edge, Write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from millstream.datastream.connectors.base import Sink
+
+__all__ = ["StreamOutputs"]
+
+# Committed records waiting for a slow reader of execute_and_collect; beyond it the job waits.
+_COLLECT_RECORDS_MAX = 1_000_000
+
+
+class StreamOutputs(StreamEdges):
+    """The sink calls of a `DataStream`."""
+
+    def _written(self, sink: contracts.Sink, name: str) -> DataStreamSink:
+        node = self._add(Write(sink), f"Sink: {name}")
+        return DataStreamSink(environment=self._environment, edges=(Edge(node.id),))
+
+    def add_sink(self, sink_func: SinkFunction | contracts.Sink | Callable[[Any], Any]) -> DataStreamSink:
+        """Hand every record to a sink function, or to any callable.
+
+        A callable is called in the task while an epoch runs, so it sees a record again when that epoch is repeated
+        after a failure: at-least-once. For exactly-once use `sink_to` with a sink that commits.
+        """
+        if isinstance(sink_func, JavaFunctionWrapper):
+            return self._written(_engine_sink("add_sink", sink_func), "Unnamed")
+        if isinstance(sink_func, contracts.Sink):
+            return self._written(sink_func, "Unnamed")
+        is_class = isinstance(sink_func, type)
+        if not is_class and (callable(sink_func) or callable(getattr(sink_func, "invoke", None))):
+            if isinstance(sink_func, Function):
+                raise refuse(
+                    f"add_sink: found a {type(sink_func).__name__}, which transforms; give a sink or a callable"
+                )
+            return self._written(ForeachSink(sink_func), "Unnamed")
+        hint = f". Pass an instance: {sink_func.__name__}()" if isinstance(sink_func, type) else ""
+        raise refuse(f"add_sink: found {sink_func!r}, expected a SinkFunction, a sink or a callable{hint}")
+
+    def sink_to(self, sink: Sink | contracts.Sink) -> DataStreamSink:
+        """Write every record to `sink`: one of `millstream.datastream.connectors`, or your own `TwoPhaseSink`."""
+        return self._written(_engine_sink("sink_to", sink), "Writer")
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print every record, with its subtask's number before it when there are several."""
+        if sink_identifier is not None and not isinstance(sink_identifier, str):
+            raise refuse(f"print: found {sink_identifier!r} as the sink's identifier, expected a text")
+        return self._written(PrintSink(sink_identifier), "Print to Std. Out")
+
+    def to_spark(
+        self, writer: Callable[[DataFrame, contracts.CommitId], None], idempotent: bool = False
+    ) -> DataStreamSink:
+        """Hand each epoch's output to `writer(dataframe, commit)`, any Spark batch write (beyond PyFlink).
+
+        The same epoch may be handed over again after a crash. `commit` is its name, which nothing else ever has, also
+        when the job is restored elsewhere or forked: a writer that overwrites what stands under `str(commit)`, or skips
+        a commit it has seen, makes the output exactly-once. Say so with `idempotent=True`, and the plan shows it. The
+        stream must be typed.
+        """
+        from millstream.connectors.spark_writer import SparkWriterSink
+
+        if not callable(writer):
+            raise refuse(f"to_spark: found {writer!r}, expected a function of (DataFrame, commit)")
+        type_info = self._stream_type()
+        if type_info is None:
+            raise refuse(
+                "to_spark: the stream is untyped and a DataFrame needs columns. Declare output_type= before it"
+            )
+        with at_users_line():
+            sink = SparkWriterSink(writer, type_info, idempotent)
+        return self._written(sink, "Spark Writer")
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Any]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Any]: ...
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the job now and iterate over this stream's records here, as their epochs are committed.
+
+        Without `limit`: an iterator, best used in a `with` block, which stops the job when it is left. With `limit`:
+        a list of at most that many records; the job is stopped when they are there.
+        """
+        if limit is not None:
+            checked_count("execute_and_collect, limit", limit)
+        type_info = self._stream_type()
+        sink = CollectSink(type_info)
+        queue = open_queue(sink.id, _COLLECT_RECORDS_MAX)
+        self._written(sink, "Data stream collect sink")
+        job = self._environment._launch(job_execution_name)
+        iterator = CloseableIterator(type_info=type_info, job=job, queue=queue, queue_id=sink.id)
+        if limit is None:
+            return iterator
+        with iterator:
+            return list(islice(iterator, limit))
+
+
+def _engine_sink(method: str, sink: Any) -> contracts.Sink:
+    found = sink._connector if isinstance(sink, JavaFunctionWrapper) else sink
+    if isinstance(found, contracts.Sink):
+        return found
+    raise refuse(
+        f"{method}: found {sink!r} ({type(sink).__name__}), expected a sink such as FileSink or a TwoPhaseSink of "
+        "yours. A builder must be finished with build(); a plain callable goes to add_sink()"
+    )

@@ -1,0 +1,213 @@
+"""Windowed streams: records of a keyed stream, or of a whole stream, grouped by window.
+
+`window` and `window_all` make one; `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data` say how its
+windows behave; `reduce`, `aggregate`, `apply` and `process` add the operator. What cannot work is refused at the line
+that asks for it. A window over a whole stream is a window of one key, in one subtask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.datastream.aggregates import Aggregates
+from millstream.datastream.functions.function import AggregateFunction, NullByteKeySelector, ReduceFunction
+from millstream.datastream.functions.window import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from millstream.datastream.output_tag import OutputTag
+from millstream.datastream.states.state_names import checked_queryable_name
+from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_output_type, refuse
+from millstream.datastream.streams.columnar_windows import columnar_window_nodes, per_record
+from millstream.datastream.streams.window_operation import Contents, window_operation
+from millstream.datastream.streams.windowing import DescribedWindows
+from millstream.datastream.window.assigners import WindowAssigner
+from millstream.datastream.window.counting_triggers import CountTrigger, PurgingTrigger
+from millstream.datastream.window.evictors import CountEvictor
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from millstream.datastream.streams.keyed_stream import KeyedStream
+    from millstream.datastream.streams.stream import DataStream
+
+__all__ = ["AllWindowedStream", "WindowedStream", "counted"]
+
+
+class _Windowed(DescribedWindows):
+    """What the two kinds share: the settings, and how the operator is added."""
+
+    _window_function: type[Any]
+    _process_function: type[Any]
+
+    def __init__(self, stream: KeyedStream, window_assigner: WindowAssigner[Any, Any], method: str) -> None:
+        super().__init__(window_assigner, method, stream.get_execution_environment())
+        self._stream = stream
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment of the stream."""
+        return self._stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation:
+        """The type of the records that come into the windows."""
+        return self._stream.get_type()
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Send records that come too late to this side output of the result, instead of dropping them."""
+        if not isinstance(output_tag, OutputTag):
+            raise refuse(f"side_output_late_data: found {output_tag!r}, expected an OutputTag")
+        self._windowing = replace(self._windowing, late_tag=output_tag)
+        return self
+
+    def queryable(self, name: str) -> Self:
+        """Let windows that are still open be asked for under this name, with what each comes to so far (beyond PyFlink;
+        docs/queries.md). The name is the job's: no other state or windows may have it."""
+        checked = checked_queryable_name("queryable", name, self._windowing.queryable)
+        self._windowing = replace(self._windowing, queryable=checked)
+        return self
+
+    # --- operations -----------------------------------------------------------------------------------------------
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: Any = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Combine the records of a window to one, as they come; `window_function` gets that one when it fires."""
+        found = checked_function("reduce", reduce_function, ReduceFunction)
+        contents = Contents(reduce=found, type_info=self._stream._stream_type())
+        if window_function is None:
+            return self._add(contents, None, self._stream._stream_type())
+        return self._add(contents, self._checked("reduce", window_function), checked_output_type("reduce", output_type))
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: Any = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Fold the records of a window into an accumulator, as they come; `window_function` gets the result.
+
+        Ready aggregates (`millstream.datastream.aggregates`) run in columns where they can.
+        """
+        found = checked_function("aggregate", aggregate_function, AggregateFunction, callables=False)
+        declared = checked_output_type("aggregate", output_type)
+        kept = checked_output_type("aggregate", accumulator_type)
+        on_top = None if window_function is None else self._checked("aggregate", window_function)
+        if isinstance(found, Aggregates):
+            return self._ready(found, on_top, kept, declared)
+        return self._add(Contents(aggregate=found, type_info=kept), on_top, declared)
+
+    def _ready(
+        self, aggregates: Aggregates, on_top: Any, kept: TypeInformation | None, declared: TypeInformation | None
+    ) -> DataStream:
+        if on_top is None:
+            columnar = columnar_window_nodes(self._stream, self._windowing, aggregates)
+            if columnar is not None:
+                return self._placed(columnar)
+        plan = per_record(self._stream, aggregates)
+        contents = Contents(aggregate=plan.function, type_info=kept)
+        if on_top is None:
+            return self._add(contents, plan.window_function, declared or plan.output_type)
+        return self._add(contents, on_top, declared)
+
+    def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Hand all records of a window to a function when it fires."""
+        found = checked_function("apply", window_function, self._window_function, callables=False)
+        return self._of_records(found, checked_output_type("apply", output_type))
+
+    def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Hand all records of a window to a function when it fires, with the window's times and state."""
+        found = checked_function("process", process_window_function, self._process_function, callables=False)
+        return self._of_records(found, checked_output_type("process", output_type))
+
+    def _of_records(self, function: Any, output_type: TypeInformation | None) -> DataStream:
+        return self._add(Contents(type_info=self._stream._stream_type()), function, output_type)
+
+    def _checked(self, method: str, function: Any) -> Any:
+        """A function on top of an aggregation: either of the two kinds."""
+        if isinstance(function, self._process_function):
+            return function
+        return checked_function(f"{method}, window_function", function, self._window_function, callables=False)
+
+    def _add(self, contents: Contents, function: Any, output_type: TypeInformation | None) -> DataStream:
+        operation, name = window_operation(self._windowing, contents, function, self.get_execution_environment())
+        return self._placed(self._stream._then(operation, name, output_type))
+
+    def _placed(self, result: DataStream) -> DataStream:
+        """The operator, where it may run and under the name it is asked for."""
+        if self._windowing.queryable is not None:
+            result._amend("queryable", queryable=self._windowing.queryable)
+        return result
+
+
+Counted = TypeVar("Counted", bound=_Windowed)
+
+
+def counted(windows: Counted, method: str, size: int, slide: int) -> Counted:
+    """One window per key for ever, fired by count: every `size` records all of them, which are then forgotten; or every
+    `slide` records the last `size`."""
+    checked_count(f"{method}, size", size)
+    checked_count(f"{method}, slide", slide, least=0)
+    if slide == 0:
+        return windows.trigger(PurgingTrigger.of(CountTrigger.of(size)))
+    return windows.evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
+
+
+class WindowedStream(_Windowed):
+    """A keyed stream by window: what `KeyedStream.window` returns."""
+
+    _window_function = WindowFunction
+    _process_function = ProcessWindowFunction
+
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(keyed_stream, window_assigner, "window")
+
+    def apply(
+        self, window_function: WindowFunction[Any, Any, Any, Any], output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Hand all records of a key's window to a `WindowFunction` when it fires."""
+        return super().apply(window_function, output_type)
+
+    def process(
+        self,
+        process_window_function: ProcessWindowFunction[Any, Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Hand all records of a key's window to a `ProcessWindowFunction` when it fires."""
+        return super().process(process_window_function, output_type)
+
+
+class AllWindowedStream(_Windowed):
+    """A whole stream by window: what `DataStream.window_all` returns. It is worked on in one subtask."""
+
+    _window_function = AllWindowFunction
+    _process_function = ProcessAllWindowFunction
+
+    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(data_stream.key_by(NullByteKeySelector(), Types.BYTE()), window_assigner, "window_all")
+
+    def _placed(self, result: DataStream) -> DataStream:
+        return super()._placed(result).force_non_parallel()
+
+    def apply(
+        self, window_function: AllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Hand all records of a window to an `AllWindowFunction` when it fires."""
+        return super().apply(window_function, output_type)
+
+    def process(
+        self,
+        process_window_function: ProcessAllWindowFunction[Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Hand all records of a window to a `ProcessAllWindowFunction` when it fires."""
+        return super().process(process_window_function, output_type)

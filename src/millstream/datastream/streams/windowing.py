@@ -1,0 +1,81 @@
+"""What a program said about windows before it said what to do with them: the settings of a windowed stream.
+
+`Windowing` is plain data, filled in by `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data`. None means
+that the program did not say: the assigner's own trigger, no evictor, late records dropped. `DescribedWindows` has the
+calls that windows of one stream and of two share; what cannot work is refused at the line that asks for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from millstream.datastream.output_tag import OutputTag
+from millstream.datastream.streams.argument_checks import checked_count, refuse
+from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner
+from millstream.datastream.window.evictors import Evictor
+from millstream.datastream.window.triggers import Trigger
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["DescribedWindows", "Windowing"]
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """Which windows, when they fire, what is left out of them, and how long they wait for late records."""
+
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any] | None = None
+    evictor: Evictor[Any, Any] | None = None
+    allowed_lateness_ms: int = 0
+    late_tag: OutputTag | None = None
+    queryable: str | None = None
+
+
+class DescribedWindows:
+    """Windows of an assigner, described one call at a time."""
+
+    def __init__(
+        self, window_assigner: WindowAssigner[Any, Any], method: str, environment: StreamExecutionEnvironment
+    ) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
+            hint = ". Pass an instance, as from its of()" if isinstance(window_assigner, type) else ""
+            raise refuse(
+                f"{method}: found {window_assigner!r}, expected a window assigner such as "
+                f"TumblingEventTimeWindows.of(Duration.of_seconds(10)){hint}"
+            )
+        self._windowing = Windowing(window_assigner)
+        self._check_can_merge(method, window_assigner.get_default_trigger(environment))
+
+    def _check_can_merge(self, method: str, trigger: Trigger[Any, Any]) -> None:
+        assigner = self._windowing.assigner
+        if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise refuse(
+                f"{method}: windows of {type(assigner).__name__} merge, and {type(trigger).__name__} cannot: its "
+                "can_merge() is False. Use another trigger, or give it can_merge() and on_merge()"
+            )
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """When windows fire, instead of the assigner's own trigger."""
+        if not isinstance(trigger, Trigger):
+            raise refuse(f"trigger: found {trigger!r}, expected a Trigger such as CountTrigger.of(100)")
+        self._check_can_merge("trigger", trigger)
+        self._windowing = replace(self._windowing, trigger=trigger)
+        return self
+
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """What is left out of windows when they fire (beyond PyFlink). Every record of a window is then kept."""
+        if not isinstance(evictor, Evictor):
+            raise refuse(f"evictor: found {evictor!r}, expected an Evictor such as CountEvictor.of(100)")
+        self._windowing = replace(self._windowing, evictor=evictor)
+        return self
+
+    def allowed_lateness(self, time_ms: int) -> Self:
+        """How long after its end a window still takes late records, in ms of event time; it fires again for them."""
+        checked_count("allowed_lateness", time_ms, least=0)
+        self._windowing = replace(self._windowing, allowed_lateness_ms=time_ms)
+        return self

@@ -1,0 +1,236 @@
+"""What the console shows of a job, as data and as pictures. Pure: a view in, a panel or a line of text out.
+
+Rates are the console's own, over the last seconds: the rate of a single epoch jumps too much to be read, and stays up
+when a job has nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, rate_text, span_text, time_text
+from millstream.jobs.epochs.progress import JobProgress
+from millstream.runtime.task.barrier import MAX_WATERMARK
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["ConsoleView", "RateMeter", "plain_line", "render"]
+
+_WINDOW_MS = 3_000
+_TRAIL_STEP_MS = 500
+_TRAIL_LENGTH = 32
+_BARS = "▁▂▃▄▅▆▇█"
+_BUSY_CELLS = 10
+_STATUS_STYLES = {
+    "CREATED": "cyan",
+    "RUNNING": "bold green",
+    "RESTARTING": "bold yellow",
+    "STOPPING": "bold yellow",
+    "FAILED": "bold red",
+    "CANCELED": "bold red",
+    "SUSPENDED": "bold yellow",
+    "FINISHED": "bold blue",
+}
+_ENDED = ("FINISHED", "SUSPENDED", "FAILED", "CANCELED")
+
+
+@dataclass(frozen=True)
+class ConsoleView:
+    """A job's progress with what only the console knows: the time, how long it has watched, its own rates."""
+
+    progress: JobProgress
+    now_ms: int = 0
+    elapsed_ms: int = 0
+    in_per_second: float = 0.0
+    out_per_second: float = 0.0
+    trail: tuple[float, ...] = ()
+    notice: str = ""
+
+
+class RateMeter:
+    """Records per second over the last seconds, from totals seen at times.
+
+    >>> meter = RateMeter()
+    >>> for second in range(4):
+    ...     meter.note(second * 1000, records_in=second * 50, records_out=second * 10)
+    >>> meter.rates()
+    (50.0, 10.0)
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, int, int]] = deque()
+        self._trail: deque[float] = deque(maxlen=_TRAIL_LENGTH)
+        self._trail_ms: int | None = None
+
+    def note(self, now_ms: int, records_in: int, records_out: int) -> None:
+        """The totals at `now_ms`."""
+        if records_in == 0 and not self._seen:
+            # A resumed job's first total holds what earlier runs did: it may only be where counting begins.
+            return
+        self._seen.append((now_ms, records_in, records_out))
+        while len(self._seen) > 2 and now_ms - self._seen[1][0] >= _WINDOW_MS:
+            self._seen.popleft()
+        if self._trail_ms is None or now_ms - self._trail_ms >= _TRAIL_STEP_MS:
+            self._trail.append(self.rates()[0])
+            self._trail_ms = now_ms
+
+    def rates(self) -> tuple[float, float]:
+        """Records in and out per second."""
+        if len(self._seen) < 2:
+            return (0.0, 0.0)
+        (start_ms, in_then, out_then), (end_ms, in_now, out_now) = self._seen[0], self._seen[-1]
+        seconds = max(end_ms - start_ms, 1) / 1000
+        return ((in_now - in_then) / seconds, (out_now - out_then) / seconds)
+
+    @property
+    def trail(self) -> tuple[float, ...]:
+        """The rate of records in, every half second, oldest first."""
+        return tuple(self._trail)
+
+
+def plain_line(view: ConsoleView) -> str:
+    """The view as one line, for logs and pipes.
+
+    >>> progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", epoch=7, epoch_ms=118, records_in=1200)
+    >>> plain_line(ConsoleView(progress, in_per_second=400))
+    'clicks RUNNING  epoch 7 (118 ms)  in 1,200 (400/s)  out 0 (0/s)'
+    """
+    progress = view.progress
+    parts = [f"{progress.job_name} {progress.status}", f"epoch {progress.epoch} ({epoch_time_text(progress.epoch_ms)})"]
+    parts.append(f"in {count_text(progress.records_in)} ({rate_text(view.in_per_second)})")
+    parts.append(f"out {count_text(progress.records_out)} ({rate_text(view.out_per_second)})")
+    if progress.watermark_ms is not None:
+        parts.append(f"watermark {_watermark(view)}")
+    if progress.state_bytes or progress.in_loops:
+        parts.append(f"state {_state(progress)}")
+    if progress.restarts:
+        parts.append(f"restarts {progress.restarts}")
+    if progress.last_error:
+        parts.append(f"last error: {_first_line(progress.last_error)}")
+    return "  ".join(parts)
+
+
+def render(view: ConsoleView) -> RenderableType:
+    """The view as a panel for Rich."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.text import Text
+
+    progress = view.progress
+    style = _STATUS_STYLES.get(progress.status, "white")
+    blocks: list[RenderableType] = [_flow(view), *_facts(view)]
+    if progress.operators:
+        blocks += [Text(), _operators(progress)]
+    if progress.last_error:
+        shown = ("last error  ", "red"), _first_line(progress.last_error)
+        blocks += [Text(), Text.assemble(*shown, no_wrap=True, overflow="ellipsis")]
+    footer = "" if progress.status in _ENDED else view.notice or "Ctrl-C finishes the epoch, then stops"
+    return Panel(
+        Group(*blocks),
+        title=Text.assemble((progress.job_name, "bold"), "  ", (f"● {progress.status}", style)),
+        title_align="left",
+        subtitle=Text(footer, "bold yellow" if view.notice else "dim") if footer else None,
+        subtitle_align="left",
+        border_style=style.removeprefix("bold "),
+        padding=(0, 1),
+    )
+
+
+def _flow(view: ConsoleView) -> Table:
+    """Records in and out: the rate, the total, and the rate's recent past."""
+    from rich.table import Table
+    from rich.text import Text
+
+    progress = view.progress
+    grid = Table.grid(padding=(0, 2), expand=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(no_wrap=True, ratio=1, overflow="crop")
+    into, out = Text(rate_text(view.in_per_second), "bold cyan"), Text(rate_text(view.out_per_second), "bold magenta")
+    grid.add_row("in", into, f"{count_text(progress.records_in)} total", Text(_sparkline(view.trail), "cyan"))
+    grid.add_row("out", out, f"{count_text(progress.records_out)} total", "")
+    return grid
+
+
+def _facts(view: ConsoleView) -> list[RenderableType]:
+    from rich.text import Text
+
+    progress = view.progress
+    epoch = (
+        f"epoch {count_text(progress.epoch)} took {epoch_time_text(progress.epoch_ms)}, published up to "
+        f"{count_text(progress.published)}, running for {span_text(view.elapsed_ms)}"
+    )
+    restarts = f"restarts {progress.restarts}, " if progress.restarts else ""
+    queries = [Text(f"queries: {progress.query_url}", no_wrap=True, overflow="ellipsis")] if progress.query_url else []
+    return [
+        Text(epoch, no_wrap=True, overflow="ellipsis"),
+        Text(f"watermark: {_watermark(view)}", no_wrap=True, overflow="ellipsis"),
+        Text(f"state: {_state(progress)}", no_wrap=True, overflow="ellipsis"),
+        *queries,
+        Text.assemble(
+            (restarts, "yellow"), (f"store {_short_store(progress.store)}", "dim"), no_wrap=True, overflow="ellipsis"
+        ),
+    ]
+
+
+def _operators(progress: JobProgress) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
+    table.add_column("operator", ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column("in", justify="right")
+    table.add_column("out", justify="right")
+    table.add_column("busy", no_wrap=True)
+    for operator in progress.operators.values():
+        share = min(max(operator.busy_share, 0.0), 1.0)
+        full = round(share * _BUSY_CELLS)
+        colour = "red" if share > 0.9 else "yellow" if share > 0.6 else "green"
+        busy = Text.assemble(("█" * full, colour), ("░" * (_BUSY_CELLS - full), "dim"), f" {share:4.0%}")
+        table.add_row(Text(operator.name), _or_blank(operator.records_in), _or_blank(operator.records_out), busy)
+    return table
+
+
+def _or_blank(count: int) -> Text:
+    """A source takes nothing in and a sink gives nothing out: no figure says so better than a zero."""
+    from rich.text import Text
+
+    return Text(count_text(count) if count else "·", "default" if count else "dim")
+
+
+def _sparkline(trail: tuple[float, ...]) -> str:
+    top = max(trail, default=0.0)
+    if top <= 0:
+        return ""
+    return "".join(_BARS[min(int(rate / top * len(_BARS)), len(_BARS) - 1)] for rate in trail)
+
+
+def _watermark(view: ConsoleView) -> str:
+    at_ms = view.progress.watermark_ms
+    if at_ms is None:
+        return "none"
+    if at_ms >= MAX_WATERMARK:
+        return "end of input"
+    lag_ms = view.now_ms - at_ms
+    distance = f"{span_text(lag_ms)} behind" if lag_ms >= 0 else f"{span_text(-lag_ms)} ahead"
+    return f"{time_text(at_ms, view.now_ms)} UTC ({distance})"
+
+
+def _state(progress: JobProgress) -> str:
+    in_loops = f", {count_text(progress.in_loops)} records in loops" if progress.in_loops else ""
+    return f"{count_text(progress.state_rows)} rows, {bytes_text(progress.state_bytes)}{in_loops}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def _short_store(url: str) -> str:
+    """The folder of a local store; the address of any other."""
+    return url.removeprefix("file://")

@@ -1,0 +1,83 @@
+"""A job in the foreground: what `env.execute()` does between starting a job and returning its result.
+
+It attaches the console, lets Ctrl-C stop the job, waits, and says how the job ended where that is not the program's
+own business: a stopped job with the words that resume it, a failed one with the user's traceback first.
+
+Called from any thread but the main one it only waits: signals and the screen belong to the main thread.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+from millstream.common import options
+from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_status import JobStatus
+from millstream.errors import JobFailedError
+from millstream.jobs.console.console import ConsoleMode, attach_console, console_mode
+from millstream.jobs.console.interrupts import stop_on_interrupt
+from millstream.jobs.launch.job import Job
+from millstream.storage.store import shown_address
+
+__all__ = ["FailureInTask", "run_in_foreground"]
+
+
+class FailureInTask(Exception):
+    """The user's traceback from a task, as the cause of a `JobFailedError`: Python prints a cause first."""
+
+    def __str__(self) -> str:
+        return f"\n\n{self.args[0]}\n"
+
+
+def run_in_foreground(
+    start: Callable[[], Job], configuration: Mapping[str, str], stream: TextIO | None = None
+) -> JobExecutionResult:
+    """Start a job, show it on `stream` (standard error), wait for its end; its result, or raises why it failed."""
+    if threading.current_thread() is not threading.main_thread():
+        return _result(start())
+    stream = stream or sys.stderr
+    mode = console_mode(options.read(options.CONSOLE, configuration), stream.isatty())
+    _say_that_it_starts(mode, stream)
+    job = start()
+    console = attach_console(job.board, mode, stream)
+    try:
+        with stop_on_interrupt(job, console.notice, lambda: job.board.now.epoch + 1) as asked:
+            job.wait()
+    finally:
+        console.close()
+    if asked.aborting:
+        raise KeyboardInterrupt
+    if job.status() is JobStatus.SUSPENDED:
+        _say_how_to_resume(job, stream)
+    return _result(job)
+
+
+def _result(job: Job) -> JobExecutionResult:
+    try:
+        return job.result()
+    except JobFailedError as error:
+        # The driver thread's frames are ours; the user's line is the one that called execute().
+        error.__traceback__ = None
+        if error.report:
+            raise error from FailureInTask(error.report)
+        raise
+
+
+def _say_that_it_starts(mode: ConsoleMode, stream: TextIO) -> None:
+    """Spark's JVM takes seconds to come up: an empty screen would look like a hang."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    if mode != "off" and getattr(context, "_active_spark_context", None) is None:
+        print("starting Spark …", file=stream, flush=True)
+
+
+def _say_how_to_resume(job: Job, stream: TextIO) -> None:
+    now = job.board.now
+    print(
+        f"stopped at epoch {now.epoch}; everything up to it is published. "
+        f"Resume it with: millstream run --from {shown_address(now.store)} …",
+        file=stream,
+        flush=True,
+    )

@@ -1,0 +1,1 @@
+"""Requests of other processes to a running job, through its store."""

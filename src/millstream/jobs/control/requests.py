@@ -1,0 +1,223 @@
+"""Requests to a running job from other processes, through its store: stop, cancel, rescale
+(`jobs/control/commands.py`).
+
+    control/{id}.json            what is asked, sealed (`jobs/control/request_files.py`)
+    control/{id}.answer.json     that a job has taken it up; in its place, later, what came of it
+
+Whoever can write to a store may ask. A running job looks every quarter of a second (every two seconds where looking
+costs a call to an object store); a request that nobody takes up in time is taken back. One that was there before the
+job began to look is refused: nobody must be stopped by yesterday's wish. What was there is what the job itself saw: the
+clocks of two machines are never compared. There is no server and no port.
+
+Each request is obeyed on a thread of its own: a cancel must not wait for a stop that takes long. No request ends the
+job or its hearing: what cannot be understood or done is answered with no. Answers that nobody fetches, because the
+asker died, are removed with their requests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from millstream.errors import JobFailedError, MillstreamError
+from millstream.jobs.control.command import Command
+from millstream.jobs.control.request_files import (
+    Answer,
+    Request,
+    answer_of,
+    id_of,
+    request_of,
+    sealed_answer,
+    sealed_request,
+)
+from millstream.storage.names import CONTROL, answer_name, request_name
+from millstream.storage.store import Store
+
+__all__ = ["Mailbox", "RequestServer", "UnansweredError"]
+
+_LOG = logging.getLogger("millstream.jobs.control.requests")
+_EVERY_S = 0.25
+_EVERY_S_REMOTE = 2.0
+_LAST_WORDS_S = 2.0
+_ANSWER_TRIES = 10
+_UNFETCHED_S = 60.0
+_TAKEN_UP = Answer(done=False, ok=False, text="")
+_ANSWER = ".answer.json"
+
+
+class Mailbox:
+    """The requests in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def ask(
+        self, command: str, arguments: Mapping[str, Any], now_ms: int, timeout_s: float, patience_s: float = 3600.0
+    ) -> str:
+        """Ask, and wait for what comes of it. `timeout_s`: until a job takes the request up; `patience_s`: until it is
+        done. JobFailedError when the answer is no, UnansweredError when nobody takes it up."""
+        request = Request(secrets.token_hex(8), command, now_ms, dict(arguments))
+        self._store.put(request_name(request.id), sealed_request(request))
+        started, taken = time.monotonic(), False
+        try:
+            while (waited_s := time.monotonic() - started) < (patience_s if taken else timeout_s):
+                answer = self._answer(request.id)
+                taken = answer is not None
+                if answer is not None and answer.done:
+                    return _text_of(command, answer)
+                time.sleep(0.05 if waited_s < 5 else 0.5)
+        finally:
+            self.forget(request.id)
+        if taken:
+            raise JobFailedError(
+                f"{command}: the job took the request up and has not done it within {patience_s:g} s. It is still at "
+                "it, unless it died; `millstream list` shows when its last epoch was"
+            )
+        raise UnansweredError(
+            f"{command}: no running job answered in store {self._store.url} within {timeout_s:g} s; the request was "
+            "taken back. Is it running? `millstream list` shows when its last epoch was"
+        )
+
+    def _answer(self, id: str) -> Answer | None:
+        return answer_of(self._store.get(answer_name(id))) if self._store.exists(answer_name(id)) else None
+
+    def ids(self) -> tuple[list[str], set[str]]:
+        """The requests there are, in the order of their ids, and those that have an answer, asked for or not."""
+        names = self._store.list(CONTROL)
+        answers = {name.removeprefix(f"{CONTROL}/")[: -len(_ANSWER)] for name in names if name.endswith(_ANSWER)}
+        return [id for id in map(id_of, names) if id is not None], answers
+
+    def request(self, id: str) -> Request | None:
+        """What is asked; None if it was taken back, JobFailedError if it is nothing that can be obeyed."""
+        if not self._store.exists(request_name(id)):
+            return None
+        return request_of(self._store.get(request_name(id)), id)
+
+    def answer(self, id: str, answer: Answer) -> None:
+        """Answer a request, if somebody still waits."""
+        if self._store.exists(request_name(id)):
+            self._store.put(answer_name(id), sealed_answer(answer))
+
+    def forget(self, id: str) -> None:
+        """Remove a request and its answer."""
+        self._store.delete(request_name(id))
+        self._store.delete(answer_name(id))
+
+    def looks_every_s(self) -> float:
+        """How often a job should look."""
+        return _EVERY_S if self._store.url.startswith(("file:", "memory:")) else _EVERY_S_REMOTE
+
+
+def _text_of(command: str, answer: Answer) -> str:
+    if answer.ok:
+        return answer.text
+    raise JobFailedError(answer.text if answer.text.startswith(command) else f"{command}: {answer.text}")
+
+
+class UnansweredError(JobFailedError):
+    """Nobody runs the job, or not where this store can be seen."""
+
+
+class RequestServer:
+    """Answers the requests to one job, on a thread of its own, until it is closed.
+
+    `commands` are called with the arguments and return what to say; what they raise is the answer no. Requests that
+    are in the store when the server is made are from before, and refused. `every_s`: how often it looks, if not as
+    often as is right for the store.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        commands: Mapping[str, Command],
+        *,
+        unfetched_s: float = _UNFETCHED_S,
+        every_s: float | None = None,
+    ) -> None:
+        self._mailbox, self._commands, self._unfetched_s = Mailbox(store), commands, unfetched_s
+        self._every_s = self._mailbox.looks_every_s() if every_s is None else every_s
+        self._earlier: set[str] = set()
+        with suppress(MillstreamError, OSError):  # nobody can ask through a store that cannot be read
+            self._earlier.update(self._mailbox.ids()[0])
+        self._answered_s: dict[str, float] = {}
+        self._closed = threading.Event()
+        self._obeying: dict[str, threading.Thread] = {}
+        self._thread = threading.Thread(target=self._serve, name="millstream-requests", daemon=True)
+
+    def start(self) -> RequestServer:
+        """Begin to answer."""
+        self._thread.start()
+        atexit.register(self._say_last_words)
+        return self
+
+    def close(self) -> None:
+        """Take up no more; what was taken up is still answered."""
+        self._closed.set()
+
+    def _say_last_words(self) -> None:
+        """The program ends, often because somebody asked: they are told before the threads go with the process."""
+        self.close()
+        self._thread.join(_LAST_WORDS_S)
+
+    def _serve(self) -> None:
+        while not self._closed.wait(self._every_s):
+            try:
+                self._look()
+            except (MillstreamError, OSError):
+                continue  # a store that cannot be read is the driver's to report
+            except Exception:
+                _LOG.exception("a look at the requests to this job failed; the job goes on, and looks again")
+        for thread in tuple(self._obeying.values()):
+            thread.join()
+        atexit.unregister(self._say_last_words)
+
+    def _look(self) -> None:
+        """Take up what is new, and remove what nobody fetches."""
+        self._obeying = {id: thread for id, thread in self._obeying.items() if thread.is_alive()}
+        asked, answered = self._mailbox.ids()
+        for id in asked:
+            if id not in answered and id not in self._obeying:
+                with suppress(MillstreamError, OSError):  # one that may not be read, or was just taken back
+                    self._take_up(id)
+        now_s = time.monotonic()
+        left = (answered | self._earlier.intersection(asked)) - self._obeying.keys()
+        self._answered_s = {id: self._answered_s.get(id, now_s) for id in left}
+        for id, since_s in self._answered_s.items():
+            if now_s - since_s >= self._unfetched_s:
+                with suppress(MillstreamError, OSError):  # another's file, in a folder where only owners remove
+                    self._mailbox.forget(id)
+
+    def _take_up(self, id: str) -> None:
+        try:
+            if id in self._earlier:
+                raise JobFailedError("the request was made before the job ran. Ask again")
+            request = self._mailbox.request(id)
+        except JobFailedError as refusal:
+            self._mailbox.answer(id, Answer(done=True, ok=False, text=str(refusal)))
+            return
+        if request is not None:
+            self._mailbox.answer(id, _TAKEN_UP)
+            thread = threading.Thread(target=self._obey, args=(request,), name="millstream-request", daemon=True)
+            self._obeying[id] = thread
+            thread.start()
+
+    def _obey(self, request: Request) -> None:
+        try:
+            command = self._commands.get(request.command)
+            if command is None:
+                raise JobFailedError(f"unknown request; this job understands {', '.join(sorted(self._commands))}")
+            answer = Answer(done=True, ok=True, text=command.obey(request.arguments))
+        except Exception as error:
+            answer = Answer(done=True, ok=False, text=str(error) or type(error).__name__)
+        for _ in range(_ANSWER_TRIES):
+            try:
+                self._mailbox.answer(request.id, answer)
+                return
+            except (MillstreamError, OSError):
+                time.sleep(_EVERY_S)  # somebody waits for it: a store that is away for a moment must not cost an hour

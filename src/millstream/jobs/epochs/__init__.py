@@ -1,0 +1,1 @@
+"""The driver's loop and its steps: plan the input, run, commit, publish, sweep."""

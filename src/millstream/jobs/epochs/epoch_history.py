@@ -1,0 +1,109 @@
+"""The epochs a store retains, as a history: one entry each, and what they come to together. Pure.
+
+An entry is put together from two manifests: the epoch's own, and the next one, which knows how long the commit and the
+publishing took. What nobody knows is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.jobs.epochs.epoch_statistics import statistics_of
+
+__all__ = ["SUMMARISED", "EpochEntry", "Summary", "history", "summary"]
+
+SUMMARISED = ("duration_ms", "run_ms", "commit_ms", "publish_ms", "records_in", "records_out", "new_bytes")
+
+
+@dataclass(frozen=True)
+class EpochEntry:
+    """One epoch. `duration_ms`: from its trigger to its commit. `status`: `published`, `committed` (not known to be
+    published yet), or what a closing manifest says of the job."""
+
+    epoch: int
+    status: str
+    created_ms: int
+    trigger_ms: int | None = None
+    duration_ms: float | None = None
+    run_ms: float | None = None
+    commit_ms: float | None = None
+    publish_ms: float | None = None
+    records_in: int | None = None
+    records_out: int | None = None
+    new_rows: int | None = None
+    new_bytes: int | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    failures: int | None = None
+    rounds: int | None = None
+    lags: bool | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One measure over all epochs that have it."""
+
+    min: float
+    avg: float
+    p99: float
+    max: float
+
+
+def history(manifests: Sequence[Manifest]) -> list[EpochEntry]:
+    """The entries of manifests, oldest first, from manifests in any order."""
+    ordered = sorted(manifests, key=lambda manifest: manifest.epoch)
+    through = max((manifest.published_through for manifest in ordered), default=0)
+    afterwards = {
+        before["epoch"]: before
+        for manifest in ordered
+        if (before := (statistics_of(manifest) or {}).get("before")) is not None
+    }
+    return [_entry(manifest, through, afterwards.get(manifest.epoch, {})) for manifest in ordered]
+
+
+def _entry(manifest: Manifest, through: int, after: Mapping[str, Any]) -> EpochEntry:
+    known = statistics_of(manifest) or {}
+    published = "published" if manifest.epoch <= through else "committed"
+    status = manifest.status.lower() if manifest.status in ("FINISHED", "SUSPENDED") else published
+    duration_ms = known.get("duration_ms")
+    commit_ms = after.get("commit_ms")
+    return EpochEntry(
+        epoch=manifest.epoch,
+        status=status,
+        created_ms=manifest.created_ms,
+        trigger_ms=known.get("trigger_ms"),
+        duration_ms=None if duration_ms is None else duration_ms + (commit_ms or 0.0),
+        run_ms=known.get("run_ms"),
+        commit_ms=commit_ms,
+        publish_ms=after.get("publish_ms"),
+        records_in=known.get("in"),
+        records_out=known.get("out"),
+        new_rows=known.get("new_rows"),
+        new_bytes=known.get("new_bytes"),
+        state_rows=known.get("rows"),
+        state_bytes=known.get("bytes"),
+        failures=known.get("failures"),
+        rounds=known.get("rounds"),
+        lags=known.get("lags"),
+    )
+
+
+def summary(entries: Sequence[EpochEntry]) -> dict[str, Summary]:
+    """Smallest, mean, 99th percentile and largest of every measure, over the epochs that ran tasks.
+
+    >>> entries = [EpochEntry(n, "published", 0, run_ms=float(n)) for n in range(1, 201)]
+    >>> summary(entries)
+    {'run_ms': Summary(min=1.0, avg=100.5, p99=198.0, max=200.0)}
+    """
+    ran = [entry for entry in entries if entry.run_ms is not None]
+    found: dict[str, Summary] = {}
+    for measure in SUMMARISED:
+        values = sorted(value for entry in ran if (value := getattr(entry, measure)) is not None)
+        if values:
+            p99 = values[math.ceil(0.99 * len(values)) - 1]
+            found[measure] = Summary(values[0], sum(values) / len(values), p99, values[-1])
+    return found

@@ -1,0 +1,185 @@
+"""How many records an epoch may read, so that it takes about as long as the checkpoint interval. Pure.
+
+Every epoch is a checkpoint, so "a checkpoint every so often" means epochs about that long. What an epoch takes is
+
+    fixed_ms + records * record_ms
+
+a part that every epoch costs (scheduling, barriers, files, the manifest) and a part per record. Both are learnt from
+the last epochs and the next one is made as large as the interval allows. Where the fixed part is large, epochs are
+longer than that: while input waits, the fixed part is to be at most a fifth of an epoch, else a job would do little but
+commit. Three more bounds hold whatever the interval: `millstream.epoch.max-records`, the bytes of an epoch's input,
+because records are no measure of memory, and compaction: while it is behind (`state/segments/compaction.py`), epochs
+shrink.
+
+Three kinds of epochs teach less than others:
+
+- **cold ones**, the first after a start or a change of the plan: Spark and the workers are still warming up. Such an
+  epoch may let the next one grow, if it was short all the same, and never shrinks it;
+- **small ones**, which read far less than they might, because there was no more: they tell the fixed part only;
+- **a single slow one**: of the last three epochs the middle one counts, so it takes two that agree to be believed.
+
+Epochs of one size cannot tell the two parts apart. So the first warm epoch is followed by one of twice or half its
+size, and one of half the size comes again when `RECENT_EPOCHS` epochs were alike. That costs half a fixed part. One
+that cannot be halved, because it is of one record or of one block, is doubled.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+__all__ = [
+    "DEBT_RECORDS_MIN",
+    "FIRST_RECORDS",
+    "EpochCost",
+    "EpochSizing",
+    "SizeBounds",
+    "first_sizing",
+    "next_sizing",
+    "recooled",
+]
+
+FIRST_RECORDS = 65_536
+"""The first epoch is not larger: how large its records are, and how long they take, is not known yet."""
+
+COLD_EPOCHS = 2
+RECENT_EPOCHS = 8
+AGREEING_EPOCHS = 3
+AGREEING_PAIRS = 5
+GROWTH_MAX = 4
+FIXED_SHARE_MAX = 1 / 5
+DEBT_SHARE = 3 / 4
+"""While state is written faster than it is merged, each epoch is so much smaller than the one before."""
+DEBT_RECORDS_MIN = 16_384
+"""But not smaller than this: paying off a large debt takes many epochs, and they are to get somewhere meanwhile."""
+STEADY_SHARE = 0.1
+"""A change smaller than this is noise."""
+_SMALL_SHARE = 1 / 4
+_DISTINCT_RATIO = 2
+"""Epochs that differ in size by this much tell the fixed part from the part per record."""
+
+
+@dataclass(frozen=True)
+class SizeBounds:
+    """What an epoch may be at most. `interval_ms` None: it may take as long as it likes."""
+
+    records_max: int
+    bytes_max: int
+    interval_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class EpochCost:
+    """One epoch: what it read, how long it took from its trigger until its manifest was made, and how many bytes of
+    state were overdue to be merged when it had ended."""
+
+    records: int
+    input_bytes: int
+    took_ms: float
+    debt_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class EpochSizing:
+    """The size of the next epoch (`budget`, in records), and what was learnt so far."""
+
+    budget: int
+    fixed_ms: float | None = None
+    recent: tuple[EpochCost, ...] = ()
+    cold_epochs: int = COLD_EPOCHS
+
+
+def first_sizing(bounds: SizeBounds) -> EpochSizing:
+    """Before the first epoch.
+
+    >>> first_sizing(SizeBounds(records_max=500_000, bytes_max=1 << 28)).budget
+    65536
+    """
+    return EpochSizing(max(1, min(bounds.records_max, FIRST_RECORDS)))
+
+
+def recooled(sizing: EpochSizing) -> EpochSizing:
+    """After a restart, or with another plan: the next epochs are cold ones, and what epochs cost is learnt anew."""
+    return EpochSizing(sizing.budget)
+
+
+def next_sizing(sizing: EpochSizing, epoch: EpochCost, bounds: SizeBounds) -> EpochSizing:
+    """After an epoch. `epoch.records` may differ from the budget: there was less input, or records came in blocks.
+
+    >>> bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
+    >>> warm = EpochSizing(100_000, cold_epochs=0)
+    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, took_ms=500), bounds).budget
+    200000
+    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, took_ms=4_000), bounds).budget
+    25000
+    """
+    if not epoch.records:
+        return sizing
+    if bounds.interval_ms is None:
+        learnt = replace(sizing, budget=bounds.records_max)
+    elif sizing.cold_epochs:
+        learnt = _after_cold(sizing, epoch, bounds.interval_ms)
+    elif epoch.records < sizing.budget * _SMALL_SHARE and epoch.took_ms <= bounds.interval_ms:
+        learnt = _after_small(sizing, epoch)
+    else:
+        learnt = _after_full(sizing, epoch, bounds.interval_ms)
+    in_bytes = bounds.bytes_max * epoch.records // max(1, epoch.input_bytes)
+    in_debt = max(int(sizing.budget * DEBT_SHARE), DEBT_RECORDS_MIN) if epoch.debt_bytes else learnt.budget
+    return replace(learnt, budget=max(1, min(learnt.budget, bounds.records_max, in_bytes, in_debt)))
+
+
+def _after_cold(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> EpochSizing:
+    short = 2 * epoch.took_ms < interval_ms and 2 * epoch.records >= sizing.budget
+    budget = sizing.budget * GROWTH_MAX if short else sizing.budget
+    return replace(sizing, budget=budget, cold_epochs=sizing.cold_epochs - 1)
+
+
+def _after_small(sizing: EpochSizing, epoch: EpochCost) -> EpochSizing:
+    known_ms = sizing.fixed_ms or 0.0
+    fixed_ms = max(0.0, epoch.took_ms - epoch.records * _record_ms(sizing.recent, known_ms))
+    # Half-way at a time: small epochs are short, so that little things make them vary much.
+    return replace(sizing, fixed_ms=fixed_ms if sizing.fixed_ms is None else (known_ms + fixed_ms) / 2)
+
+
+def _after_full(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> EpochSizing:
+    recent = (*sizing.recent, epoch)[-RECENT_EPOCHS:]
+    learnt_ms = _fixed_ms(recent, sizing.fixed_ms)
+    fixed_ms = learnt_ms or 0.0
+    record_ms = _record_ms(recent, fixed_ms)
+    wanted_ms = max(interval_ms, fixed_ms / FIXED_SHARE_MAX) - fixed_ms
+    step = wanted_ms / (record_ms * sizing.budget) if record_ms > 0 else GROWTH_MAX
+    is_alike = not _pairs(recent) and len(recent) in (1, RECENT_EPOCHS)
+    is_near = 1 / _DISTINCT_RATIO < step < _DISTINCT_RATIO
+    # A smaller one would read as much, and all that it takes would be taken for the price of its records for ever.
+    overshoot = 1 + STEADY_SHARE if is_near else _DISTINCT_RATIO
+    is_smallest = sizing.budget < _DISTINCT_RATIO or epoch.records >= overshoot * sizing.budget
+    if is_alike and step < _DISTINCT_RATIO and (is_near or is_smallest):
+        grows = is_smallest or (len(recent) == 1 and step >= 1)
+        step = _DISTINCT_RATIO if grows else 1 / _DISTINCT_RATIO
+    if abs(step - 1) > STEADY_SHARE:
+        step = min(max(step, 1 / GROWTH_MAX), GROWTH_MAX)
+        return replace(sizing, budget=round(sizing.budget * step), fixed_ms=learnt_ms, recent=recent)
+    return replace(sizing, fixed_ms=learnt_ms, recent=recent)
+
+
+def _pairs(recent: tuple[EpochCost, ...]) -> list[tuple[EpochCost, EpochCost]]:
+    """Two epochs each, a small one and one at least twice as large; those of the newest epochs first."""
+    ordered = (sorted(pair, key=lambda epoch: epoch.records) for pair in combinations(reversed(recent), 2))
+    return [(small, large) for small, large in ordered if large.records >= _DISTINCT_RATIO * small.records]
+
+
+def _fixed_ms(recent: tuple[EpochCost, ...], known_ms: float | None) -> float | None:
+    """What an epoch without records would take, by epochs of different sizes; as known if there are none."""
+    told = [
+        (small.took_ms * large.records - large.took_ms * small.records) / (large.records - small.records)
+        for small, large in _pairs(recent)[:AGREEING_PAIRS]
+    ]
+    fixed_ms = statistics.median(told) if told else known_ms
+    return None if fixed_ms is None else min(max(fixed_ms, 0.0), *(epoch.took_ms for epoch in recent))
+
+
+def _record_ms(recent: tuple[EpochCost, ...], fixed_ms: float) -> float:
+    """What a record takes, by the middle one of the last epochs (of two, by the quicker one); 0: not known."""
+    told = [max(0.0, epoch.took_ms - fixed_ms) / epoch.records for epoch in recent[-AGREEING_EPOCHS:]]
+    return statistics.median_low(told) if told else 0.0

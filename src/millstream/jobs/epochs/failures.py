@@ -1,0 +1,122 @@
+"""What a failure of an epoch means: what the user is told, and whether another try could mend it. Pure, but for the
+look into the store for an epoch that is still whole.
+
+A failure of the user's code is the job's: the restart strategy decides. Everything else that fails an epoch (it took
+too long, the store or a machine failed) is a failed checkpoint first, and may be tolerated.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from dataclasses import dataclass, replace
+
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.errors import (
+    FencedError,
+    JobFailedError,
+    MillstreamError,
+    StoreAwayError,
+    StoreDamagedError,
+    StoreError,
+)
+from millstream.jobs.epochs.damage import whole_epoch_advice
+from millstream.runtime.operators.failure import UserFailureError
+from millstream.runtime.operators.returned import is_engine_file
+from millstream.storage.store import Store
+
+__all__ = ["JudgedFailure", "is_retryable", "judge", "reason_of"]
+
+_INSTALLED = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+# Failures of a task that another try cannot mend: a person must put the program right, or the store.
+_FINAL_KINDS = frozenset(
+    {
+        "StoreDamagedError",
+        "ProgramError",
+        "StateSchemaError",
+        "TypeMismatchError",
+        "NotYetError",
+        "NotAvailableError",
+        "ConfigurationError",
+    }
+)
+
+
+@dataclass(frozen=True)
+class JudgedFailure:
+    """`error` is what the job raises if it ends with this failure; `output` what the task printed before."""
+
+    error: BaseException
+    reason: str
+    retryable: bool
+    tolerable: bool
+    output: tuple[list[str], ...] = ()
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether the same may succeed later: all that comes from the world, and of our own errors that the store is away.
+
+    >>> is_retryable(StoreAwayError("no answer")), is_retryable(StoreError("no permission")), is_retryable(OSError())
+    (True, False, True)
+    """
+    return isinstance(error, StoreAwayError) or not isinstance(error, MillstreamError)
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong on the driver, in a line. An error of the user's own source or sink is told with its kind and
+    place: what a KeyError says of itself is the key.
+
+    >>> reason_of(KeyError("a")), reason_of(OSError("no answer"))
+    ("KeyError: 'a'", 'no answer')
+    """
+    text = str(error) or type(error).__name__
+    if isinstance(error, MillstreamError):
+        return text
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    if places:
+        place = f"{os.path.basename(places[-1].filename)}:{places[-1].lineno}"
+        return f"{type(error).__name__}: {error} ({place})"
+    return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else text
+
+
+def _is_users(filename: str) -> bool:
+    return not (is_engine_file(filename) or filename.startswith((*_INSTALLED, "<")))
+
+
+def judge(error: BaseException, log: ManifestLog, store: Store, newest: int) -> JudgedFailure:
+    """What became of an epoch that ended with `error`; `newest` is the epoch it was to follow."""
+    newer = _newer_epoch(error, log, newest)
+    if newer is not None:
+        fenced = FencedError(
+            f"another driver has committed epoch {newer} and owns the job now. This one was to follow epoch {newest}, "
+            "whose files have been swept since; it has stopped. Nothing is damaged"
+        )
+        return JudgedFailure(fenced, fenced.message, retryable=False, tolerable=False)
+    if not isinstance(error, UserFailureError):
+        return JudgedFailure(error, reason_of(error), is_retryable(error), tolerable=True)
+    report = error.report
+    if report.error == "StoreDamagedError":
+        try:
+            advice = whole_epoch_advice(report.message, log, store)
+        except StoreError:  # it has been said that the store is damaged; how far cannot be told just now
+            advice = ""
+        report = replace(report, message=report.message + advice)
+    reason = f"{report.error}: {report.message}"
+    failed = JobFailedError(f"'{report.operator}' failed: {reason}", report=report.text(), at=report.site)
+    output = tuple(list(line) for line in report.output)
+    return JudgedFailure(failed, reason, report.error not in _FINAL_KINDS, tolerable=False, output=output)
+
+
+def _newer_epoch(error: BaseException, log: ManifestLog, newest: int) -> int | None:
+    """A newer epoch than this driver knows, where a file was missed or found damaged: its successor may have swept it
+    away. None for any other failure."""
+    is_damage = isinstance(error, StoreDamagedError) or (
+        isinstance(error, UserFailureError) and error.report.error == "StoreDamagedError"
+    )
+    try:
+        epochs = log.epochs()[-1:] if is_damage else []
+    except StoreError:  # whether it was replaced cannot be told just now
+        return None
+    return epochs[0] if epochs > [newest] else None

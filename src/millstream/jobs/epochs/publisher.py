@@ -1,0 +1,85 @@
+"""Publishes committed epochs, one after the other, on a thread beside the running epoch.
+
+An epoch's output becomes visible sink by sink, in the order of the manifest. What came of it is reported as an event of
+the protocol; nothing is ever skipped, and an epoch that failed half-way is published again from its beginning.
+
+Before each sink it is looked whether this driver still owns the job: a newer manifest than it knows is another
+driver's, which has published this epoch already, and may have published the next; and where the newest one that it
+knows is gone, the job was removed. What is left is the moment between
+that look and what the sink does: a driver that stalls just there publishes an old epoch late. A sink that records the
+identity it is given, and refuses an older one of the same job, closes that too.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from millstream.checkpoint import events as e
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.receipts import write_receipt
+from millstream.connectors.contracts import CommitId, Sink
+from millstream.jobs.epochs.failures import is_retryable, reason_of
+from millstream.jobs.epochs.side_effects import do_beside
+from millstream.jobs.settings.settings import Clock
+from millstream.storage.store import Store
+
+__all__ = ["PublishEvent", "Publisher"]
+
+PublishEvent = e.Published | e.PublishFailed | e.PublishFenced
+
+
+class Publisher:
+    """The publishing thread of one driver.
+
+    `report` takes what came of an epoch, how long it took in ms, and what went wrong, if something did.
+    """
+
+    def __init__(
+        self,
+        sinks: Mapping[str, Sink],
+        store: Store,
+        clock: Clock,
+        report: Callable[[PublishEvent, float, BaseException | None], None],
+    ) -> None:
+        self._sinks, self._store, self._clock, self._report = sinks, store, clock, report
+        self._log = ManifestLog(store)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-publish")
+        self._closed = threading.Event()
+
+    def publish(self, action: e.Publish, newest: Manifest | None) -> None:
+        """Publish an epoch; `newest` is the newest manifest that this driver knows."""
+        self._thread.submit(self._publish, action, newest)
+
+    def close(self) -> None:
+        """Publish nothing more; what is being published is ended first."""
+        self._closed.set()
+        self._thread.shutdown(wait=True)
+
+    def _publish(self, action: e.Publish, newest: Manifest | None) -> None:
+        """On the publishing thread."""
+        if self._closed.wait(action.delay_ms / 1000):
+            return
+        started = time.monotonic()
+        try:
+            manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
+            known = action.epoch if newest is None else newest.epoch
+            for uid, staged in manifest.staged.items():
+                # Between sinks, too: a driver that slept may have been replaced meanwhile.
+                standing = self._log.epochs()[-1:] if staged else [known]
+                if standing != [known]:
+                    self._report(e.PublishFenced(action.epoch, max(standing, default=known)), 0.0, None)
+                    return
+                commit = CommitId(manifest.job_id, uid, manifest.epoch)
+                self._sinks[uid].commit(commit, [item.payload for item in staged], self._store)
+        except Exception as error:
+            failed = e.PublishFailed(
+                action.epoch, reason_of(error), self._clock.now_ms(), random.random(), retryable=is_retryable(error)
+            )
+            self._report(failed, 0.0, error)
+        else:
+            do_beside(f"writing the receipt of epoch {action.epoch}", lambda: write_receipt(self._store, manifest))
+            self._report(e.Published(action.epoch), (time.monotonic() - started) * 1000, None)

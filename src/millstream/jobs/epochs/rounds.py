@@ -1,0 +1,118 @@
+"""The rounds of an epoch: a program with loops is run again, on what came back, before the epoch is committed. Pure.
+
+A round is one run of the whole plan. The first reads the epoch's input; every further one starts where the one before
+ended, with its states and event times, and has no input but the records that came round (`runtime/operators/loops.py`).
+What the rounds wrote is named by the epoch's manifest alone, so between two rounds nothing has happened yet: a crash
+loses all of them together, and a round that Spark mixed up is run again by itself.
+
+An epoch goes round while records come back, and once more to let event time pass those that did not; but no more than
+`rounds_max` times. The rest is carried to the next epoch in the tail's state. Input that has ended ends the job only
+when all loops are empty and event time has come to its end behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.graph.nodes import LoopHead, LoopTail
+from millstream.jobs.epochs.outcome import EpochOutcome, added
+from millstream.jobs.epochs.watermarks import uneven_times
+from millstream.metrics.registry import merge
+from millstream.plan.stages import Plan
+from millstream.runtime.operators.loops import loop_is_settled, loop_records
+from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.runtime.task.event_time import IDLE_WATERMARK
+from millstream.runtime.task.spec import EpochSpec
+
+__all__ = [
+    "followed_by",
+    "has_loops",
+    "loops_are_busy",
+    "next_round",
+    "records_in_loops",
+    "rounds_max",
+    "wants_a_round",
+]
+
+
+def has_loops(plan: Plan) -> bool:
+    """Whether the program has loops at all."""
+    return any(isinstance(node.operation, LoopHead) for node in plan.nodes())
+
+
+def rounds_max(plan: Plan, configured: int) -> int:
+    """How many rounds an epoch may take: what the most patient loop asks for."""
+    asked = (node.operation.rounds_max for node in plan.nodes() if isinstance(node.operation, LoopHead))
+    return max((configured if rounds is None else rounds for rounds in asked), default=1)
+
+
+def wants_a_round(plan: Plan, outcome: EpochOutcome) -> bool:
+    """Whether another round would do anything after what the rounds so far came to."""
+    return _is_busy(plan, outcome.states)
+
+
+def loops_are_busy(plan: Plan, newest: Manifest | None) -> bool:
+    """Whether an epoch is wanted for the sake of what was carried over, although there may be no input."""
+    return _is_busy(plan, _accounts(newest))
+
+
+def records_in_loops(plan: Plan, newest: Manifest | None) -> int:
+    """How many records are on their way round when an epoch has ended."""
+    return sum(_in_loops(plan, _accounts(newest)))
+
+
+def _accounts(newest: Manifest | None) -> dict[str, Any]:
+    states: Mapping[str, Any] = {} if newest is None else newest.states
+    return {uid: state.get("subtasks", {}) for uid, state in states.items()}
+
+
+def _in_loops(plan: Plan, accounts: Mapping[str, Any]) -> Iterator[int]:
+    for node in plan.nodes():
+        if isinstance(node.operation, LoopTail):
+            yield loop_records(accounts.get(node.uid or "", {}))
+
+
+def _is_busy(plan: Plan, accounts: Mapping[str, Any]) -> bool:
+    heads = (node.uid or "" for node in plan.nodes() if isinstance(node.operation, LoopHead))
+    return any(_in_loops(plan, accounts)) or not all(loop_is_settled(accounts.get(uid, {})) for uid in heads)
+
+
+def next_round(spec: EpochSpec, outcome: EpochOutcome) -> EpochSpec:
+    """What the tasks are told of the round that follows `outcome`, the outcome of all rounds so far."""
+    before = spec.watermarks
+    watermarks = {
+        # As a manifest has it: event time never goes back; idle, it stands still.
+        uid: max(MIN_WATERMARK if reached == IDLE_WATERMARK else reached, before.get(uid, MIN_WATERMARK))
+        for uid, reached in outcome.watermarks.items()
+    }
+    return replace(
+        spec,
+        reads=dict.fromkeys(spec.reads, ()),
+        floors={uid: outcome.watermarks[uid] for uid in spec.reads},
+        watermarks=watermarks,
+        states=outcome.states,
+        operator_states=outcome.operator_states,
+        event_times={uid: times for uid, at in watermarks.items() if (times := uneven_times(outcome, uid, at))},
+    )
+
+
+def followed_by(first: EpochOutcome, then: EpochOutcome) -> EpochOutcome:
+    """The outcome of rounds and one more: positions of the first, states of the last, output and counts of all."""
+    staged = {uid: list(items) for uid, items in first.staged.items()}
+    for uid, items in then.staged.items():
+        staged.setdefault(uid, []).extend(items)
+    return EpochOutcome(
+        sources=first.sources,
+        staged=staged,
+        states=then.states,
+        operator_states=then.operator_states,
+        watermarks=then.watermarks,
+        event_times=then.event_times,
+        operators={uid: added(first.operators.get(uid, {}), counts) for uid, counts in then.operators.items()},
+        metrics=merge(first.metrics, then.metrics),
+        output=[*first.output, *then.output],
+        tasks=[*first.tasks, *then.tasks],
+    )

@@ -1,0 +1,1 @@
+"""From a program to a running job: store, log, driver, query server."""

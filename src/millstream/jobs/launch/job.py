@@ -1,0 +1,186 @@
+"""A job that was launched: a driver on a thread of its own, and the handle to it.
+
+CREATED ──► RUNNING ──► FINISHED
+             │  ▲ │ ├──► CANCELED
+             ▼  │ │ └──► SUSPENDED   (stopped; resumes from its store)
+         RESTARTING └──► FAILED
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from millstream.checkpoint import events as e
+from millstream.checkpoint.phases import Phase
+from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_id import JobID
+from millstream.common.job_status import JobStatus
+from millstream.errors import JobFailedError
+from millstream.jobs.epochs.driver import EpochDriver
+from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
+from millstream.jobs.settings.settings import Clock
+from millstream.jobs.snapshots.derived_uids import warn_of_derived_uids
+from millstream.jobs.snapshots.saving import check_folder, save_newest
+from millstream.storage.store import Store
+
+__all__ = ["Job"]
+
+_ENDS = {
+    Phase.FINISHED: JobStatus.FINISHED,
+    Phase.SUSPENDED: JobStatus.SUSPENDED,
+    Phase.CANCELED: JobStatus.CANCELED,
+}
+
+
+class Job:
+    """A running or ended job. Satisfies `common.job_client.JobControl`."""
+
+    def __init__(
+        self,
+        job_id: str,
+        board: ProgressBoard,
+        store: Store,
+        clock: Clock,
+        make_driver: Callable[[], EpochDriver],
+        savepoint_folder: str | None,
+        on_end: Callable[[], None],
+    ) -> None:
+        self.job_id = JobID(job_id)
+        self.board = board
+        self._store, self._clock, self._savepoint_folder = store, clock, savepoint_folder
+        self._make_driver = make_driver
+        self._at_start: list[Callable[[], None]] = []
+        self._at_end = [on_end]
+        self._driver: EpochDriver | None = None
+        self._status = JobStatus.CREATED
+        self._error: BaseException | None = None
+        self._started = time.monotonic()
+        self._ended = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"millstream-{job_id}", daemon=True)
+        self._requests: list[e.StopRequested | e.CancelRequested] = []
+        self._lock = threading.Lock()
+        self._has_warned = False
+
+    @property
+    def store(self) -> Store:
+        """Where it keeps its epochs."""
+        return self._store
+
+    def at_start(self, call: Callable[[], None]) -> None:
+        """Call this before the job begins to run."""
+        self._at_start.append(call)
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Call this when the job has ended, however; said before it starts. What was said last is called first."""
+        self._at_end.append(call)
+
+    def start(self) -> Job:
+        """Begin to run."""
+        for call in self._at_start:
+            call()
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        try:
+            driver = self._make_driver()
+            with self._lock:
+                self._driver = driver
+                waiting, self._requests = self._requests, []
+            for request in waiting:
+                driver.request(request)
+            self._change(JobStatus.RUNNING)
+            self._end(_ENDS[driver.run()])
+        except BaseException as error:
+            self._error = error
+            self.board.change(last_error=str(error))
+            self._end(JobStatus.FAILED)
+
+    def _change(self, status: JobStatus) -> None:
+        self._status = status
+        self.board.change(status=status.name)
+
+    def _end(self, status: JobStatus) -> None:
+        self._ended = time.monotonic()
+        for call in reversed(self._at_end):
+            call()
+        self._change(status)
+
+    def status(self) -> JobStatus:
+        """Where the job is in its life."""
+        shown = self.board.now.status
+        return JobStatus.RESTARTING if shown == "RESTARTING" else self._status
+
+    def cancel(self) -> None:
+        """End now; what is committed stays."""
+        self._request(e.CancelRequested())
+
+    def stop(self, drain: bool = False) -> None:
+        """Finish the running epoch, publish it, and end; the job resumes from its store. `drain`: end event time first,
+        so that windows and timers give what they have; the job is then finished."""
+        self._request(e.StopRequested(drain))
+
+    def savepoint(self, directory: str | None = None, name: str | None = None) -> str:
+        """Save the newest epoch, once it is published; returns what to start from it with. Runs beside the job."""
+        directory = directory or self._savepoint_folder
+        if directory is not None and name is None:
+            check_folder(directory)
+        saved = save_newest(self._store, self.published, self._clock.now_ms, to=directory, name=name)
+        if not self._has_warned:
+            self._has_warned = True
+            warn_of_derived_uids(saved.manifest)
+        return saved.name
+
+    def published(self) -> int:
+        """The newest epoch, once it is published."""
+        self._wait_until(lambda now: now.epoch > 0, "has committed nothing, so there is nothing to save")
+        epoch = self.board.now.epoch
+        self._wait_until(lambda now: now.published >= epoch, f"ended before epoch {epoch} was published")
+        return epoch
+
+    def _wait_until(self, is_so: Callable[[JobProgress], bool], else_: str) -> None:
+        """Wait for the job to come so far; JobFailedError when it ends before."""
+        while not is_so(self.board.now):
+            if self.wait(0.01) and not is_so(self.board.now):
+                raise JobFailedError(f"job '{self.board.now.job_name}' {else_}")
+
+    def rescale(self, parallelism: int) -> None:
+        """Go on at another parallelism from the next epoch on, without a restart; state is not moved."""
+        while self._driver is None and self._thread.is_alive():
+            time.sleep(0.01)
+        if self._driver is None or not self._thread.is_alive():
+            raise JobFailedError(f"job '{self.board.now.job_name}' has ended. Start it again with -p {parallelism}")
+        self._driver.rescale(parallelism)
+
+    def _request(self, request: e.StopRequested | e.CancelRequested) -> None:
+        with self._lock:
+            driver = self._driver
+            if driver is None:
+                self._requests.append(request)
+                return
+        driver.request(request)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it has come."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def result(self) -> JobExecutionResult:
+        """Wait for the end and return the result, or raise why the job failed."""
+        self.wait()
+        if self._error is not None:
+            # The driver thread's own frames say nothing to the user; they are in the job's log.
+            raise self._error.with_traceback(None)
+        if self._status is JobStatus.CANCELED:
+            raise JobFailedError(f"job '{self.board.now.job_name}' was cancelled")
+        took_ms = int((self._ended - self._started) * 1000)
+        return JobExecutionResult(job_id=self.job_id, net_runtime_ms=took_ms, accumulators=self.accumulators())
+
+    def accumulators(self) -> dict[str, Any]:
+        """What the job has counted: records in and out by operator uid, and the user's own metrics by scope name."""
+        counted = self.board.now
+        records = {uid: {"in": o.records_in, "out": o.records_out} for uid, o in counted.operators.items()}
+        return {**records, **counted.metrics}

@@ -1,0 +1,115 @@
+"""The log of one run of a job: a file in its store's `logs` folder, beside the epochs it is about.
+
+Everything that is logged while the job runs goes there, in full: what Millstream has to say, what the user's code logs,
+and the JVM's own words about a failure, which nobody wants on the screen. A job whose store is not local logs to a
+temporary file of its own (`storage/temporary_logs.py`).
+
+Attaching a handler must not change what the user sees. Python prints warnings of programs that never set up logging;
+it stops doing so as soon as any handler exists. So where there was none, we print them instead, one line each.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from pathlib import Path
+
+from millstream.jobs.console.console_view import ConsoleView, plain_line
+from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
+from millstream.storage.names import log_name
+from millstream.storage.store import Store
+from millstream.storage.temporary_logs import fresh_log
+
+__all__ = ["JobLog", "attach_log"]
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+# What a failing job logs here, it also raises; a restart it survives is a warning.
+_RAISED_ANYWAY = "millstream.jobs"
+_MACHINERY = ("py4j", "pyspark")
+_PROGRESS_INTERVAL_S = 10
+
+
+class JobLog:
+    """An attached log. `path` is where it is written; the progress of `board` is noted there now and then."""
+
+    def __init__(self, path: Path, board: ProgressBoard | None = None) -> None:
+        self.path = path
+        self._board = board
+        self._noted = time.monotonic()
+        root = logging.getLogger()
+        self._file = _LogFile(path, encoding="utf-8", delay=False)
+        self._file.setFormatter(logging.Formatter(_FORMAT))
+        self._handlers: list[logging.Handler] = [self._file]
+        if not root.handlers:
+            self._handlers.append(_ScreenHandler())
+        for handler in self._handlers:
+            root.addHandler(handler)
+        if board is not None:
+            board.listen(self._progress)
+
+    def _progress(self, progress: JobProgress) -> None:
+        """On the driver's thread: all but a few of these calls must cost nothing."""
+        if time.monotonic() - self._noted >= _PROGRESS_INTERVAL_S:
+            self._noted = time.monotonic()
+            self.write(_progress_text(progress))
+
+    def write(self, text: str) -> None:
+        """A line for the file alone, whatever the level of logging is. A closed log takes none."""
+        if self._handlers:
+            self._file.handle(logging.LogRecord("millstream", logging.INFO, __file__, 0, "%s", (text,), None))
+
+    def close(self) -> None:
+        """Note how far the job came and stop logging; closing again changes nothing."""
+        if self._board is not None:
+            self.write(f"ended, {_progress_text(self._board.now)}")
+        for handler in self._handlers:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+        self._handlers = []
+
+
+def attach_log(store: Store, run: str, board: ProgressBoard | None = None) -> JobLog:
+    """Log to the file of `run` in `store` until the log is closed."""
+    path = store.local_path(log_name(run))
+    if path is None:
+        path = fresh_log(run)
+    else:
+        store.put(log_name(run), b"")  # so that it may be read by whom the store's other files may be
+    log = JobLog(path, board)
+    whose = "" if board is None else f" of job '{board.now.job_name}' ({board.now.job_id})"
+    log.write(f"run {run}{whose}, store {store.url}")
+    return log
+
+
+def _progress_text(progress: JobProgress) -> str:
+    now_ms = int(time.time() * 1000)
+    return plain_line(ConsoleView(progress, now_ms, 0, progress.in_per_second, progress.out_per_second))
+
+
+class _LogFile(logging.FileHandler):
+    """A file that stays closed. Python's own opens again for a record that another thread is just handing over."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None:
+            super().emit(record)
+
+
+class _ScreenHandler(logging.Handler):
+    """What Python itself would print without any handler: warnings and worse, to standard error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.partition(".")[0] in _MACHINERY:
+            return False
+        return not (record.name.startswith(_RAISED_ANYWAY) and record.levelno >= logging.ERROR)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        ours = record.name.partition(".")[0] == "millstream"
+        # Our own tracebacks stay in the file; the user's are the user's to see.
+        text = f"millstream: {record.getMessage()}" if ours else self.format(record)
+        # Looked up now: a live console may have put itself in front of the stream.
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()

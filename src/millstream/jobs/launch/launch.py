@@ -1,0 +1,279 @@
+"""Launching: from a graph and its settings to a running job.
+
+Everything that can be found wrong is found before the job starts, in this order: the program, its settings, the
+store (writable, ours, a program that fits it), the machine (Java, Spark). Only then does the driver's thread begin.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from millstream.common import options
+from millstream.compiler.passes import compile_graph
+from millstream.connectors.checked import opened_sink, opened_source
+from millstream.connectors.contracts import Sink
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Graph, Read, Write
+from millstream.jobs.control.commands import commands_of
+from millstream.jobs.control.requests import RequestServer
+from millstream.jobs.epochs.autoscale import autoscale_settings
+from millstream.jobs.epochs.driver import EpochDriver
+from millstream.jobs.epochs.input_plan import PlannedSource
+from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
+from millstream.jobs.epochs.rounds import rounds_max
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.job_log import JobLog, attach_log
+from millstream.jobs.launch.query_serving import QueryServing
+from millstream.jobs.settings.checkpoint_settings import checkpoint_settings
+from millstream.jobs.settings.driver_settings import DriverSettings, Runner
+from millstream.jobs.settings.restart_settings import restart_policy
+from millstream.jobs.settings.retention_settings import deletes_on_cancel, retention_policy, savepoint_directory
+from millstream.jobs.settings.settings import Clock, JobSettings
+from millstream.jobs.snapshots.restore import ready_store, recovery_of
+from millstream.plan.stages import Plan
+from millstream.runtime.task.residents import Job as SentJob
+from millstream.runtime.task.spec import JobFacts
+from millstream.spark.masters import check_store_reachable
+from millstream.storage.layered import layered
+from millstream.storage.local import make_private
+from millstream.storage.patient import patient
+from millstream.storage.store import Store, open_store
+
+__all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
+
+DEFAULT_ROOT = ".millstream"
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1000)
+
+
+@dataclass
+class Launch:
+    """How a job is launched. Tests bring their own clock, runner and store; everybody else uses `launch`."""
+
+    clock: Clock
+    runner: Runner | None = None
+    store: Store | None = None
+
+    def start(self, graph: Graph, settings: JobSettings) -> Job:
+        """Check everything, then start the job on a thread of its own; other processes may now ask things of it."""
+        job = self.prepare(graph, settings)
+        server = RequestServer(job.store, commands_of(job))
+        job.at_end(server.close)
+        server.start()
+        return job.start()
+
+    def prepare(self, graph: Graph, settings: JobSettings) -> Job:
+        """Check everything; the job is ready, and waits for its `start()`."""
+        plan = compile_graph(graph)
+        sources, _ = ends_of(plan)
+        is_batch(settings, sources)  # refuses what cannot run, before a port is taken for it
+        serving = QueryServing.asked_for(settings.configuration, self.clock, str(settings.site))
+        try:
+            job, log = self._prepared(graph, plan, settings)
+        except BaseException:
+            if serving is not None:
+                serving.close()
+            raise
+        if serving is not None:
+            serving.attach(job, log.write)
+        return job
+
+    def _prepared(self, graph: Graph, plan: Plan, settings: JobSettings) -> tuple[Job, JobLog]:
+        sources, sinks = ends_of(plan)
+        batch = is_batch(settings, sources)
+        patience_s = options.read(options.STORE_PATIENCE, settings.configuration) / 1000
+        own = self.store or open_store(settings.store or _new_folder(graph.job_name))
+        self._check_reachable(own, settings)
+        if options.read(options.STORE_PRIVATE, settings.configuration):
+            make_private(own)
+        waiting = patient(own, patience_s)
+        waiting.check_writable()
+        record = ready_store(waiting, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
+        bases = tuple(map(open_store, record.bases))
+        for base in bases:
+            self._check_reachable(base, settings)
+        store = layered(own, bases)
+        runner, session = self._runner(settings)
+        facts = JobFacts(
+            job_name=record.job,
+            job_id=record.job_id,
+            run=_new_run(),
+            # Patience below and layers above: a source asks its store for those that the job began with.
+            store=layered(waiting, tuple(patient(base, patience_s) for base in bases)),
+            parameters=dict(settings.job_parameters),
+            batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
+            batch=batch,
+            records_input=options.read(options.RECORD, settings.configuration),
+        )
+        board = ProgressBoard(JobProgress(record.job, record.job_id, store.url))
+        log = attach_log(store, facts.run, board)
+        driver_settings = DriverSettings(
+            records_max=options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
+            bytes_max=options.read(options.EPOCH_MAX_BYTES, settings.configuration),
+            rounds_max=rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, settings.configuration)),
+            poll_ms=options.read(options.EPOCH_POLL_INTERVAL, settings.configuration),
+            min_interval_ms=options.read(options.EPOCH_MIN_INTERVAL, settings.configuration),
+            policy=restart_policy(settings),
+            retention=retention_policy(settings.configuration),
+            deletes_on_cancel=deletes_on_cancel(settings.configuration),
+            new_run=_new_run,
+            show=show_output,
+            note=log.write,
+            checkpoints=checkpoint_settings(settings, batch=batch),
+            parallelism=graph.parallelism,
+            autoscale=autoscale_settings(settings.configuration, graph.max_parallelism),
+        )
+
+        def make_driver() -> EpochDriver:
+            opened = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
+            ready = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
+            opened_plan = with_sources(plan, opened)
+            sent = SentJob(cloudpickle.dumps(opened_plan), facts)
+            replan = partial(_at_parallelism, graph, opened)
+            return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings, replan)
+
+        savepoint_folder = savepoint_directory(settings.configuration)
+        return Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close), log
+
+    def _check_reachable(self, store: Store, settings: JobSettings) -> None:
+        """Refuse a store that tasks cannot reach, before a JVM is started for them."""
+        if self.runner is None:
+            shared = options.read(options.STORE_SHARED, settings.configuration)
+            check_store_reachable(store.url, _master_of(settings), shared=shared)
+
+    def _runner(self, settings: JobSettings) -> tuple[Runner, Any]:
+        if self.runner is not None:
+            return self.runner, settings.session
+        from millstream.spark.runner import SparkRunner
+        from millstream.spark.session import our_session
+
+        session = our_session(session_for(settings))
+        _ship_files(session, settings.configuration)
+        return SparkRunner(session), session
+
+
+def launch(graph: Graph, settings: JobSettings, configuration: dict[str, str] | None = None) -> Job:
+    """Start a job on Spark."""
+    if configuration:
+        settings = replace(settings, configuration={**settings.configuration, **configuration})
+    return Launch(SystemClock()).start(graph, settings)
+
+
+def session_for(settings: JobSettings) -> Any:
+    """The user's Spark session, or one made now."""
+    if settings.session is not None:
+        return settings.session
+    from millstream.spark.session import make_session
+
+    spark_settings = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
+    return make_session(options.read(options.SPARK_MASTER, settings.configuration), spark_settings)
+
+
+def _master_of(settings: JobSettings) -> str:
+    """The master of the user's Spark session, or of the one that will be made."""
+    from pyspark.sql import SparkSession
+
+    session = settings.session or SparkSession.getActiveSession()
+    if session is not None:
+        return str(session.sparkContext.master)
+    return str(options.read(options.SPARK_MASTER, settings.configuration))
+
+
+def _ship_files(session: Any, configuration: Mapping[str, str]) -> None:
+    """Give the tasks the modules and archives that the program added (`add_python_file`, `add_python_archive`)."""
+    for path in filter(None, configuration.get("python.files", "").split(",")):
+        session.sparkContext.addPyFile(path)
+    for path in filter(None, configuration.get("python.archives", "").split(",")):
+        session.sparkContext.addArchive(path)
+
+
+def ends_of(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:
+    """The sources of a plan, and its sinks by uid."""
+    sources = tuple(
+        PlannedSource(node.uid or "", node.operation.source, node.parallelism or 1)
+        for node in plan.nodes()
+        if isinstance(node.operation, Read)
+    )
+    sinks = {node.uid or "": node.operation.sink for node in plan.nodes() if isinstance(node.operation, Write)}
+    return sources, sinks
+
+
+def with_sources(plan: Plan, opened: tuple[PlannedSource, ...]) -> Plan:
+    """The plan with its sources as they are after opening: that is what tasks read with."""
+    by_uid = {planned.uid: planned.source for planned in opened}
+    stages = tuple(
+        replace(
+            stage,
+            operators=tuple(
+                replace(node, operation=replace(node.operation, source=by_uid[node.uid or ""]))
+                if isinstance(node.operation, Read)
+                else node
+                for node in stage.operators
+            ),
+        )
+        for stage in plan.stages
+    )
+    return replace(plan, stages=stages)
+
+
+def _at_parallelism(
+    graph: Graph, opened: tuple[PlannedSource, ...], parallelism: int
+) -> tuple[Plan, tuple[PlannedSource, ...]]:
+    """The plan of the program at another parallelism; operators that set their own keep it."""
+    if type(parallelism) is not int or not 1 <= parallelism <= graph.max_parallelism:
+        raise ProgramError(
+            f"rescale: found {parallelism!r}, expected 1 to {graph.max_parallelism}, the job's maximum parallelism. It "
+            "cannot change: state is cut into so many key groups"
+        )
+    plan = compile_graph(replace(graph, parallelism=parallelism))
+    widths = {node.uid: node.parallelism or 1 for node in plan.nodes()}
+    sources = tuple(replace(planned, parallelism=widths[planned.uid]) for planned in opened)
+    return with_sources(plan, sources), sources
+
+
+def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
+    """Whether the job takes its input as one whole."""
+    unbounded = [planned for planned in sources if not planned.source.bounded]
+    if settings.runtime_mode == "BATCH" and unbounded:
+        raise ProgramError(
+            f"runtime mode BATCH needs bounded input, but {unbounded[0].source.describe()} never ends. "
+            "Use RuntimeExecutionMode.STREAMING",
+            at=str(settings.site),
+        )
+    return settings.runtime_mode == "BATCH" or (settings.runtime_mode == "AUTOMATIC" and not unbounded)
+
+
+def _new_run() -> str:
+    return secrets.token_hex(8)
+
+
+def _new_folder(job_name: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", job_name.lower()).strip("-")[:40] or "job"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return str(Path(DEFAULT_ROOT, f"{slug}-{stamp}-{secrets.token_hex(2)}"))
+
+
+def show_output(lines: list[list[str]]) -> None:
+    """What user code printed and logged in tasks, on this process's own streams and loggers."""
+    for stream, *rest in lines:
+        if stream == "log":
+            level, name, text = rest
+            logging.getLogger(name).log(logging.getLevelName(level), "%s", text)
+        else:
+            print(rest[0], file=sys.stderr if stream == "stderr" else sys.stdout)

@@ -1,0 +1,367 @@
+"""Replay: an operator's part of a committed epoch, run once more in this process, and held against what was committed.
+
+In order:
+1. find the epoch and the one before it, and hold both: the job may go on meanwhile;
+2. compile the program as the epoch ran it, at its parallelism, and cut out what the operator needs and feeds;
+3. work out what was read (`replayed_input`), and have the sources read it again, or take what was recorded of it;
+4. run it, with the epoch's number, processing time and states, on top of the job's files (`storage.sandbox`);
+5. compare (`replay_comparison`).
+
+Invariant: nothing is touched. State is written to memory, no manifest is committed, nothing is published, and a sink
+that would write anywhere but into the job's store is not run at all: what reaches it is counted. (Like every reader,
+a replay takes a lease on what it reads.) User functions do run, here, in the calling thread: a breakpoint in them
+works.
+
+A function that gives the same for the same input and state gives what was committed. If there is a difference, it does
+not: it asks a clock, a random number or a service, depends on the order of records from different senders, or it is
+not the code that ran then.
+"""
+
+from __future__ import annotations
+
+import difflib
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cloudpickle
+
+from millstream import state_reader
+from millstream.checkpoint import events as e
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
+from millstream.common import options
+from millstream.connectors.checked import opened_source
+from millstream.connectors.contracts import Source
+from millstream.errors import JobFailedError, ProgramError, StoreError
+from millstream.graph.nodes import Graph, Node
+from millstream.jobs.epochs.epoch_statistics import statistics_of
+from millstream.jobs.epochs.input_plan import PlannedSource
+from millstream.jobs.epochs.manifests import epoch_spec
+from millstream.jobs.epochs.outcome import EpochOutcome, gather
+from millstream.jobs.epochs.rounds import followed_by, next_round, rounds_max, wants_a_round
+from millstream.jobs.epochs.watermarks import strategies_of
+from millstream.jobs.launch.launch import ends_of, is_batch, with_sources
+from millstream.jobs.replay.replay_comparison import COUNTS, Comparison, Difference, compare_operator, replayed_manifest
+from millstream.jobs.replay.replayed_input import replayed_input
+from millstream.jobs.replay.replayed_plan import plan_as_committed, replayed_part
+from millstream.jobs.settings.settings import JobSettings
+from millstream.plan.stages import Plan
+from millstream.runtime.operators.failure import UserFailureError
+from millstream.runtime.task.local import LocalRunner
+from millstream.runtime.task.recorded_input import RecordedSource
+from millstream.runtime.task.residents import Job
+from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import manifest_name, savepoint_name
+from millstream.storage.sandbox import SandboxStore
+from millstream.storage.store import Store, shown_address
+
+__all__ = ["Replay", "found_epoch", "replay"]
+
+_NO_ORDER = (
+    "records of different senders come in no promised order; a function that depends on it differs for that alone"
+)
+_RESTORED = "restore"  # how the attempt of a manifest begins that only says where a job goes on
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of a replay. `differences` are the first of `count`; `compared` says what they were looked for in."""
+
+    epoch: int
+    uid: str
+    operator: str
+    store: str
+    records_in: int
+    records_out: int
+    compared: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    count: int
+    notes: tuple[str, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether everything was as it was committed."""
+        return self.count == 0
+
+    def text(self) -> str:
+        """The result for people."""
+        lines = [
+            f"replayed '{self.operator}' (uid {self.uid}) in epoch {self.epoch} of {self.store}: "
+            f"{self.records_in} records in, {self.records_out} out",
+            f"compared {self._compared_text()}",
+            *(f"note: {note}" for note in self.notes),
+        ]
+        if self.is_same:
+            return "\n".join([*lines, "the same as was committed"])
+        some = "" if self.count == len(self.differences) else f"; the first {len(self.differences)} are"
+        lines.append(f"NOT the same as was committed: {self.count} difference{'s' if self.count > 1 else ''}{some}")
+        return "\n".join([*lines, *(f"  {difference.text()}" for difference in self.differences)])
+
+    def _compared_text(self) -> str:
+        """Every operator has counts; what is worth naming is the rest."""
+        rest = [what for what in self.compared if not what.startswith(COUNTS)]
+        counted = len(self.compared) - len(rest)
+        return ", ".join([f"records and event time of {counted} operator{'s' if counted != 1 else ''}", *rest])
+
+
+@dataclass(frozen=True)
+class PastEpoch:
+    """An epoch to be replayed, and the one it followed (None: it was the first). Both are held until closed."""
+
+    name: str
+    committed: state_reader.Snapshot
+    before: state_reader.Snapshot | None
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self.committed.manifest
+
+    @property
+    def parent(self) -> Manifest | None:
+        """The manifest it started from."""
+        return None if self.before is None else self.before.manifest
+
+    def close(self) -> None:
+        """Let both go."""
+        self.committed.close()
+        if self.before is not None:
+            self.before.close()
+
+
+def system_ms() -> int:
+    """The machine's clock."""
+    return int(time.time() * 1000)
+
+
+def replay(
+    graph: Graph,
+    settings: JobSettings,
+    snapshot: str,
+    operator: str,
+    *,
+    downstream: bool = True,
+    differences_max: int = 20,
+) -> Replay:
+    """Run the part of `operator` (its uid, or its name) in a committed epoch (`STORE@EPOCH`) again and compare.
+
+    `graph` and `settings` are those of the job's program. What is behind the operator runs too, so that its output is
+    compared where the job kept any of it; `downstream=False` ends with the operator. Raises JobFailedError when user
+    code fails; its cause's cause is what it raised.
+    """
+    past = found_epoch(snapshot)
+    own = MemoryStore(f"replay-{secrets.token_hex(8)}")
+    sandbox = SandboxStore(own, past.committed.store)
+    try:
+        return _replayed(past, sandbox, graph, settings, operator, downstream, differences_max)
+    finally:
+        past.close()
+        sandbox.clear()
+
+
+def found_epoch(snapshot: str) -> PastEpoch:
+    """The epoch that `snapshot` names, held together with the one before; StoreError when either is not there."""
+    reader = state_reader.open(snapshot)
+    if reader.store.exists(savepoint_name()):
+        raise StoreError(
+            f"{snapshot} is a savepoint, which holds one epoch; a replay needs the one before as well. Replay it in "
+            "the job's own store: STORE@EPOCH"
+        )
+    committed = reader.at()
+    try:
+        manifest = committed.manifest
+        _check_that_it_ran(manifest, reader.name.store)
+        if manifest.parent == 0:
+            return PastEpoch(snapshot, committed, None)
+        epochs = ManifestLog(reader.store).epochs()
+        if manifest.parent not in epochs:
+            raise StoreError(
+                f"epoch {manifest.epoch} of {reader.name.store} followed epoch {manifest.parent}, which is not "
+                f"retained any more: it retains {', '.join(map(str, epochs))}. Replay one whose predecessor is there, "
+                "and keep more of the past with millstream.retention.epochs"
+            )
+        return PastEpoch(snapshot, committed, reader.at(epoch=manifest.parent))
+    except BaseException:
+        committed.close()
+        raise
+
+
+def _check_that_it_ran(manifest: Manifest, store: str) -> None:
+    if manifest.attempt.startswith(_RESTORED):
+        what = "only says where the job went on from a snapshot; no operator ran in it. Replay the one after it"
+    elif manifest.status in ("FINISHED", "SUSPENDED"):
+        what = f"only says that everything is published; no operator ran in it. Replay {store}@{manifest.parent}"
+    else:
+        return
+    raise StoreError(f"epoch {manifest.epoch} of {store} {what}")
+
+
+# --- running it -------------------------------------------------------------------------------------------------
+
+
+def _replayed(
+    past: PastEpoch,
+    sandbox: SandboxStore,
+    graph: Graph,
+    settings: JobSettings,
+    asked: str,
+    downstream: bool,
+    differences_max: int,
+) -> Replay:
+    manifest, comparison = past.manifest, Comparison(differences_max)
+    _check_job(graph.job_name, past)
+    plan = plan_as_committed(graph, manifest, past.name)
+    node = _found_node(plan, asked, past.name)
+    part = replayed_part(plan, node, manifest, downstream=downstream, name=past.name)
+    comparison.notes += [f"'{one.name}' was not run, as it writes outside the store; counted" for one in part.stubs]
+    sources = _reopened(part.plan, manifest, sandbox, settings.session)
+    try:
+        opened = with_sources(part.plan, sources)
+        now_ms = _processing_time(manifest, comparison.notes)
+        spec = epoch_spec(
+            e.RunEpoch(manifest.epoch, final=manifest.status == "DRAINED"),
+            replayed_input(sources, past.parent, manifest, now_ms),
+            past.parent,
+            strategies_of(opened),
+        )
+        facts = _facts(manifest, sandbox, settings, is_batch(settings, ends_of(plan)[0]))
+        outcome = _run(opened, spec, facts, _rounds(plan, manifest, settings.configuration))
+    finally:
+        for planned in sources:
+            planned.source.close()
+    sandbox.put(manifest_name(manifest.epoch), encode(replayed_manifest(past.parent, manifest, outcome)))
+    with state_reader.Snapshot(sandbox, manifest.epoch, where=past.name, now_ms=system_ms) as replayed:
+        for one in part.compared:
+            compare_operator(one, comparison, past.parent, past.committed, replayed, outcome)
+    if comparison.count and any(channel.senders > 1 for channel in part.plan.channels if not channel.local):
+        comparison.notes.append(_NO_ORDER)
+    counts = outcome.operators[node.uid or ""]
+    return Replay(
+        epoch=manifest.epoch,
+        uid=node.uid or "",
+        operator=node.name,
+        store=shown_address(past.committed.store.url),
+        records_in=counts["in"],
+        records_out=counts["out"],
+        compared=tuple(comparison.compared),
+        differences=tuple(comparison.differences),
+        count=comparison.count,
+        notes=tuple(comparison.notes),
+    )
+
+
+def _check_job(job: str, past: PastEpoch) -> None:
+    record = read_job_record(past.committed.store)
+    if record is not None and job not in record.names:
+        raise ProgramError(
+            f"the program starts job '{job}', and {past.name} is of job '{record.job}'. Give the program of that job; "
+            "of a program that starts several jobs, only the first can be replayed"
+        )
+
+
+def _found_node(plan: Plan, asked: str, where: str) -> Node:
+    nodes = plan.nodes()
+    found = [node for node in nodes if node.uid == asked] or [node for node in nodes if node.name == asked]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        uids = ", ".join(node.uid or "" for node in found)
+        raise ProgramError(f"the program has {len(found)} operators named '{asked}'. Give one of their uids: {uids}")
+    known = [text for node in nodes for text in (node.uid or "", node.name)]
+    near = difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    have = ", ".join(f"'{node.name}' (uid {node.uid})" for node in nodes)
+    raise ProgramError(f"the program of {where} has no operator '{asked}'.{hint} It has {have}")
+
+
+def _reopened(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tuple[PlannedSource, ...]:
+    """The sources, ready to give again what they gave: from what was recorded, or by reading it once more."""
+    states: Mapping[str, Any] = manifest.states
+    reopened: list[PlannedSource] = []
+    try:
+        for planned in ends_of(plan)[0]:
+            recorded = states.get(planned.uid, {}).get("recorded")
+            if recorded is not None:
+                source: Source = RecordedSource(planned.source, recorded, store)
+            else:
+                source = opened_source(planned.source, store, session, again=True)
+            reopened.append(replace(planned, source=source))
+    except BaseException:
+        for planned in reopened:
+            planned.source.close()
+        raise
+    return tuple(reopened)
+
+
+def _processing_time(manifest: Manifest, notes: list[str]) -> int:
+    told = statistics_of(manifest)
+    if told is not None and told.get("now_ms") is not None:
+        return int(told["now_ms"])
+    notes.append(
+        "the manifest does not say at which processing time the epoch ran; it was replayed at the time it was committed"
+    )
+    return manifest.created_ms
+
+
+def _rounds(plan: Plan, manifest: Manifest, configuration: Mapping[str, str]) -> int:
+    """How often the epoch went round the program's loops, at most."""
+    told = statistics_of(manifest)
+    configured = rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, configuration))
+    return configured if told is None else int(told.get("rounds") or configured)
+
+
+def _facts(manifest: Manifest, store: Store, settings: JobSettings, batch: bool) -> JobFacts:
+    return JobFacts(
+        job_name=manifest.job,
+        job_id=manifest.job_id,
+        run=secrets.token_hex(4),
+        store=store,
+        parameters=dict(settings.job_parameters),
+        batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
+        batch=batch,
+    )
+
+
+def _run(plan: Plan, spec: EpochSpec, facts: JobFacts, rounds: int) -> EpochOutcome:
+    runner = LocalRunner(raises=True)
+    runner.prepare(Job(cloudpickle.dumps(plan), facts))
+
+    def once(spec: EpochSpec, try_: int) -> EpochOutcome:
+        return gather(plan, runner.run(replace(spec, try_=try_)))
+
+    outcome = _reporting(spec.epoch, lambda: _all_rounds(plan, spec, rounds, once))
+    runner.close()  # not after a failure: a debugger is to find the function as it was
+    return outcome
+
+
+def _all_rounds(
+    plan: Plan, spec: EpochSpec, rounds: int, once: Callable[[EpochSpec, int], EpochOutcome]
+) -> EpochOutcome:
+    outcome, done = once(spec, 1), 1
+    while wants_a_round(plan, outcome) and (done < rounds or spec.final):
+        done += 1
+        spec = next_round(spec, outcome)
+        outcome = followed_by(outcome, once(spec, done))
+    return outcome
+
+
+def _reporting(epoch: int, run: Callable[[], EpochOutcome]) -> EpochOutcome:
+    """What `run` returns; a failure of user code as the user is to see it."""
+    try:
+        return run()
+    except UserFailureError as failure:
+        report = failure.report
+        lines = [line for line in report.text().splitlines() if not line.startswith("  epoch ")]
+        lines.append(f"  epoch     {epoch}, replayed; when it was committed, this did not fail")
+        message = f"{report.error}: {report.message}"
+        if report.role == "read":
+            message = f"{message.rstrip('.')}. Can the source still read what it read then?"
+        raise JobFailedError(
+            f"'{report.operator}' failed in the replay of epoch {epoch}: {message}",
+            report="\n".join(lines),
+            at=report.site,
+        ) from failure

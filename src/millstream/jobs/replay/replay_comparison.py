@@ -1,0 +1,251 @@
+"""Holds an epoch that was run again against the one that was committed.
+
+What can be compared is what a manifest keeps of an operator: how many records it took and gave, where its event time
+ended, the live rows of its states, how far a source was read, and what a sink has staged in the job's store. Files need
+not be equal for that: two runs cut and merge their segments alike or not, as long as the rows are the same.
+
+Values that are stored as pickles are opened, for the tasks of the replay have opened them too, and are compared as
+Python compares them: equal sets need not have equal pickles. Records of a sink are compared without regard to their
+order, because records of different senders have none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.connectors.blackhole import DiscardingSink
+from millstream.connectors.contracts import Sink
+from millstream.errors import StoreDamagedError
+from millstream.graph.nodes import Node, Read, Write
+from millstream.jobs.epochs.outcome import EpochOutcome
+from millstream.records.unpickling import unpickled
+from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.runtime.task.event_time import IDLE_WATERMARK
+from millstream.runtime.task.recorded_input import RecordedSource
+from millstream.state_reader.difference import state_diff
+from millstream.state_reader.snapshot import Snapshot
+from millstream.storage.store import Store
+
+__all__ = ["ABSENT", "COUNTS", "Comparison", "Difference", "compare_operator", "replayed_manifest", "tells_records"]
+
+COUNTS = "records of"
+_SIDES = ("before", "after")
+
+
+class _Absent:
+    """What the side of a difference holds that has no such row."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT = _Absent()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it was. `place` names the row of a state (its key and the like); empty otherwise."""
+
+    uid: str
+    operator: str
+    what: str
+    committed: Any
+    replayed: Any
+    place: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """One line for people.
+
+        >>> Difference("c1", "count", "state 'total'", 4, 5, {"key": "a"}).text()
+        "'count' (uid c1), state 'total', key 'a': committed 4, replayed 5"
+        """
+        place = "".join(f", {name} {_shown(value)}" for name, value in self.place.items())
+        return (
+            f"'{self.operator}' (uid {self.uid}), {self.what}{place}: "
+            f"committed {_shown(self.committed)}, replayed {_shown(self.replayed)}"
+        )
+
+
+@dataclass
+class Comparison:
+    """What was compared, all differences counted, and the first `kept_max` of them kept."""
+
+    kept_max: int
+    compared: list[str] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    count: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, found: Iterable[Difference]) -> None:
+        """Take differences in."""
+        for difference in found:
+            self.count += 1
+            if len(self.differences) < self.kept_max:
+                self.differences.append(difference)
+
+
+def replayed_manifest(parent: Manifest | None, committed: Manifest, outcome: EpochOutcome) -> Manifest:
+    """What the manifest of the epoch would say of states and event time, had the replay been it. Nobody commits it."""
+    before: Mapping[str, Any] = {} if parent is None else parent.states
+    states: dict[str, Any] = dict(committed.states)
+    for uid, watermark in outcome.watermarks.items():
+        reached = MIN_WATERMARK if watermark == IDLE_WATERMARK else watermark
+        state = {"watermark": max(reached, before.get(uid, {}).get("watermark", MIN_WATERMARK))}
+        if uid in outcome.states:
+            state["subtasks"] = outcome.states[uid]
+        if uid in outcome.operator_states:
+            state["functions"] = outcome.operator_states[uid]
+        states[uid] = state
+    return replace(committed, states=states, staged={}, published_through=committed.epoch)
+
+
+def tells_records(sink: Sink) -> bool:
+    """Whether the sink can tell what records it staged, and so stages nowhere but in the job's store."""
+    return type(sink).staged_records is not Sink.staged_records
+
+
+def compare_operator(
+    node: Node,
+    into: Comparison,
+    parent: Manifest | None,
+    committed: Snapshot,
+    replayed: Snapshot,
+    outcome: EpochOutcome,
+) -> None:
+    """Compare everything that is known of one operator."""
+    uid, name = node.uid or "", node.name
+    counts = _counts(parent, committed.manifest, uid)
+    if counts is not None:
+        into.compared.append(f"{COUNTS} '{name}'")
+        into.add(
+            Difference(uid, name, f"records {side}", counts[side], outcome.operators[uid][side])
+            for side in ("in", "out")
+            if counts[side] != outcome.operators[uid][side]
+        )
+    was_ms, is_ms = (_state(snapshot.manifest, uid).get("watermark") for snapshot in (committed, replayed))
+    if was_ms != is_ms:
+        into.add([Difference(uid, name, "event time", was_ms, is_ms)])
+    into.add(_of_splits(node, committed.manifest, outcome))
+    if _stands_in(node):
+        return
+    for state in _states_of(uid, (committed, replayed)):
+        into.compared.append(f"state '{state}' of '{name}'")
+        into.add(_of_state(node, state, committed, replayed))
+    if isinstance(node.operation, Write) and tells_records(node.operation.sink):
+        _compare_output(node, node.operation.sink, into, committed, replayed.store, outcome)
+
+
+def _stands_in(node: Node) -> bool:
+    """Whether it runs in place of the user's own source or sink, which may keep state."""
+    if isinstance(node.operation, Write):
+        return isinstance(node.operation.sink, DiscardingSink)
+    return isinstance(node.operation, Read) and isinstance(node.operation.source, RecordedSource)
+
+
+def _of_splits(node: Node, committed: Manifest, outcome: EpochOutcome) -> Iterator[Difference]:
+    """How far the splits of a source were read, and where their event time came to."""
+    uid = node.uid or ""
+    for split, read in sorted(outcome.sources.get(uid, {}).items()):
+        was = committed.sources[uid][split]
+        for what, before, now in (("offset", was.offset, read["offset"]), ("time", was.watermark, read["watermark"])):
+            if before != now:
+                yield Difference(uid, node.name, f"{what} of split '{split}'", before, now)
+
+
+def _counts(parent: Manifest | None, committed: Manifest, uid: str) -> dict[str, int] | None:
+    """How many records went in and out in the epoch; the counters of manifests count from the job's beginning."""
+    totals: Any = committed.counters.get("operators", {})
+    before: Any = {} if parent is None else parent.counters.get("operators", {})
+    if uid not in totals:
+        return None
+    return {side: totals[uid][side] - before.get(uid, {}).get(side, 0) for side in ("in", "out")}
+
+
+def _state(manifest: Manifest, uid: str) -> Mapping[str, Any]:
+    states: Mapping[str, Any] = manifest.states
+    found: Mapping[str, Any] = states.get(uid, {})
+    return found
+
+
+def _states_of(uid: str, snapshots: Sequence[Snapshot]) -> list[str]:
+    found = (operator.states for snapshot in snapshots for operator in snapshot.operators if operator.uid == uid)
+    return sorted({state for states in found for state in states})
+
+
+def _of_state(node: Node, state: str, committed: Snapshot, replayed: Snapshot) -> Iterator[Difference]:
+    uid = node.uid or ""
+    for row in state_diff(committed, replayed, uid, state, unpickle=unpickled):
+        change = row.pop("change")
+        values = {side: _value(row, side) for side in _SIDES}
+        if change == "changed" and _is_same(values["before"], values["after"]):
+            continue
+        place = {name: value for name, value in row.items() if not name.startswith(_SIDES)}
+        if not any(name.startswith(_SIDES) for name in row):
+            values = dict.fromkeys(_SIDES, "there")  # a timer has no value: it is there or not
+        yield Difference(
+            uid,
+            node.name,
+            f"state '{state}'",
+            ABSENT if change == "added" else values["before"],
+            ABSENT if change == "removed" else values["after"],
+            place,
+        )
+
+
+def _value(row: Mapping[str, Any], side: str) -> Any:
+    if side in row:
+        return row[side]
+    return {name.removeprefix(f"{side}_"): value for name, value in row.items() if name.startswith(f"{side}_")}
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    try:
+        return bool(left == right) or (left != left and right != right)
+    except Exception:
+        return False  # values that cannot be compared (an array has no single answer) differ in their bytes
+
+
+# --- output -----------------------------------------------------------------------------------------------------
+
+
+def _compare_output(
+    node: Node, sink: Sink, into: Comparison, committed: Snapshot, store: Store, outcome: EpochOutcome
+) -> None:
+    uid = node.uid or ""
+    try:
+        staged = committed.manifest.staged.get(uid, ())
+        were = [record for part in staged for record in sink.staged_records(part.payload, committed.store) or ()]
+    except StoreDamagedError as error:
+        into.notes.append(f"the output of '{node.name}' could not be compared: {error.message}")
+        return
+    payloads = [payload for _, payload in outcome.staged.get(uid, [])]
+    are = [record for payload in payloads for record in sink.staged_records(payload, store) or ()]
+    into.compared.append(f"output of '{node.name}'")
+    if not _is_same(were, are):
+        pairs = zip_longest(_without(were, are), _without(are, were), fillvalue=ABSENT)
+        into.add(Difference(uid, node.name, "output", was, is_) for was, is_ in pairs)
+
+
+def _without(records: Sequence[Any], others: Iterable[Any]) -> list[Any]:
+    """The records that the others do not have; one that is there twice must be twice in both."""
+    left = Counter(map(repr, others))
+    found = []
+    for record in records:
+        if left[repr(record)]:
+            left[repr(record)] -= 1
+        else:
+            found.append(record)
+    return found
+
+
+_CHARACTERS_MAX = 200
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _CHARACTERS_MAX else f"{text[:_CHARACTERS_MAX]}…"

@@ -1,0 +1,131 @@
+"""The plan of a program as a committed epoch ran it, and the part of it that a replay needs. Pure.
+
+A manifest names the operators of its program by uid, with their parallelism. A job may have been rescaled since, or be
+started at another parallelism today: the program is compiled at the one that fits. An operator that was changed,
+inserted or removed above the one in question would give it another input; such a program is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.compiler.passes import compile_graph
+from millstream.connectors.blackhole import DiscardingSink
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Graph, Node, Write
+from millstream.jobs.epochs.rounds import has_loops
+from millstream.jobs.replay.replay_comparison import tells_records
+from millstream.plan.stages import Plan
+
+__all__ = ["ReplayedPart", "plan_as_committed", "replayed_part"]
+
+
+@dataclass(frozen=True)
+class ReplayedPart:
+    """What is run: `compared` are the operator and those behind it, `stubs` the sinks that are not run themselves."""
+
+    plan: Plan
+    compared: tuple[Node, ...]
+    stubs: tuple[Node, ...]
+
+
+def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
+    """The plan at the parallelism that the epoch ran with.
+
+    A manifest says which one each operator had, not which the environment had that those without their own took: all
+    that it speaks of are tried, and the one under which most operators are what they were is taken.
+    """
+    program: Mapping[str, Any] = manifest.program
+    spoken_of = {one["parallelism"] for one in program.values() if one.get("parallelism")}
+    found = [
+        compile_graph(replace(graph, parallelism=parallelism))
+        for parallelism in dict.fromkeys([graph.parallelism, *sorted(spoken_of)])
+        if parallelism <= graph.max_parallelism
+    ]
+    best = max(found, key=lambda plan: sum(_is_as_it_was(node, program) for node in plan.nodes()))
+    present = {node.uid for node in best.nodes()}
+    gone = {uid: one["name"] for uid, one in program.items() if uid not in present}
+    if gone:
+        raise ProgramError(
+            f"{name} was run by a program that had {_named(gone.items())}; this one has not. Replay it with the "
+            "program as it was then"
+        )
+    return best
+
+
+def _is_as_it_was(node: Node, program: Mapping[str, Any]) -> bool:
+    was = program.get(node.uid or "", {})
+    return all(was.get(name) == getattr(node, name) for name in ("parallelism", "max_parallelism"))
+
+
+def replayed_part(plan: Plan, node: Node, manifest: Manifest, *, downstream: bool, name: str) -> ReplayedPart:
+    """The operators that `node` gets its input from, itself, and, `downstream`, those it feeds."""
+    sources = {one.id: [channel.source for channel in plan.into(one.id)] for one in plan.nodes()}
+    targets = {one.id: [channel.target for channel in plan.out_of(one.id)] for one in plan.nodes()}
+    above = _closure([node.id], sources)
+    changed = {id for id in _ids(plan) if not _is_as_it_was(_node(plan, id), manifest.program)}
+    if above & changed:
+        new = [_node(plan, id) for id in sorted(above & changed)]
+        raise ProgramError(
+            f"{name} was run by another program: {_named((one.uid or '', one.name) for one in new)} "
+            f"{'is' if len(new) == 1 else 'are'} new or had another parallelism, and '{node.name}' gets its input from "
+            "there. Replay it with the program as it was then, at the parallelism it had"
+        )
+    new_input = _closure(changed, targets)
+    behind = _closure([node.id], targets) - new_input if downstream else {node.id}
+    # Loops close through state, not through edges: what comes round may come from anywhere.
+    kept = _ids(plan) - new_input if has_loops(plan) else _closure(behind, sources)
+    return _part(plan, kept, behind)
+
+
+def _part(plan: Plan, kept: set[int], behind: set[int]) -> ReplayedPart:
+    stubs = tuple(
+        node
+        for node in plan.nodes()
+        if node.id in kept and isinstance(node.operation, Write) and not tells_records(node.operation.sink)
+    )
+    stubbed = {node.id for node in stubs}
+    stages = tuple(
+        replace(
+            stage,
+            operators=tuple(
+                replace(node, operation=replace(node.operation, sink=DiscardingSink()))
+                if node.id in stubbed and isinstance(node.operation, Write)
+                else node
+                for node in stage.operators
+                if node.id in kept
+            ),
+            chains=tuple(chain for chain in stage.chains if kept.issuperset(chain)),
+        )
+        for stage in plan.stages
+    )
+    channels = tuple(channel for channel in plan.channels if {channel.source, channel.target} <= kept)
+    part = replace(plan, stages=tuple(stage for stage in stages if stage.operators), channels=channels)
+    compared = tuple(node for node in part.nodes() if node.id in behind)
+    return ReplayedPart(part, compared, stubs)
+
+
+def _ids(plan: Plan) -> set[int]:
+    return {node.id for node in plan.nodes()}
+
+
+def _node(plan: Plan, id: int) -> Node:
+    return next(node for node in plan.nodes() if node.id == id)
+
+
+def _closure(first: Iterable[int], then: Mapping[int, Iterable[int]]) -> set[int]:
+    """`first` and all that follows from it."""
+    found, pending = set(first), list(first)
+    while pending:
+        for id in then.get(pending.pop(), ()):
+            if id not in found:
+                found.add(id)
+                pending.append(id)
+    return found
+
+
+def _named(operators: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"'{name}' (uid {uid})" for uid, name in operators)

@@ -1,0 +1,1 @@
+"""What a job was configured with, each group of settings as one frozen type."""

@@ -1,0 +1,1 @@
+"""Savepoints, forks, and the start of a job from one."""

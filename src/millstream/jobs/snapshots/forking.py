@@ -1,0 +1,68 @@
+"""A store that begins with a snapshot of another one: the first half of a fork, and of every restore elsewhere.
+
+In order:
+1. pin the snapshot's epoch in the store it lies in, so that the job there keeps its files (a savepoint in a folder of
+   its own needs none); where that job is itself a fork, pin what it began with as well, and so on;
+2. claim the new store, with the snapshot's as its base and the snapshot as its beginning.
+
+The first manifest is written by the first start of a program there (`jobs/snapshots/restore.py`): only a program can
+say which operators go on with which state, and its sinks what becomes of output that waits. Until then nothing can be
+lost: the pin stands, and whoever starts the job without a word about snapshots begins where its record says.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from millstream.checkpoint.job_record import JobRecord, claim
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.pins import Pin, pin_epoch, unpin
+from millstream.checkpoint.savepoints import Snapshot, find_snapshot
+from millstream.checkpoint.snapshot_names import parse_snapshot_name
+from millstream.errors import StoreError
+from millstream.storage.layered import LayeredStore
+from millstream.storage.store import Store
+
+__all__ = ["beginning_of", "claim_fork"]
+
+
+def beginning_of(found: Snapshot) -> str:
+    """The snapshot's name, whole: it means the same from any folder."""
+    return found.store.url if found.is_savepoint else f"{found.store.url}@{found.manifest.epoch}"
+
+
+def claim_fork(own: Store, found: Snapshot, job: str, now_ms: int, program: str = "") -> JobRecord:
+    """Make `own` the store of a job that begins with a snapshot, or find that it already is."""
+    there = read_job_record(own)
+    if there is None:
+        pinned = _pinned(own, found, job, now_ms)
+        below = found.store.bases if isinstance(found.store, LayeredStore) else ()
+        bases = (found.store.url, *(store.url for store in below))
+        job_id = secrets.token_hex(16)
+        begins = beginning_of(found)
+        record = claim(own, job, job_id=job_id, now_ms=now_ms, bases=bases, begins=begins, program=program)
+        if record.job_id != job_id:  # somebody else was first, with pins of their own
+            for store, name in pinned:
+                unpin(store, name)
+    else:
+        record = claim(own, job, job_id="", now_ms=now_ms)
+    if record.begins != beginning_of(found):
+        what = f"begins with {record.begins}" if record.begins else "began without a snapshot"
+        raise StoreError(
+            f"store {own.url} belongs to job '{record.job}', which {what}, so it cannot begin with {found.name}. "
+            "Leave --from out to start it as it is, or give another --store."
+        )
+    return record
+
+
+def _pinned(own: Store, found: Snapshot, job: str, now_ms: int) -> list[tuple[Store, str]]:
+    """Pin the snapshot, and those that the jobs below it began with; returns the stores and the name of the pin."""
+    name, pinned = f"fork-{job}-{secrets.token_hex(4)}", []
+    point: Snapshot | None = found
+    while point is not None and not point.is_savepoint:
+        pin_epoch(point.store, Pin(name, point.manifest.epoch, "fork", now_ms, by=own.url))
+        pinned.append((point.store, name))
+        record = read_job_record(point.store)
+        began = record.begins if record is not None else ""
+        point = find_snapshot(parse_snapshot_name(began)) if began else None
+    return pinned

@@ -1,0 +1,270 @@
+"""Getting a job's store ready: claimed, and, if the job is to start from a snapshot, with the manifest that says so.
+
+In order, before anything runs:
+1. find the snapshot; it must be whole;
+2. hold the program against it, and print the difference; state that would be left behind stops here unless allowed;
+3. in a new store: pin the snapshot's epoch and claim the store (`jobs/snapshots/forking.py`);
+4. ask the sinks what becomes of output that waited, and tell the user what was published since;
+5. commit one manifest that says what the snapshot's says. Whoever else tries the same loses the race for its name.
+
+What follows is an ordinary start from the newest manifest. An ordinary start is held against the newest manifest in the
+same way (step 2), and commits one of its own only to leave state behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.checkpoint.job_record import JobRecord, check_owner, claim
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.leases import LeasedEpoch
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.receipts import known_published
+from millstream.checkpoint.restoring import Match, match_program, restored_manifest, without_states
+from millstream.checkpoint.savepoints import Snapshot, find_snapshot
+from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
+from millstream.common import options
+from millstream.connectors.checked import restored_pending
+from millstream.connectors.contracts import RestorePoint, Sink
+from millstream.errors import FencedError, StoreError
+from millstream.jobs.snapshots.derived_uids import warn_of_derived_uids
+from millstream.jobs.snapshots.forking import claim_fork
+from millstream.plan.stages import Plan
+from millstream.storage.store import Store, shown_address
+
+__all__ = ["Recovery", "ready_store", "recovery_of"]
+
+_LOG = logging.getLogger("millstream.restore")
+_PATHS = ("execution.state-recovery.path", "execution.savepoint.path")
+_IGNORE = ("execution.state-recovery.ignore-unclaimed-state", "execution.savepoint.ignore-unclaimed-state")
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The snapshot a job is to start from; None: where it ended. `drops`: state that the program has no operator for
+    may be left behind."""
+
+    snapshot: SnapshotName | None = None
+    drops: bool = False
+
+
+def recovery_of(configuration: Mapping[str, str]) -> Recovery:
+    """What the configuration says about it.
+
+    >>> recovery_of({"execution.state-recovery.path": "jobs/a@7"})
+    Recovery(snapshot=SnapshotName(store='jobs/a', at=7), drops=False)
+    """
+    paths = [path for key in _PATHS if (path := options.read(options.KNOWN[key], configuration))]
+    drops = any(options.read(options.KNOWN[key], configuration) for key in _IGNORE)
+    return Recovery(parse_snapshot_name(paths[0]) if paths else None, drops)
+
+
+def ready_store(own: Store, plan: Plan, sinks: Mapping[str, Sink], recovery: Recovery, now_ms: int) -> JobRecord:
+    """Make `own` the store to run in; returns whose it is, and which stores it shares files with."""
+    snapshot = recovery.snapshot or _beginning(own)
+    found = None if snapshot is None else find_snapshot(snapshot)
+    if snapshot is None or found is None or _is_the_newest(own, snapshot, found):
+        record = claim(own, plan.job_name, job_id=secrets.token_hex(16), now_ms=now_ms)
+        _go_on(own, record, plan, recovery.drops, now_ms)
+    else:
+        warn_of_derived_uids(found.manifest)
+        manifest = _matched(found, plan, recovery.drops)
+        begin = _go_back if found.store.url == own.url else _go_on_elsewhere
+        record = begin(own, found, manifest, plan, sinks, now_ms)
+    return record
+
+
+def _beginning(own: Store) -> SnapshotName | None:
+    """The snapshot that the store was made for, while it holds no epoch."""
+    record = read_job_record(own)
+    if record is None or not record.begins or ManifestLog(own).epochs():
+        return None
+    return parse_snapshot_name(shown_address(record.begins))
+
+
+def _is_the_newest(own: Store, snapshot: SnapshotName, found: Snapshot) -> bool:
+    """Whether that is where the job goes on anyway: in its own store, at its newest epoch."""
+    return found.store.url == own.url and snapshot.at in (None, (ManifestLog(own).epochs() or [0])[-1])
+
+
+# --- the program, held against a manifest ---------------------------------------------------------------------
+
+
+def _matched(found: Snapshot, plan: Plan, drops: bool) -> Manifest:
+    """The snapshot's manifest as the program can go on with it."""
+    match = match_program(found.manifest, _names(plan))
+    _LOG.warning("%s", match.text(found.name))
+    if not match.matched:
+        raise StoreError(
+            f"{found.name} is a snapshot of job '{found.manifest.job}', and this program has none of its operators. "
+            "Give the snapshot of this job, or give the operators the uids they had."
+        )
+    _check_max_parallelism(found.manifest, plan, found.name)
+    if match.dropped and not drops:
+        raise StoreError(_dropped_text(found.name, match))
+    return without_states(found.manifest, match.dropped)
+
+
+def _names(plan: Plan) -> dict[str, str]:
+    return {node.uid or "": node.name for node in plan.nodes()}
+
+
+def _dropped_text(name: str, match: Match) -> str:
+    names = ", ".join(f"'{name}' (uid {uid})" for uid, name in match.dropped.items())
+    near = ", ".join(f"'{name}' (uid {uid})" for uid, name in match.new.items()) or "none"
+    return (
+        f"{name} keeps state of {names}, which this program has not; new in it: {near}. It was changed: give the "
+        "operators the uids they had with .uid(...), leave that state behind with --allow-non-restored-state, or give "
+        "another --store to start anew."
+    )
+
+
+def _check_max_parallelism(snapshot: Manifest, plan: Plan, name: str) -> None:
+    was: Mapping[str, Any] = snapshot.program
+    states: Mapping[str, Any] = snapshot.states
+    for node in plan.nodes():
+        uid = node.uid or ""
+        before = was.get(uid, {}).get("max_parallelism") if "subtasks" in states.get(uid, {}) else None
+        if before is not None and before != node.max_parallelism:
+            raise StoreError(
+                f"'{node.name}' (uid {uid}) has {before} key groups in {name}, and max_parallelism "
+                f"{node.max_parallelism} now. State cannot be cut anew: set_max_parallelism({before})."
+            )
+
+
+# --- going on where the job ended -----------------------------------------------------------------------------
+
+
+def _go_on(own: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) -> None:
+    """Go on with the newest epoch, without what the program has no operator for, if that is allowed."""
+    log = ManifestLog(own)
+    newest = log.newest()
+    if newest is None:
+        known_published(own, None, record.job_id)  # a receipt of an epoch that is not there is damage
+        return
+    check_owner(own, record, newest.job_id, newest.epoch)
+    name = f"epoch {newest.epoch} of store {own.url}"
+    match = match_program(newest, _names(plan))
+    if match.is_change:
+        _LOG.warning("%s", match.text(name))
+    _check_max_parallelism(newest, plan, name)
+    if match.dropped and not drops:
+        raise StoreError(_dropped_text(name, match))
+    published = known_published(own, newest, record.job_id)
+    _check_unpublished(log, newest, published, plan)
+    if match.dropped:
+        _commit(log, without_states(newest, match.dropped), record, newest, published, now_ms, own.url)
+
+
+def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan: Plan) -> None:
+    """Output that may not be published yet needs the sink that published it."""
+    present = {node.uid for node in plan.nodes()}
+    for epoch in range(published + 1, newest.epoch + 1):
+        lost = sorted(set(log.read(epoch).staged) - present)
+        if lost:
+            raise StoreError(
+                f"epoch {epoch} of job '{newest.job}' has output for the sink with uid {lost[0]} that is not known to "
+                "be published, and this program has no such sink. Start the job once with it, so that nothing is lost."
+            )
+
+
+# --- going back, and elsewhere --------------------------------------------------------------------------------
+
+
+def _go_back(
+    own: Store, found: Snapshot, manifest: Manifest, plan: Plan, sinks: Mapping[str, Sink], now_ms: int
+) -> JobRecord:
+    """Make an older epoch of the job its newest."""
+    record = claim(own, plan.job_name, job_id=secrets.token_hex(16), now_ms=now_ms)
+    log = ManifestLog(own)
+    newest = log.newest()
+    assert newest is not None
+    check_owner(own, record, newest.job_id, newest.epoch)
+    published = known_published(own, newest, record.job_id)
+    _check_unpublished(log, newest, published, plan)
+    states: Mapping[str, Any] = manifest.states
+    if published < newest.epoch and any("pending" in state for state in states.values()):
+        raise StoreError(
+            f"store {own.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold output "
+            f"that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is published, then "
+            "go back."
+        )
+    # Its files must not go before a manifest names them again: a driver that still runs may be sweeping.
+    with LeasedEpoch(own, found.manifest.epoch, lambda: now_ms):
+        manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
+        _commit(log, manifest, record, newest, published, now_ms, own.url)
+    return record
+
+
+def _go_on_elsewhere(
+    own: Store, found: Snapshot, manifest: Manifest, plan: Plan, sinks: Mapping[str, Sink], now_ms: int
+) -> JobRecord:
+    """Begin in an empty store where the snapshot ended."""
+    log = ManifestLog(own)
+    if log.epochs():
+        raise StoreError(
+            f"store {own.url} already has epochs of job '{plan.job_name}', so it cannot begin with {found.name}. To go "
+            "on with it leave --from out; to begin anew give another --store."
+        )
+    record = claim_fork(own, found, plan.job_name, now_ms)
+    manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
+    _commit(log, manifest, record, None, 0, now_ms, own.url)
+    return record
+
+
+def _for_sinks(found: Snapshot, manifest: Manifest, sinks: Mapping[str, Sink], own: Store, job: str) -> Manifest:
+    """The manifest with what its sinks still have to publish; the user is told what has been published since."""
+    states: dict[str, Any] = dict(manifest.states)
+    tells = _went_on(found)
+    for uid, sink in sinks.items():
+        point = RestorePoint(manifest.epoch, uid, own, job, past_job=found.manifest.job_id)
+        kept, sentence = restored_pending(sink, states.get(uid, {}).get("pending"), point)
+        if uid in states and "pending" in states[uid]:
+            states[uid] = {key: value for key, value in states[uid].items() if key != "pending"}
+            states[uid] |= {} if kept is None else {"pending": kept}
+        if sentence and tells:
+            _LOG.warning("output after epoch %d is not undone: %s: %s", manifest.epoch, sink.describe(), sentence)
+    return replace(manifest, states=states)
+
+
+def _went_on(found: Snapshot) -> bool:
+    """Whether the job may have published something after the snapshot; a savepoint's folder cannot tell."""
+    if found.is_savepoint:
+        return True
+    log = ManifestLog(found.store)
+    later = (log.read_if_there(epoch) for epoch in log.epochs() if epoch > found.manifest.epoch)
+    # One that is gone by now was collected: the job is at work.
+    return any(manifest is None or manifest.status in ("RUNNING", "DRAINED") for manifest in later)
+
+
+def _commit(
+    log: ManifestLog,
+    snapshot: Manifest,
+    record: JobRecord,
+    newest: Manifest | None,
+    published: int,
+    now_ms: int,
+    url: str,
+) -> None:
+    """Commit what `snapshot` says as the epoch after `newest`, or, in an empty store, after itself."""
+    before = newest or snapshot
+    # What is not known to be published is published before the job goes on, as at every start.
+    known = None if newest is None or published == newest.epoch else published
+    manifest = restored_manifest(
+        snapshot,
+        job=record.job,
+        job_id=record.job_id,
+        attempt=f"restore{secrets.token_hex(4)}",
+        epoch=before.epoch + 1,
+        now_ms=now_ms,
+        parent=0 if newest is None else newest.epoch,
+        published_through=known,
+    )
+    if newest is not None and snapshot.epoch == newest.epoch and newest.status in ("DRAINED", "FINISHED"):
+        manifest = replace(manifest, status=newest.status)  # its input has ended, and stays so
+    if not log.commit(manifest):
+        raise FencedError(f"store {url}: another driver started the job at the same moment. This one has stopped.")

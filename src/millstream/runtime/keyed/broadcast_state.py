@@ -1,0 +1,227 @@
+"""Broadcast state: maps that are the same in every subtask of an operator, and stored once.
+
+Every subtask gets every broadcast record, in the same order, and applies it to its own copy in memory. Because all do
+the same, one of them speaks for all: subtask 0 writes what an epoch changed, as one segment, and names the new version
+in its account. At the next epoch every subtask reads that version, whatever its number and however many there are, so
+a restore or a rescale is nothing special.
+
+Invariant: when an epoch begins, every copy is what the last manifest's version says. A copy that was changed, in an
+epoch that was committed or not, is read again; one that was not is kept as long as the version stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from millstream.errors import ProgramError
+from millstream.runtime.keyed.declared_states import evolution_of
+from millstream.runtime.keyed.settled_map import SettledMap
+from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
+from millstream.state.schemas.schema_history import History
+from millstream.state.schemas.state_schemas import TableSchema, last_schemas, schemas_told
+from millstream.state.segments.version import SegmentRef, refs_from_json, refs_to_json
+from millstream.state.tables.map_keys import entries_of
+from millstream.state.tables.state_table import EpochPlace, StateTable
+
+__all__ = ["ACCOUNT", "WRITER", "BroadcastMap", "BroadcastStates", "BroadcastView"]
+
+WRITER = "0"
+"""The subtask that stores what all have."""
+ACCOUNT = "broadcast"
+"""What the versions are called in its account."""
+_SCHEMAS = "broadcast_schemas"
+# All entries of a state are rows of one key.
+_KEY = "broadcast"
+
+
+class _Entries(dict[Any, Any]):
+    """The entries of a state, found at the speed of a dictionary. A key that is not there is looked up with more care:
+    in the form it would be stored in, and after the entries are read."""
+
+    __slots__ = ("_look_up",)
+
+    def __init__(self, look_up: Callable[[Any], Any]) -> None:
+        self._look_up = look_up
+
+    def __missing__(self, key: Any) -> Any:
+        return self._look_up(key)
+
+
+class BroadcastMap(SettledMap):
+    """One state as broadcast records see it: a `BroadcastState`."""
+
+    def __init__(self, descriptor: Any, operator: str, max_parallelism: int) -> None:
+        self.name = descriptor.get_name()
+        what = f"broadcast state '{self.name}' of '{operator}'"
+        key = task_map_keys(descriptor.type_info.key_type, f"the map keys of {what}")
+        evolution = evolution_of(descriptor)
+        value = task_codec(descriptor.type_info.value_type, what, None if evolution is None else evolution.serializer)
+        super().__init__(key, value)
+        self._table = StateTable(self.name, None, max_parallelism, value, key, evolution=evolution)
+        self._version: tuple[SegmentRef, ...] = ()
+        self._held = _Entries(self._look_up)
+        self._is_read = False  # whether `_held` has what the table has
+        # Plain keys are found without a look at them.
+        self.find: Callable[[Any], Any] = self.get if key.exact is None else self._held.__getitem__
+        self._forget_changes()
+
+    def _forget_changes(self) -> None:
+        self._changed: dict[Any, None] = {}
+        self._cleared = False
+
+    def begin(self, place: EpochPlace, version: tuple[SegmentRef, ...]) -> None:
+        """An epoch begins at this version."""
+        self._table.begin(place, version)
+        place.segments.keep_only(self._table.view.refs, self._table.layout)
+        if self._changed or self._cleared or version != self._version:
+            self._held.clear()
+            self._is_read = False
+        self._version = version
+        self._forget_changes()
+
+    @property
+    def schema(self) -> TableSchema | None:
+        """What the values were saved as, and are."""
+        return self._table.schema
+
+    @property
+    def _entries(self) -> dict[Any, Any]:
+        if not self._is_read:
+            self._held.update(entries_of(self._table, _KEY, self._table.read_rows([_KEY])[0]))
+            self._is_read = True
+        return self._held
+
+    def _look_up(self, key: Any) -> Any:
+        return self._entries.get(self._settle_key(key))
+
+    def end(self) -> tuple[SegmentRef, ...]:
+        """Write what changed; the new version."""
+        stored = self._table.holds_rows
+        if self._cleared and stored:
+            self._table.clear([_KEY])
+        puts = [key for key in self._changed if key in self._entries]
+        gone = [key for key in self._changed if key not in self._entries]
+        if puts:
+            values = [self._entries[key] for key in puts]
+            self._table.put([_KEY] * len(puts), values, self._table.encode_subs(puts))
+        if gone and stored:
+            gone = [form for key in gone for form in self._forms(key)]
+            self._table.delete([_KEY] * len(gone), self._table.encode_subs(gone))
+        return self._table.end()
+
+    # --- changes --------------------------------------------------------------------------------------------------
+
+    def _note(self, key: Any) -> None:
+        self._changed[key] = None
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._held.clear()
+        self._is_read = True
+        self._changed, self._cleared = {}, True
+
+
+class BroadcastView:
+    """The same as the other side's records see it: a `ReadOnlyBroadcastState`."""
+
+    def __init__(self, state: BroadcastMap) -> None:
+        self._state = state
+        self.get, self.contains = state.find, state.contains
+        self.is_empty = state.is_empty
+
+    # Copies: a function that keeps one, or goes on after a change, must not see what it has not asked for.
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return list(self._state.items())
+
+    def keys(self) -> Iterable[Any]:
+        return list(self._state.keys())
+
+    def values(self) -> Iterable[Any]:
+        return list(self._state.values())
+
+    def __contains__(self, key: Any) -> bool:
+        return self.contains(key)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.get(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys())
+
+    def _refuse(self, *args: Any) -> NoReturn:
+        raise ProgramError(
+            f"broadcast state '{self._state.name}' was to be written for a record that is not broadcast, which only "
+            "one subtask sees: the copies would differ. Write it in process_broadcast_element"
+        )
+
+    put = put_all = remove = clear = __setitem__ = __delitem__ = _refuse
+
+
+class BroadcastStates:
+    """All broadcast states of one operator in one subtask."""
+
+    def __init__(self, operator: str, descriptors: tuple[Any, ...], max_parallelism: int) -> None:
+        self._operator = operator
+        self._descriptors = {descriptor.get_name(): descriptor for descriptor in descriptors}
+        self._seen = dict(self._descriptors)  # the last descriptor asked with, by name: most ask with one object
+        self._maps = {
+            name: BroadcastMap(descriptor, operator, max_parallelism) for name, descriptor in self._descriptors.items()
+        }
+        self._views = {name: BroadcastView(state) for name, state in self._maps.items()}
+        self._versions: dict[str, tuple[SegmentRef, ...]] = {}
+        self._schemas: dict[str, History] = {}
+        self._is_writer = False
+        self.is_alone = False  # whether no other subtask is there to write, as in a test of one
+
+    def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
+        """Open every state at the last version. `place` is of all key groups, as everybody reads everything; `kept` is
+        what each subtask acknowledged, by subtask."""
+        self._is_writer = self.is_alone or str(place.subtask) == WRITER
+        # A letter of its own after the nonce: keyed state of the same name has files beside these.
+        written = kept.get(WRITER, {})
+        self._schemas = last_schemas({"": {"schemas": written.get(_SCHEMAS, {})}}, self._operator)
+        place = replace(place, nonce=f"{place.nonce}b", schemas=self._schemas)
+        told = written.get(ACCOUNT, {})
+        self._versions = {
+            name: tuple(refs_from_json(refs, f"broadcast state '{name}' of '{self._operator}'"))
+            for name, refs in told.items()
+        }
+        for name, state in self._maps.items():
+            state.begin(place, self._versions.get(name, ()))
+
+    def end(self) -> dict[str, Any]:
+        """What this subtask adds to its account: the new versions, if it is the one that writes."""
+        if not self._is_writer:
+            return {}
+        # A state the program does not declare (yet) is handed on as it is.
+        versions = self._versions | {name: state.end() for name, state in self._maps.items()}
+        tables = {name: refs_to_json(refs) for name, refs in versions.items() if refs}
+        schemas = schemas_told(self._schemas, {name: state.schema for name, state in self._maps.items()}, tables)
+        return {ACCOUNT: tables, _SCHEMAS: schemas} if schemas else {ACCOUNT: tables}
+
+    def written(self, descriptor: Any) -> BroadcastMap:
+        """The state for those who may write it."""
+        return self._maps[self._name(descriptor)]
+
+    def read(self, descriptor: Any) -> BroadcastView:
+        """The state for those who may not."""
+        return self._views[self._name(descriptor)]
+
+    def _name(self, descriptor: Any) -> str:
+        name: Any = getattr(descriptor, "name", None)
+        if name not in self._maps:
+            raise ProgramError(
+                f"get_broadcast_state: '{self._operator}' has no broadcast state {name or descriptor!r}; "
+                f"it has {sorted(self._maps)}. Pass its descriptor to broadcast(...) too"
+            )
+        if self._seen[name] is not descriptor:
+            declared = self._descriptors[name]
+            if declared != descriptor:
+                raise ProgramError(
+                    f"get_broadcast_state: '{name}' of '{self._operator}' was passed to broadcast(...) as {declared!r} "
+                    f"and is now asked for as {descriptor!r}. Use one descriptor for both"
+                )
+            self._seen[name] = descriptor
+        return str(name)

@@ -1,0 +1,73 @@
+"""A state as its descriptor declares it: the handle, its codecs and its lifetime.
+
+Which kind of handle it is, and what its table's keys are, is for the caller to say: states of keys and states of
+windows are made here alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.errors import ProgramError
+from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
+from millstream.runtime.keyed.states import Aggregating, PairHandle, Reducing, StateHandle, ValueHandle
+from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
+from millstream.state.schemas.evolution import Evolution
+from millstream.state.tables.state_table import StateTable
+
+__all__ = ["declared_state", "evolution_of", "own_name_taken"]
+
+
+def declared_state(
+    kind: type[Any], descriptor: Any, what: str, scope: Any, make_table: Callable[..., StateTable]
+) -> StateHandle:
+    """A handle of this kind. `what` names the state in errors; `make_table` is given the codec of its values, that of
+    map keys, and further settings of a `StateTable`."""
+    options, renews = _lifetime(descriptor)
+    options["evolution"] = evolution = evolution_of(descriptor)
+    serializer = None if evolution is None else evolution.serializer
+    declared = descriptor.type_info
+    made: StateHandle
+    if issubclass(kind, MapHandle):
+        key = task_map_keys(declared.key_type, f"the map keys of {what}")
+        value = task_codec(declared.value_type, what, serializer)
+        made = kind(make_table(value, key, **options), scope, renews, key, value)
+        return made
+    if issubclass(kind, ListHandle):
+        value = task_codec(declared.element_type, what, serializer)
+        made = kind(make_table(value, sub_type=pa.int64(), **options), scope, renews, value)
+        return made
+    function: dict[str, Any] = {}
+    if issubclass(kind, Reducing):
+        function["reduce"] = descriptor.get_reduce_function().reduce
+    elif issubclass(kind, Aggregating):
+        function["function"] = descriptor.get_agg_function()
+    value = task_codec(declared, what, serializer)
+    if kind is ValueHandle and value.exact_pair is not None:
+        kind = PairHandle
+    made = kind(make_table(value, **options), scope, renews, value, **function)
+    return made
+
+
+def evolution_of(descriptor: Any) -> Evolution | None:
+    """What a descriptor says of the types its state had before; None for the operator's own states."""
+    found: Any = getattr(descriptor, "_evolution", None)
+    return found if isinstance(found, Evolution) else None
+
+
+def own_name_taken(name: str, operator: str) -> ProgramError:
+    """The refusal of a state that is named like one that the operator itself keeps."""
+    return ProgramError(f"state '{name}' of '{operator}': the operator keeps a table of that name. Give yours another")
+
+
+def _lifetime(descriptor: Any) -> tuple[dict[str, Any], bool]:
+    """What a descriptor's `StateTtlConfig` says: options for its table, and whether reading renews."""
+    ttl: Any = getattr(descriptor, "_ttl_config", None)
+    if ttl is None or not ttl.is_enabled():
+        return {}, False
+    sees_expired = ttl.get_state_visibility().name == "ReturnExpiredIfNotCleanedUp"
+    options = {"ttl_ms": ttl.get_ttl().to_millis(), "sees_expired": sees_expired}
+    return options, ttl.get_update_type().name == "OnReadAndWrite"

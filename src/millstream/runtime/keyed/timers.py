@@ -1,0 +1,144 @@
+"""Timers of a keyed function: rows (key, time) with the time as their due time, in the one store.
+
+They survive, rescale and spill as all state does. Setting a timer twice is setting it once. Timers fire in the
+order of their times; a timer set while firing, for a time that has come, fires in the same epoch.
+
+Invariant: when an epoch ends, no timer at or before its time is left.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import compress, count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import ProgramError
+from millstream.runtime.keyed.states import Scope
+from millstream.runtime.operators.context import TaskTimerService
+from millstream.state.segments.version import SegmentRef
+from millstream.state.tables.state_table import EpochPlace, StateTable
+
+__all__ = ["KeyedTimerService", "Timers", "timer_time"]
+
+
+class Timers:
+    """The timers of one time domain of one operator in one subtask."""
+
+    def __init__(self, table: StateTable) -> None:
+        self.table = table
+
+    def begin(self, place: EpochPlace, refs: tuple[SegmentRef, ...]) -> None:
+        """An epoch begins: nothing is set or deleted yet."""
+        self.table.begin(place, refs)
+        self._set: dict[tuple[int, Any], bool] = {}  # (time, key) -> set (True) or deleted (False) in this epoch
+        self._fresh: set[tuple[int, Any]] = set()  # first set in this epoch: perhaps never stored
+        self._heap: list[tuple[int, int, Any]] = []
+        self._order = count()
+        self._through: int | None = None  # while firing: up to which time
+
+    def register(self, time: int, key: Any) -> None:
+        """Set a timer."""
+        place = (time, key)
+        before = self._set.get(place)
+        if before is True:
+            return
+        if before is None:
+            self._fresh.add(place)
+        self._set[place] = True
+        if self._through is not None and time <= self._through:
+            heapq.heappush(self._heap, (time, next(self._order), key))
+
+    def delete(self, time: int, key: Any) -> None:
+        """Delete a timer, if it is set."""
+        self._set[time, key] = False
+
+    def come(self, through: int, after: int | None) -> list[tuple[int, Any]]:
+        """The timers up to `through`: those stored and not deleted since, then those set in this epoch."""
+        stored = [place for place in self._stored(through, after) if self._set.get(place, True)]
+        known = set(stored)
+        return stored + [
+            place for place, is_set in self._set.items() if is_set and place[0] <= through and place not in known
+        ]
+
+    def due(self, come: list[tuple[int, Any]], through: int) -> Iterator[tuple[int, Any]]:
+        """Take the timers that have `come`, in order. The caller fires each before it asks for the next."""
+        self._heap = [(time, next(self._order), key) for time, key in come]
+        heapq.heapify(self._heap)
+        self._through = through
+        while self._heap:
+            time, _, key = heapq.heappop(self._heap)
+            # One that fired or was deleted meanwhile is marked so; one that was set again fires again.
+            if self._set.get((time, key), True):
+                self._set[time, key] = False
+                yield time, key
+        self._through = None
+
+    def _stored(self, through: int, after: int | None) -> list[tuple[int, Any]]:
+        if not self.table.view.refs:
+            return []
+        rows = self.table.view.scan_due(through, after_ms=after)
+        return list(zip(rows.column("due_ms").to_pylist(), self.table.keys_of(rows.column("key")), strict=True))
+
+    def earliest(self, after: int | None) -> int | None:
+        """The earliest timer that is left."""
+        times = [time for (time, _), is_set in self._set.items() if is_set]
+        stored = self.table.view.min_due(after_ms=after) if self.table.view.refs else None
+        return min([*times, *([] if stored is None else [stored])], default=None)
+
+    def end(self) -> tuple[SegmentRef, ...]:
+        """Write what was set and deleted."""
+        kept = [place for place, is_set in self._set.items() if is_set]
+        if kept:
+            times = np.array([time for time, _ in kept], dtype=np.int64)
+            self.table.put([key for _, key in kept], None, pa.array(times), times)
+        gone = self._gone() if self.table.view.refs else []
+        if gone:
+            self.table.delete([key for _, key in gone], pa.array([time for time, _ in gone], pa.int64()))
+        return self.table.end()
+
+    def _gone(self) -> list[tuple[int, Any]]:
+        """The timers to take out of the store. Those that came and went in this epoch (a session that grows has one per
+        record) are looked up first: few of them were ever stored."""
+        gone = [place for place, is_set in self._set.items() if not is_set and place not in self._fresh]
+        passed = [place for place in self._fresh if not self._set[place]]
+        if passed:
+            times = pa.array([time for time, _ in passed], pa.int64())
+            stored = self.table.view.get_pairs(self.table.column([key for _, key in passed]), times).mask
+            gone += compress(passed, stored.tolist())
+        return gone
+
+
+class KeyedTimerService(TaskTimerService):
+    """The `TimerService` of a keyed function."""
+
+    def __init__(self, scope: Scope, event: Timers, processing: Timers) -> None:
+        super().__init__()
+        self._scope = scope
+        self._event = event
+        self._processing = processing
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._event.register(timer_time(timestamp), self._scope.key)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._processing.register(timer_time(timestamp), self._scope.key)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._event.delete(timer_time(timestamp), self._scope.key)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._processing.delete(timer_time(timestamp), self._scope.key)
+
+
+def timer_time(timestamp: Any) -> int:
+    """The time of a timer, when it is one."""
+    if type(timestamp) is not int:
+        raise ProgramError(
+            f"a timer was set for {timestamp!r} ({type(timestamp).__name__}); "
+            "its time is an int: milliseconds since 1970-01-01 UTC"
+        )
+    return timestamp

@@ -1,0 +1,1 @@
+"""What each kind of node does to a batch, and the user's functions it calls."""

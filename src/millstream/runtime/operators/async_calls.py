@@ -1,0 +1,120 @@
+"""The operator of asynchronous calls: a user's `async def` function, for many records at once.
+
+Calls begin when their batch comes and go on while the task reads the next one; what is done is handed on, and the rest
+is waited for before event time moves. So calls belong to their epoch: a crash repeats those of epochs that were not
+committed and no others, no result crosses a watermark, and nothing under way has to be kept in the store. A slow
+service holds the task up in `take`, which is all the back-pressure there is and all that is needed.
+
+Results have the timestamp of their record. The function keeps no keyed state.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from millstream.graph.nodes import AsyncCalls
+from millstream.records.batch import Batch
+from millstream.runtime.operators.call_steps import StepWatch
+from millstream.runtime.operators.epoch_calls import Call, EpochCalls
+from millstream.runtime.operators.loop_thread import LoopThread
+from millstream.runtime.operators.operators import Operator, OperatorSetting
+from millstream.runtime.task.spec import EpochSpec
+
+__all__ = ["AsyncCallsOperator"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class AsyncCallsOperator(Operator):
+    """An `AsyncFunction` in one subtask, with an event loop of its own."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        assert isinstance(setting.node.operation, AsyncCalls)
+        self._settings = setting.node.operation
+        name = f"{type(self._settings.function).__name__}.async_invoke()"
+        self._watch = StepWatch(name, self.node.name, str(self.node.site))
+        self._thread: LoopThread | None = None
+        self._calls: EpochCalls | None = None
+
+    def open(self) -> None:
+        """Open the function on the loop, where the clients it makes will be used."""
+        self.operator_state.initialize(self.stateful(), self.setting.context.states)
+        self._thread = LoopThread(f"async calls of {self.node.name}")
+        try:
+            with self.call.running("open"):
+                self._thread.run(lambda: self._settings.function.open(self.setting.context))
+        except BaseException:
+            self._thread.stop()  # nobody closes what was not opened
+            raise
+
+    def close(self) -> None:
+        """Drop calls under way, close the function on the loop, end the loop."""
+        assert self._thread is not None
+        stuck = self._calls is not None and self._calls.stuck
+        if not self._thread.running:
+            return
+        self._abandon()
+        try:
+            if stuck:
+                _LOG.warning("close() of '%s' is not called: its event loop is blocked", self.node.name)
+            else:
+                with self.call.running("close"):
+                    self._thread.run(self._settings.function.close)
+        finally:
+            self._thread.stop(patience_s=0.0 if stuck else 5.0)
+
+    def begin(self, spec: EpochSpec) -> None:
+        super().begin(spec)
+        self._abandon()
+        assert self._thread is not None
+        with self.call.running("retry strategy"):
+            self._calls = EpochCalls(self._settings, self._thread, self._watch)
+
+    def _abandon(self) -> None:
+        """Calls of an attempt that has failed elsewhere may still be under way."""
+        if self._calls is not None and not self._calls.idle:
+            self._calls.abandon()
+
+    def take(self, batch: Batch) -> None:
+        """Begin the calls of a batch and hand on what is done; returns when all have begun."""
+        assert self._calls is not None
+        self.records_in += len(batch)
+        self._calls.queue(batch.values(), None if batch.timestamps is None else batch.timestamps.tolist())
+        self._hand_on(all_done=False)
+
+    def advance(self, watermark: int) -> int:
+        """The epoch's input is in: wait for what is under way."""
+        self._hand_on(all_done=True)
+        return super().advance(watermark)
+
+    def _hand_on(self, *, all_done: bool) -> None:
+        assert self._calls is not None
+        over = False
+        while not over:
+            started = time.perf_counter_ns()
+            done, over = self._calls.finished(all_done=all_done)
+            failure = self._calls.failure
+            if failure is not None:
+                raise self.call.failed(failure.error, failure.role, (failure.value,)) from failure.error
+            batches = list(self._batches(done))
+            self.busy_ns += time.perf_counter_ns() - started
+            for batch in batches:
+                self.emit(batch)
+
+    def _batches(self, done: list[Call]) -> Iterator[Batch]:
+        """The results of calls as batches; records with a timestamp and without are never in one."""
+        for untimed, calls in itertools.groupby(done, key=lambda call: call.timestamp is None):
+            values, stamps = [], []
+            for call in calls:
+                assert call.results is not None
+                values += call.results
+                stamps += [call.timestamp] * len(call.results)
+            if values:
+                timestamps = None if untimed else np.array(stamps, dtype=np.int64)
+                yield self.typed(values, timestamps, self.node.output_type)

@@ -1,0 +1,199 @@
+"""Operators with broadcast state: a stream that reads what a broadcast stream writes.
+
+Order: within an epoch all broadcast records come first, in the order of their channels, senders and sequence, then the
+records of the other side. Every subtask gets the same broadcast records; applied in one fixed order, whatever the
+shuffle did, they leave the same state everywhere, and every record of the epoch meets that state in whichever subtask
+it is, on a repeated epoch too. For this both inputs are kept until all that other tasks send is here; records that
+are read in the same task come after that, and are not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from millstream.graph.nodes import BroadcastProcess, KeyedBroadcastProcess
+from millstream.records.batch import Batch
+from millstream.runtime.keyed.broadcast_state import BroadcastMap, BroadcastStates, BroadcastView
+from millstream.runtime.keyed.keyed_backend import KeyedBackend
+from millstream.runtime.operators.connected_operators import TwoInputs
+from millstream.runtime.operators.context import ElementContext, TaskTimerService
+from millstream.runtime.operators.keyed_operators import KeyedContext, KeyedProcessOperator, TimerContext
+from millstream.runtime.operators.operators import Operator, OperatorSetting, Origin, Output, ProcessOperator
+from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.tables.state_table import EpochPlace
+
+__all__ = ["BroadcastInputs", "BroadcastProcessOperator", "KeyedBroadcastOperator"]
+
+
+class _Clocked:
+    """The times every context tells."""
+
+    __slots__ = ()
+    _service: TaskTimerService
+
+    def current_processing_time(self) -> int:
+        return self._service.now_ms
+
+    def current_watermark(self) -> int:
+        return self._service.watermark
+
+
+class _Readable(_Clocked):
+    """Broadcast state to read."""
+
+    _view: BroadcastView
+
+    def _reads(self, states: BroadcastStates) -> None:
+        self._states = states
+        self._asked: Any = states  # which is no descriptor, and None might be asked for
+
+    def get_broadcast_state(self, state_descriptor: Any) -> BroadcastView:
+        # Asked for every record, mostly with one and the same descriptor.
+        if state_descriptor is not self._asked:
+            self._view, self._asked = self._states.read(state_descriptor), state_descriptor
+        return self._view
+
+
+class ReadingContext(_Readable, ElementContext):
+    """The `ctx` of `BroadcastProcessFunction.process_element`."""
+
+    def __init__(self, states: BroadcastStates, service: TaskTimerService) -> None:
+        super().__init__(service)
+        self._reads(states)
+
+
+class KeyedReadingContext(_Readable, KeyedContext):
+    """The `ctx` of `KeyedBroadcastProcessFunction.process_element`."""
+
+    def __init__(self, states: BroadcastStates, backend: KeyedBackend) -> None:
+        super().__init__(backend)
+        self._reads(states)
+
+
+class TimerReadingContext(_Readable, TimerContext):
+    """The `ctx` of `KeyedBroadcastProcessFunction.on_timer`."""
+
+    def __init__(self, states: BroadcastStates, backend: KeyedBackend, domain: Any) -> None:
+        super().__init__(backend, domain)
+        self._reads(states)
+
+
+class WritingContext(_Clocked):
+    """The `ctx` of `process_broadcast_element`. There is no key, so there are no timers to set."""
+
+    __slots__ = ("_service", "_states", "_timestamp")
+
+    def __init__(self, states: BroadcastStates, service: TaskTimerService) -> None:
+        self._service, self._states = service, states
+        self._timestamp: int | None = None
+
+    def timestamp(self) -> int | None:
+        return self._timestamp
+
+    def get_broadcast_state(self, state_descriptor: Any) -> BroadcastMap:
+        return self._states.written(state_descriptor)
+
+
+class KeyedWritingContext(WritingContext):
+    """The same on a keyed stream, where the states of all keys can be gone through."""
+
+    __slots__ = ("_backend",)
+
+    def __init__(self, states: BroadcastStates, backend: KeyedBackend) -> None:
+        super().__init__(states, backend.timers)
+        self._backend = backend
+
+    def apply_to_keyed_state(self, state_descriptor: Any, function: Callable[[Any, Any], Any]) -> None:
+        apply = getattr(function, "process", function)
+        for key, state in self._backend.keys_with(state_descriptor):
+            apply(key, state)
+
+
+class BroadcastInputs(TwoInputs):
+    """What both operators share: the order of the inputs, and the broadcast states with their epochs."""
+
+    methods = ("process_element", "process_broadcast_element")
+    order = (2, 1)
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation = setting.node.operation
+        assert isinstance(operation, (BroadcastProcess, KeyedBroadcastProcess))
+        self.broadcast = BroadcastStates(setting.node.name, operation.states, setting.context.max_parallelism)
+        self.operator_state.reserve(descriptor.get_name() for descriptor in operation.states)
+        self._broadcast_segments: OpenSegments | None = None
+
+    def input(self, number: int, origin: Origin) -> Output:
+        return partial(self._hold_or_take, number, origin)
+
+    def _hold_or_take(self, number: int, origin: Origin, batch: Batch) -> None:
+        if number == self.facing == 1:
+            self.take(batch)
+        else:
+            self.hold(number, origin, batch)
+
+    def receive_end(self) -> None:
+        """Broadcast records always come from other tasks: they are all here. The other side's need not wait longer."""
+        self.work_on(2)
+        self.face(1)
+        self.work_on(1)
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        """A new epoch or attempt: open the broadcast states at the last version."""
+        if self._broadcast_segments is None:
+            self._broadcast_segments = OpenSegments(facts.store, facts.cache_folder)
+        context = self.setting.context
+        everywhere = range(context.max_parallelism)
+        place = EpochPlace(
+            self.uid, spec.epoch, context.subtask, nonce, everywhere, spec.now_ms, self._broadcast_segments
+        )
+        with self.call.running("state"):
+            self.broadcast.begin(place, spec.states.get(self.uid, {}))
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Write the broadcast states, in the subtask that does, and tell their new versions."""
+        with self.call.running("state"):
+            account = self.broadcast.end()
+        if account:
+            acknowledgement.states.setdefault(self.uid, {}).update(account)
+
+
+class BroadcastProcessOperator(BroadcastInputs, ProcessOperator):
+    """A `BroadcastProcessFunction`."""
+
+    def element_context(self) -> Any:
+        kind = WritingContext if self.facing == 2 else ReadingContext
+        return kind(self.broadcast, self.time)
+
+
+class KeyedBroadcastOperator(BroadcastInputs, KeyedProcessOperator):
+    """A `KeyedBroadcastProcessFunction`: broadcast records, then those of the keyed stream, then the timers due. Timers
+    of processing time that had come when the epoch began fire first, and see the state of the epoch before."""
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        KeyedProcessOperator.prepare(self, spec, facts, nonce)
+        BroadcastInputs.prepare(self, spec, facts, nonce)
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        KeyedProcessOperator.acknowledge(self, acknowledgement)
+        BroadcastInputs.acknowledge(self, acknowledgement)
+
+    def take(self, batch: Batch) -> None:
+        if self.facing == 2:
+            Operator.take(self, batch)  # broadcast records have no key: they are not gathered
+        else:
+            super().take(batch)
+
+    def finish_input(self) -> None:
+        self._work()
+
+    def element_context(self) -> Any:
+        kind = KeyedWritingContext if self.facing == 2 else KeyedReadingContext
+        return kind(self.broadcast, self.backend)
+
+    def timer_context(self, domain: Any) -> Any:
+        return TimerReadingContext(self.broadcast, self.backend, domain)

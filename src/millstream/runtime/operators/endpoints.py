@@ -1,0 +1,243 @@
+"""The operators at the ends of a job: reading a source's ranges, stamping time, staging for a sink."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+
+from millstream.connectors.checked import (
+    new_writer,
+    offset_at_end,
+    own_watermark,
+    reading,
+    staged_items,
+    wrong_item,
+)
+from millstream.connectors.contracts import Sink, SinkWriter, WriterContext
+from millstream.errors import ProgramError
+from millstream.graph.nodes import AssignTimestamps, Read, Write
+from millstream.records.batch import Batch
+from millstream.records.columns import checked_batch, stream_schema
+from millstream.runtime.operators.operator_state import keeps_state
+from millstream.runtime.operators.operators import Operator, OperatorSetting
+from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.task.event_time import IDLE_WATERMARK, KeptTime, Timekeeper, restored_subtask
+from millstream.runtime.task.recorded_input import InputRecorder
+from millstream.runtime.task.spec import EpochSpec, JobFacts, ReadRange
+
+__all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
+
+
+class ReadOperator(Operator):
+    """Reads the ranges of this subtask, split by split, and keeps each split's event time.
+
+    Its watermark is the smallest of the splits it read and of those nobody reads in this epoch (the floor).
+    """
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        assert isinstance(self.node.operation, Read)
+        self._source = self.node.operation.source
+        self._strategy = self.node.operation.watermarks
+        self._schema = None if self.node.output_type is None else stream_schema(self.node.output_type)
+        self._positions: dict[str, Any] = {}
+        self._watermark = MIN_WATERMARK
+        self._recorder: InputRecorder | None = None
+
+    def user_function(self) -> Any:
+        return None
+
+    def stateful(self) -> Any:
+        return self._source
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        """A new epoch or attempt: if the job records its input, it does so under names no other attempt has."""
+        subtask = self.setting.context.subtask
+        recorder = InputRecorder(facts.store, self.uid, spec.epoch, subtask, nonce) if facts.records_input else None
+        self._recorder = recorder
+
+    def batches(self, spec: EpochSpec) -> Iterator[None]:
+        """Read everything; yields after each batch so that the task can send what has piled up."""
+        self._positions = {}
+        self._watermark = spec.floors.get(self.uid, MIN_WATERMARK)
+        for range_ in spec.reads.get(self.uid, ()):
+            keeper = Timekeeper(self._strategy, KeptTime.of(range_.time, range_.watermark), self.call)
+            yield from self._read(range_, keeper, spec.now_ms)
+        if spec.final:
+            self._watermark = MAX_WATERMARK
+
+    def _read(self, range_: ReadRange, keeper: Timekeeper, now_ms: int) -> Iterator[None]:
+        source, split, records, size = self._source, range_.split, 0, 0
+        with self.call.running("read"):
+            items = reading(source, split, range_.start, range_.stop)
+        reached: Any = None
+        while True:
+            started = time.perf_counter_ns()
+            try:
+                item = next(items)
+            except StopIteration as end:
+                reached = end.value
+                break
+            except Exception as error:
+                raise self.call.failed(error, "read") from error
+            batches = list(self._cut(item))
+            self.busy_ns += time.perf_counter_ns() - started
+            for batch in batches:
+                records += len(batch)
+                size += batch.nbytes
+                self.records_in += len(batch)
+                if self._recorder is not None:
+                    self._recorder.add(batch)
+                self.emit(keeper.stamp(batch))
+                yield
+        with self.call.running("read"):
+            offset = offset_at_end(source, split, range_.start, range_.stop, reached)
+            own = own_watermark(source, split, offset)
+        time_ = keeper.end(now_ms)
+        if own is not None:
+            time_ = replace(time_, watermark=max(own, range_.watermark))
+        self._positions[split.name] = {
+            "offset": offset,
+            "watermark": time_.watermark,
+            "records": records,
+            "bytes": size,
+            "time": time_.details(),
+        }
+        if self._recorder is not None:
+            self._positions[split.name]["recorded"] = self._recorder.end_split(own)
+        self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
+
+    def _cut(self, item: Any) -> Iterator[Batch]:
+        """What a source yielded, as batches of bounded size."""
+        limit = self.setting.batch_records_max
+        if isinstance(item, pa.RecordBatch):
+            if self.node.output_type is None:
+                raise self.call.failed(
+                    ProgramError("the source yields Arrow batches but declares no type: set its type_info"), "read"
+                )
+            columns = item
+            if not columns.schema.equals(self._schema):
+                with self.call.running("read"):
+                    columns = checked_batch(item, self.node.output_type)
+            for start in range(0, columns.num_rows, limit):
+                yield Batch.of_columns(columns.slice(start, limit), self.node.output_type)
+        elif isinstance(item, Batch):
+            for start in range(0, len(item), limit):
+                yield item.slice(start, min(limit, len(item) - start))
+        elif isinstance(item, list):
+            for start in range(0, len(item), limit):
+                yield self.typed(item[start : start + limit], None, self.node.output_type)
+        else:
+            raise self.call.failed(wrong_item(self._source, item), "read")
+
+    def advance(self, watermark: int) -> int:
+        return IDLE_WATERMARK if self._watermark == IDLE_WATERMARK else super().advance(self._watermark)
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Tell how far each split was read."""
+        acknowledgement.sources[self.uid] = self._positions
+
+
+class TimestampOperator(Operator):
+    """`assign_timestamps_and_watermarks` in mid-stream: its event time replaces that of its inputs.
+
+    Of its inputs only their end counts; that they are idle does not, for it sees itself whether records come.
+    """
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        assert isinstance(self.node.operation, AssignTimestamps)
+        self._strategy = self.node.operation.watermarks
+        self._keeper = Timekeeper(self._strategy, KeptTime(), self.call)
+        self._kept = KeptTime()
+
+    def begin(self, spec: EpochSpec) -> None:
+        super().begin(spec)
+        context = self.setting.context
+        kept = spec.states.get(self.uid, {})
+        time_ = restored_subtask(kept, context.subtask, context.parallelism)
+        self._keeper = Timekeeper(self._strategy, time_, self.call)
+
+    def apply(self, batch: Batch) -> Batch:
+        # A batch may go to several outputs: stamp a copy of its head, not the batch others hold.
+        return self._keeper.stamp(batch.slice(0, len(batch)))
+
+    def advance(self, watermark: int) -> int:
+        self._kept = self._keeper.end(self.time.now_ms)
+        stands = self._kept.stands(self._keeper.timeout_ms, self.time.now_ms)
+        if watermark == MAX_WATERMARK:
+            return super().advance(MAX_WATERMARK)
+        return IDLE_WATERMARK if stands == IDLE_WATERMARK else super().advance(stands)
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Keep this subtask's event time."""
+        acknowledgement.states[self.uid] = {"watermark": self._kept.watermark, **self._kept.details()}
+
+
+class WriteOperator(Operator):
+    """Hands batches to the sink's writer; a writer lives for one epoch of one task attempt."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        assert isinstance(self.node.operation, Write)
+        self._sink = self.node.operation.sink
+        # A sink whose writers keep state: every writer starts from a copy that no other has touched.
+        self._pristine = cloudpickle.dumps(self._sink) if keeps_state(self._sink) else None
+        self._writer: SinkWriter | None = None
+        self._context: WriterContext | None = None
+
+    def user_function(self) -> Any:
+        return None
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str, input_type: Any) -> None:
+        """A new epoch or attempt: forget the last writer."""
+        context = self.setting.context
+        self._writer = None
+        self._context = WriterContext(
+            uid=self.uid,
+            epoch=spec.epoch,
+            subtask=context.subtask,
+            parallelism=context.parallelism,
+            nonce=nonce,
+            store=facts.store,
+            now_ms=spec.now_ms,
+            input_type=input_type,
+            job=facts.job_id,
+        )
+
+    def apply(self, batch: Batch) -> None:
+        with self.call.running("sink writer"):
+            if self._writer is None:
+                self._writer = self._new_writer()
+            self._writer.write(batch)
+
+    def _new_writer(self) -> SinkWriter:
+        assert self._context is not None
+        sink: Sink = self._sink if self._pristine is None else pickle.loads(self._pristine)
+        writer = new_writer(sink, self._context)
+        if self._pristine is not None and not keeps_state(writer.stateful()):
+            raise ProgramError(
+                f"{type(sink).__name__} has initialize_state() and snapshot_state(), but it is its writer that "
+                f"works in tasks: give the methods to {type(writer).__name__}, or derive the sink from TwoPhaseSink"
+            )
+        self.operator_state.initialize(writer.stateful(), lives_on=False)
+        return writer
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Make the epoch's output durable and tell where it is."""
+        if self._writer is not None:
+            started = time.perf_counter_ns()
+            with self.call.running("sink writer"):
+                acknowledgement.staged[self.uid] = staged_items(self._writer)
+            self.busy_ns += time.perf_counter_ns() - started
+
+    def abort(self) -> None:
+        """The task failed: let the writer clean up."""
+        if self._writer is not None:
+            self._writer.abort()

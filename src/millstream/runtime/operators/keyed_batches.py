@@ -1,0 +1,164 @@
+"""Keyed functions over whole Arrow batches: records, keys and states as columns, in and out.
+
+A per-record keyed function pays for a Python call per record. A function that can say what it does in columns (numpy,
+`pyarrow.compute`) gets all records of a batch with the states of their keys at once and returns output and new states
+the same way. Between two batches of an epoch its states stay columns.
+
+The function is trusted with its own logic only: what it returns is held against the declared types and the number of
+keys, and an error names the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError, TypeMismatchError
+from millstream.graph.nodes import KeyedBatches
+from millstream.records.batch import Batch, Timestamps
+from millstream.records.columns import KIND_COLUMN, checked_batch
+from millstream.runtime.keyed.column_states import ColumnStates
+from millstream.runtime.keyed.visits import Visit
+from millstream.runtime.operators.keyed_operators import KeyedOperator, Part
+from millstream.runtime.operators.operators import OperatorSetting
+from millstream.state.keys.xxh64 import Int64s
+
+__all__ = ["ColumnarOperator", "KeyedBatch", "KeyedBatchResult", "KeyedBatchesOperator"]
+
+
+@dataclass(frozen=True)
+class KeyedBatch:
+    """Records of a keyed stream, in arrival order per key, and the states of their keys.
+
+    `records`      the records, one column per field (one column `value` where a record is a single value)
+    `keys`         the distinct keys, in the order of the store
+    `key_of`       for every record, which of `keys` is its key: an int array as long as `records`
+    `states`       for every state a column as long as `keys`; null where a key has no value
+    `timestamps`   event time of every record in ms, or None
+    """
+
+    records: pa.RecordBatch
+    keys: pa.Array
+    key_of: Int64s
+    states: Mapping[str, pa.Array]
+    timestamps: Timestamps | None = None
+
+
+@dataclass(frozen=True)
+class KeyedBatchResult:
+    """What a keyed batch function returns.
+
+    `output`   a record batch (or table) of the declared output type; None: nothing
+    `states`   new columns for states, as long as `keys`; null removes; a state left out stays as it is
+    `rows`     for every output row, the record it comes from: it gets that record's timestamp. By default an output
+               as long as the input has the input's timestamps, any other has none
+    """
+
+    output: pa.RecordBatch | pa.Table | None = None
+    states: Mapping[str, Any] = field(default_factory=dict)
+    rows: Int64s | None = None
+
+
+class ColumnarOperator(KeyedOperator):
+    """An operator whose states are columns. `kinds`: their types by name."""
+
+    def __init__(self, setting: OperatorSetting, kinds: Mapping[str, TypeInformation]) -> None:
+        super().__init__(setting)
+        self.states = ColumnStates(self.backend, kinds)
+
+    def columns(self) -> dict[str, pa.Array]:
+        """The states of the visit's keys."""
+        with self.call.running("state"):
+            return self.states.columns()
+
+
+class KeyedBatchesOperator(ColumnarOperator):
+    """Runs a user's `KeyedBatchFunction`."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        operation = setting.node.operation
+        assert isinstance(operation, KeyedBatches)
+        super().__init__(setting, dict(operation.states))
+        self._function = self.call.bind(operation.function, "process_batch", "keyed batch function")
+
+    def work(self, visit: Visit) -> Iterator[Part]:
+        batch, keys, states = visit.records, visit.keys.array, self.columns()
+        with self.call.running("process_batch"):
+            given = KeyedBatch(_without_kinds(batch.columns()), keys, visit.codes, states, batch.timestamps)
+            result = self._function(given)
+            if not isinstance(result, KeyedBatchResult):
+                raise ProgramError(
+                    f"process_batch returned {type(result).__name__}, expected a KeyedBatchResult(output, states)"
+                )
+            for name, values in result.states.items():
+                column = self._state_column(self._known(name), values, len(keys))
+                self.states[name].set(column)
+            output = self._output(result, batch)
+        if output is not None:
+            yield None, output
+
+    def _known(self, name: str) -> str:
+        if name in self.states:
+            return name
+        raise ProgramError(
+            f"process_batch returned a state {name!r}; states() declares {list(self.states)}. Declare it there"
+        )
+
+    def _state_column(self, name: str, values: Any, length: int) -> pa.Array:
+        kind = self.states[name].kind
+        try:
+            column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+            column = column if isinstance(column, pa.Array) else pa.array(column, kind)
+            column = column if column.type == kind else column.cast(kind)
+        except (pa.ArrowException, TypeError, ValueError) as refusal:
+            raise TypeMismatchError(
+                f"state {name!r} is declared as {kind} and was returned as {type(values).__name__} ({refusal}). "
+                "Cast it, or declare another type",
+                value=values,
+            ) from None
+        if len(column) != length:
+            raise ProgramError(
+                f"state {name!r} was returned with {len(column)} values for {length} keys. Return one per key, in the "
+                "order of batch.keys"
+            )
+        return column
+
+    def _output(self, result: KeyedBatchResult, batch: Batch) -> Batch | None:
+        if result.output is None:
+            return None
+        assert self.node.output_type is not None
+        output: Any = result.output
+        if isinstance(output, pa.Table):
+            parts = output.combine_chunks().to_batches()
+            output = parts[0] if parts else pa.RecordBatch.from_pylist([], schema=output.schema)
+        if not isinstance(output, pa.RecordBatch):
+            raise ProgramError(
+                f"process_batch returned output of {type(output).__name__}, expected a pyarrow RecordBatch or Table"
+            )
+        columns = checked_batch(output, self.node.output_type)
+        return Batch.of_columns(columns, self.node.output_type, _timestamps(result, columns.num_rows, batch))
+
+
+def _timestamps(result: KeyedBatchResult, length: int, batch: Batch) -> Timestamps | None:
+    if batch.timestamps is None:
+        return None
+    if result.rows is None:
+        return batch.timestamps if length == len(batch) else None
+    rows = np.asarray(result.rows)
+    if rows.shape != (length,):
+        raise ProgramError(f"process_batch returned rows of shape {rows.shape} for {length} rows of output")
+    return batch.timestamps[rows]
+
+
+def _without_kinds(columns: pa.RecordBatch) -> pa.RecordBatch:
+    kind = columns.schema.get_field_index(KIND_COLUMN)
+    if kind < 0:
+        return columns
+    if columns.column(kind).null_count:
+        raise ProgramError("a record is None, and None has no columns. Filter such records out first")
+    return columns.select([name for name in columns.schema.names if name != KIND_COLUMN])

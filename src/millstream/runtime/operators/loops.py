@@ -1,0 +1,151 @@
+"""The two ends of a loop in a task. What is on its way round is state: written by the tail, read by the head.
+
+An epoch goes round in *rounds* (`jobs/epochs/rounds.py`), each one run of the whole plan. In a round the tail gathers
+what arrives and writes it down like any state; in the next one, of the same epoch or of the next, the head gives it out
+before its own input. So the loop needs no channel that points backwards, its records are in every snapshot, and a crash
+repeats the rounds since the last manifest, nothing else.
+
+Event time behind the head waits for the records in the loop: it passes none of those given out in a round, for each of
+them may come back. When nothing came back, the next round lets it go on. A record is therefore never late just because
+it went round.
+
+Stored form, version 1: a column of blocks as they cross an exchange (`runtime/exchange/blocks.py`), as one operator
+list (`operator_lists`), which has length and checksum. After a change of parallelism the blocks are dealt out anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.errors import ProgramError
+from millstream.graph.nodes import LoopHead
+from millstream.records.batch import Batch
+from millstream.runtime.exchange.blocks import BlockPacker, decode_block
+from millstream.runtime.operators.operators import Operator, OperatorSetting
+from millstream.runtime.task.barrier import MAX_WATERMARK, Acknowledgement
+from millstream.runtime.task.event_time import IDLE_WATERMARK
+from millstream.runtime.task.spec import EpochSpec, JobFacts, own_accounts
+from millstream.state.stored.operator_lists import column_of, entry_of, shares
+from millstream.storage.names import segment_name
+
+__all__ = ["LoopHeadOperator", "LoopTailOperator", "loop_is_settled", "loop_records"]
+
+_STORED_AS = "blocks-1"
+_BLOCK_RECORDS_MAX = 16_384
+_BLOCK_BYTES_MAX = 4 << 20
+
+
+def loop_records(accounts: Mapping[str, Any]) -> int:
+    """How many records are in a loop, by what the subtasks of its tail said."""
+    return sum(account["records"] for account in accounts.values())
+
+
+def loop_is_settled(accounts: Mapping[str, Any]) -> bool:
+    """Whether event time behind a loop has come as far as it can, by what the subtasks of its head said."""
+    return not any(account["holds"] for account in accounts.values())
+
+
+class LoopTailOperator(Operator):
+    """Keeps what arrives, for the head."""
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        """A new round: nothing has come back yet."""
+        self._store, self._epoch, self._nonce = facts.store, spec.epoch, nonce
+        self._packer = BlockPacker(_BLOCK_BYTES_MAX, _BLOCK_RECORDS_MAX, _BLOCK_RECORDS_MAX)
+        self._blocks: list[bytes] = []
+
+    def take(self, batch: Batch) -> None:
+        self.records_in += len(batch)
+        self._keep(self._packer.add(batch))
+
+    def _keep(self, packed: Iterator[tuple[pa.Buffer, int]]) -> None:
+        with self.call.running("loop"):
+            self._blocks += [block.to_pybytes() for block, _ in packed]
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Write down what came back."""
+        account: dict[str, Any] = {"records": self.records_in, "type": str(self.node.output_type)}
+        self._keep(self._packer.rest())
+        if self._blocks:
+            started = time.perf_counter_ns()
+            with self.call.running("loop"):
+                column = pa.array(self._blocks, pa.binary())
+                file = segment_name(self.uid, "loop", self._epoch, self.setting.context.subtask, self._nonce)
+                account["blocks"] = entry_of(column, "split", _STORED_AS, self._store, file, None)
+            self.busy_ns += time.perf_counter_ns() - started
+        acknowledgement.states[self.uid] = account
+
+
+class LoopHeadOperator(Operator):
+    """Gives out what came back, then its input."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        assert isinstance(setting.node.operation, LoopHead) and setting.node.operation.tail is not None
+        self._tail = setting.node.operation.tail
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        """A new round: find what came back in the last one."""
+        self._store = facts.store
+        context = self.setting.context
+        accounts = spec.states.get(self._tail, {})
+        # What the tail's subtask of the same number kept, or what all of them kept, to be dealt out anew.
+        self._kept = own_accounts(accounts, context.subtask, context.parallelism)
+        self._is_own = self._kept is not accounts
+        self._earliest: int | None = None
+        self._holds = False
+
+    def wake(self) -> None:
+        with self.call.running("loop"):
+            for batch in self._returned():
+                self.take(batch)
+
+    def _returned(self) -> Iterator[Batch]:
+        accounts = [self._kept[subtask] for subtask in sorted(self._kept, key=int)]
+        entries = [account.get("blocks") for account in accounts]
+        context = self.setting.context
+        counts = [0 if entry is None else entry["items"] for entry in entries]
+        dealt_out = shares(counts, 1 if self._is_own else context.parallelism) if counts else []
+        own = dealt_out[0 if self._is_own else context.subtask] if dealt_out else []
+        for part in own:
+            self._check(accounts[part.subtask])
+            entry = entries[part.subtask]
+            blocks = column_of([(entry, part)], self._store, f"the records in the loop '{self.node.name}'")
+            for block in blocks or ():
+                yield from decode_block(block.as_buffer(), self.node.output_type)
+
+    def _check(self, account: Mapping[str, Any]) -> None:
+        now = str(self.node.output_type)
+        if account["type"] != now or account["blocks"]["type"] != _STORED_AS:
+            raise ProgramError(
+                f"{account['records']} records of type {account['type']} are in the loop '{self.node.name}' "
+                f"(stored as {account['blocks']['type']}), and the program now has {now} there (stored as "
+                f"{_STORED_AS}). Let the loop run empty before its type is changed"
+            )
+
+    def apply(self, batch: Batch) -> Batch:
+        if batch.timestamps is not None:
+            on_time = batch.timestamps[batch.timestamps > self.time.watermark]
+            if len(on_time):
+                first = int(on_time.min())
+                self._earliest = first if self._earliest is None else min(self._earliest, first)
+        return batch
+
+    def advance(self, watermark: int) -> int:
+        """Event time waits for the records given out in this round: they may come back. So does its end, for which
+        records without timestamps count too."""
+        if self._earliest is not None and self._earliest <= watermark:
+            self._holds = True
+            return super().advance(self._earliest - 1)
+        if watermark == MAX_WATERMARK and self.records_in and self.time.watermark != MAX_WATERMARK:
+            self._holds = True
+            return self.time.watermark
+        return IDLE_WATERMARK if watermark == IDLE_WATERMARK else super().advance(watermark)
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Tell whether event time waits."""
+        acknowledgement.states[self.uid] = {"holds": self._holds}

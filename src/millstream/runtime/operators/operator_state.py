@@ -1,0 +1,291 @@
+"""Operator state in a task: what a subtask's function keeps through `initialize_state` and `snapshot_state`.
+
+A function is open in a worker process from epoch to epoch, but nothing promises that its subtask stays in that
+process, or that the epoch it worked on was committed. So the function's memory counts for nothing unless it is
+exactly what the last manifest says: the attempt that wrote the manifest's account of this subtask was this very
+object. An attempt's nonce tells (`continues`). When it is not so, the function is closed, and a new copy is made, given
+its state, and opened; `initialize_state` is therefore called once on each object, before `open`, as in Flink.
+
+What it keeps are lists and maps (`operator_values`), and to what follows a map is a list of pairs.
+
+A sink's writer lives for one epoch, so it is given its state in every epoch in which it gets records. Lists that no
+function asks for are handed on as they are, to those who may ask for them later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo
+from millstream.errors import ProgramError
+from millstream.runtime.keyed.declared_states import evolution_of
+from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
+from millstream.runtime.operators.failure import UserCall
+from millstream.runtime.operators.operator_values import OperatorList, OperatorMap, OperatorValue
+from millstream.runtime.task.barrier import Acknowledgement
+from millstream.state.stored.operator_lists import UNIONS, Entry, KeptState, Mode, column_of, entry_of
+from millstream.storage.names import segment_name
+from millstream.storage.store import Store
+
+__all__ = ["InitializationContext", "OperatorState", "SnapshotContext", "keeps_state"]
+
+_METHODS = ("initialize_state", "snapshot_state")
+_NAMES: Mapping[Mode, str] = {
+    "split": "get_list_state",
+    "union": "get_union_list_state",
+    "broadcast": "get_broadcast_state",
+}
+
+V = TypeVar("V", bound=OperatorValue)
+
+
+def keeps_state(function: Any) -> bool:
+    """Whether an object keeps operator state: it has both methods of a `CheckpointedFunction`."""
+    return all(callable(getattr(function, method, None)) for method in _METHODS)
+
+
+class _StateStore:
+    """The operator state store a function sees."""
+
+    def __init__(self, state: OperatorState) -> None:
+        self._state = state
+
+    def get_list_state(self, state_descriptor: Any) -> OperatorList:
+        return self._state.list_of(state_descriptor, "split")
+
+    def get_union_list_state(self, state_descriptor: Any) -> OperatorList:
+        return self._state.list_of(state_descriptor, "union")
+
+    def get_broadcast_state(self, state_descriptor: Any) -> OperatorMap:
+        return self._state.map_of(state_descriptor)
+
+
+class InitializationContext:
+    """The `context` of `initialize_state`."""
+
+    def __init__(self, state: OperatorState, keyed: Any) -> None:
+        self._state, self._keyed = state, keyed
+
+    def is_restored(self) -> bool:
+        return self._state.restored_epoch is not None
+
+    def get_restored_checkpoint_id(self) -> int | None:
+        return self._state.restored_epoch
+
+    def get_operator_state_store(self) -> _StateStore:
+        return _StateStore(self._state)
+
+    def get_keyed_state_store(self) -> Any:
+        if self._keyed is None:
+            raise ProgramError(
+                f"get_keyed_state_store: the stream before '{self._state.operator}' has no key. "
+                "Call key_by(...) before it, or use get_operator_state_store()"
+            )
+        return self._keyed
+
+
+@dataclass(frozen=True)
+class SnapshotContext:
+    """The `context` of `snapshot_state`."""
+
+    epoch: int
+    now_ms: int
+
+    def get_checkpoint_id(self) -> int:
+        return self.epoch
+
+    def get_checkpoint_timestamp(self) -> int:
+        return self.now_ms
+
+
+class OperatorState:
+    """The operator state of one operator in one subtask.
+
+    `restore` opens it at what the last manifest keeps, `initialize` hands it to the function, `begin` starts an epoch
+    and `acknowledge` ends it. Between the two the memory of the function is worth nothing to anybody else.
+    """
+
+    def __init__(self, uid: str, parallelism: int, subtask: int, call: UserCall) -> None:
+        self.operator = call.operator
+        self._uid, self._parallelism, self._subtask, self._call = uid, parallelism, subtask, call
+        self._function: Any = None
+        self._lives_on = False
+        self._held: str | None = None
+        self._nonce, self._now = "", SnapshotContext(0, 0)
+        self._store: Store | None = None
+        self._of_streams: frozenset[str] = frozenset()
+        self._forget(KeptState({}))
+
+    def _forget(self, kept: KeptState) -> None:
+        self._kept = kept
+        self._values: dict[str, OperatorValue] = {}
+        # This subtask's lists as they are stored now. After a rescale nothing stored is just this subtask's.
+        own = kept.parallelism == self._parallelism
+        self._entries: Mapping[str, Entry] = kept.of_subtask(self._subtask) if own else {}
+
+    @property
+    def restored_epoch(self) -> int | None:
+        """The epoch the state was restored from, None at the first start."""
+        return self._kept.epoch
+
+    # --- from epoch to epoch ----------------------------------------------------------------------------------
+
+    def restore(self, told: Mapping[str, Any], store: Store) -> None:
+        """Open at the last manifest; `told` is what it keeps, by subtask."""
+        self._store = store
+        self._function, self._lives_on = None, False
+        self._forget(KeptState.for_subtask(told, self._subtask, self._parallelism))
+
+    def initialize(self, function: Any, keyed: Any = None, *, lives_on: bool = True) -> None:
+        """Hand the state to `function`, if it keeps any. `lives_on`: the object stays open when the epoch ends."""
+        has = [method for method in _METHODS if callable(getattr(function, method, None))]
+        if not has:
+            return
+        with self._call.running("initialize_state"):
+            if len(has) < len(_METHODS):
+                raise ProgramError(
+                    f"{type(function).__name__} of '{self.operator}' has {has[0]}(), but operator state needs "
+                    f"both {_METHODS[0]}(context) and {_METHODS[1]}(context). Add the other one: derive from "
+                    "CheckpointedFunction"
+                )
+            self._function, self._lives_on = function, lives_on
+            function.initialize_state(InitializationContext(self, keyed))
+
+    def is_outdated(self, told: Mapping[str, Any]) -> bool:
+        """Whether the function lives on from another version than the last manifest's, or from half an epoch."""
+        account = told.get(str(self._subtask))
+        committed = None if account is None else account["nonce"]
+        return self._lives_on and (self._held is None or self._held != committed)
+
+    def begin(self, told: Mapping[str, Any], store: Store, nonce: str, epoch: int, now_ms: int) -> None:
+        """An epoch begins: from now on, until it is acknowledged, this object holds no version at all."""
+        if not self._lives_on:
+            self.restore(told, store)
+        self._held = None
+        self._store, self._nonce, self._now = store, nonce, SnapshotContext(epoch, now_ms)
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """The epoch ends: have the function put down what it knows, and store it."""
+        if self._function is None and not self._kept.accounts:
+            return
+        with self._call.running("snapshot_state"):
+            if self._function is not None:
+                self._function.snapshot_state(self._now)
+            self._entries = self._written()
+        acknowledgement.operator_states[self._uid] = {
+            "epoch": self._now.epoch,
+            "nonce": self._nonce,
+            "parallelism": self._parallelism,
+            "lists": self._entries,
+            UNIONS: self._kept.has_unions or any(value.mode == "union" for value in self._values.values()),
+        }
+        self._held = self._nonce
+
+    # --- the lists and maps -----------------------------------------------------------------------------------
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """The operator has broadcast states of these names already: those of its broadcast streams."""
+        self._of_streams = frozenset(names)
+
+    def list_of(self, descriptor: Any, mode: Mode) -> OperatorList:
+        """The list a descriptor names, with what was kept of it."""
+        declared = getattr(descriptor, "type_info", None)
+        if not isinstance(declared, ListTypeInfo):
+            raise self._unsuited(descriptor, mode, "a ListStateDescriptor(name, type)")
+        evolution = evolution_of(descriptor)
+        serializer = None if evolution is None else evolution.serializer
+        codec = task_codec(declared.element_type, self._what(descriptor.get_name()), serializer)
+        return self._opened(descriptor, OperatorList(codec, mode, evolution))
+
+    def map_of(self, descriptor: Any) -> OperatorMap:
+        """The map a descriptor names, with the copy this subtask takes over."""
+        declared = getattr(descriptor, "type_info", None)
+        if not isinstance(declared, MapTypeInfo):
+            raise self._unsuited(descriptor, "broadcast", "a MapStateDescriptor(name, key type, value type)")
+        what = self._what(descriptor.get_name())
+        if descriptor.get_name() in self._of_streams:
+            raise ProgramError(
+                f"{what} has the name of a state of its broadcast stream, which is another one. Use that by "
+                "ctx.get_broadcast_state(descriptor) in process_element and process_broadcast_element, or give this "
+                "one another name"
+            )
+        key = task_map_keys(declared.key_type, f"the map keys of {what}")
+        evolution = evolution_of(descriptor)
+        serializer = None if evolution is None else evolution.serializer
+        return self._opened(descriptor, OperatorMap(key, task_codec(declared.value_type, what, serializer), evolution))
+
+    def _unsuited(self, descriptor: Any, mode: Mode, expected: str) -> ProgramError:
+        return ProgramError(f"{_NAMES[mode]} of '{self.operator}': found {descriptor!r}, expected {expected}")
+
+    def _opened(self, descriptor: Any, value: V) -> V:
+        """The value, filled with what was kept of it; or the one that was asked for before."""
+        name: str = descriptor.get_name()
+        what = self._what(name)
+        ttl: Any = getattr(descriptor, "_ttl_config", None)
+        if ttl is not None and ttl.is_enabled():
+            raise ProgramError(f"{what} cannot expire: only keyed state has a time to live. Remove it, or the values")
+        if getattr(descriptor, "_queryable_name", None) is not None:
+            raise ProgramError(f"{what} cannot be queryable: only state of keys is. Remove set_queryable")
+        found: Any = self._values.get(name)
+        if found is not None:
+            _check(what, found.mode, found.type_name, value, "declared")
+            return found  # type: ignore[no-any-return] # one mode is one kind of value
+        for entry in self._kept.entries(name):
+            if entry is not None and entry["mode"] != value.mode:
+                _check(what, entry["mode"], entry["type"], value, "saved")
+        parts = self._kept.share(name, value.mode, self._subtask, self._parallelism)
+        column = column_of(parts, self._stored_in(), what, value.changes)
+        if column is not None:
+            value.fill(column)
+        self._values[name] = value
+        return value
+
+    def _written(self) -> dict[str, Entry]:
+        """The entries of all values that are not empty: those in use, and those nobody asked for."""
+        written: dict[str, Entry] = {}
+        for name, used in self._values.items():
+            column = used.column()
+            if column is not None:
+                written[name] = self._stored(name, column, used.mode, used.type_name, used.schema)
+        for name in self._kept.names():
+            if name not in self._values:
+                entry = self._handed_on(name)
+                if entry is not None:
+                    written[name] = entry
+        return written
+
+    def _handed_on(self, name: str) -> Entry | None:
+        if name in self._entries:
+            return self._entries[name]
+        # Of a union everybody would get everything; handing on is done by parts, so that it does not multiply.
+        mode: Mode = "broadcast" if self._kept.mode(name) == "broadcast" else "split"
+        parts = self._kept.share(name, mode, self._subtask, self._parallelism)
+        column = column_of(parts, self._stored_in(), self._what(name)) if parts else None
+        if column is None:
+            return None
+        first = parts[0][0]
+        schema = {part: first[part] for part in ("declared", "version", "map_key") if part in first}
+        return self._stored(name, column, first["mode"], first["type"], schema)
+
+    def _stored(self, name: str, column: Any, mode: Mode, type_name: str, schema: Mapping[str, Any]) -> Entry:
+        # A letter of its own after the nonce: keyed state of the same name has files beside this one.
+        file = segment_name(self._uid, name, self._now.epoch, self._subtask, f"{self._nonce}o")
+        return entry_of(column, mode, type_name, self._stored_in(), file, self._entries.get(name), schema)
+
+    def _stored_in(self) -> Store:
+        assert self._store is not None
+        return self._store
+
+    def _what(self, name: str) -> str:
+        return f"operator state '{name}' of '{self.operator}'"
+
+
+def _check(what: str, old_mode: Mode, old_type: str, value: OperatorValue, verb: str) -> None:
+    old, new = (_NAMES[old_mode], old_type), (_NAMES[value.mode], value.type_name)
+    if old != new:
+        raise ProgramError(
+            f"{what} was {verb} by {old[0]} as {old[1]}, and is now asked for by {new[0]} as {new[1]}. "
+            "Give the new one another name"
+        )

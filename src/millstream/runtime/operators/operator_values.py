@@ -1,0 +1,114 @@
+"""The values of operator state a function holds: lists and maps of a subtask, in memory.
+
+Each knows how it is dealt out when the job starts again (`mode`), its type as the manifest names it, and its one Arrow
+column: the items of a list, or the pairs of a map as structs of key and value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from millstream.runtime.keyed.settled_map import SettledMap
+from millstream.state.schemas.evolution import Evolution
+from millstream.state.schemas.saved_types import written_type
+from millstream.state.schemas.state_schemas import ValueChanges
+from millstream.state.stored.operator_lists import Mode, schema_of, stored_type
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.map_keys import MapKeyCodec
+
+__all__ = ["OperatorList", "OperatorMap", "OperatorValue"]
+
+
+class OperatorValue(Protocol):
+    """What storing asks of a value. An empty one is not stored."""
+
+    @property
+    def mode(self) -> Mode: ...
+
+    @property
+    def type_name(self) -> str: ...
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """What its entry tells of the type besides."""
+
+    @property
+    def changes(self) -> ValueChanges:
+        """What makes values of another type those of today."""
+
+    def fill(self, column: pa.Array) -> None:
+        """Take over what was kept. The value is empty before."""
+
+    def column(self) -> pa.Array | None:
+        """What is to be kept; None when it is empty."""
+
+
+class OperatorList:
+    """A `ListState` that belongs to a subtask. It lives in memory and is written at the end of every epoch."""
+
+    def __init__(self, codec: StateCodec, mode: Mode, evolution: Evolution | None = None) -> None:
+        self.mode, self.type_name = mode, stored_type(codec)
+        self.schema, self.changes = schema_of(codec), ValueChanges(codec, evolution)
+        self._codec = codec
+        self._values: list[Any] = []
+
+    def fill(self, column: pa.Array) -> None:
+        self._values = self._codec.decode(column)
+
+    def column(self) -> pa.Array | None:
+        return self._codec.encode(self._values) if self._values else None
+
+    def get(self) -> list[Any]:
+        """The elements, in the order they were added."""
+        return list(self._values)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.get())
+
+    def add(self, value: Any) -> None:
+        """Append an element."""
+        self._values.append(self._codec.settle(value))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        """Append elements."""
+        self._values.extend([self._codec.settle(value) for value in values])
+
+    def update(self, values: Iterable[Any]) -> None:
+        """Replace all elements."""
+        self._values = [self._codec.settle(value) for value in values]
+
+    def clear(self) -> None:
+        """Remove all elements."""
+        self._values = []
+
+
+class OperatorMap(SettledMap):
+    """A `BroadcastState` of which every subtask keeps a copy of its own."""
+
+    mode: Mode = "broadcast"
+
+    def __init__(self, key: MapKeyCodec, value: StateCodec, evolution: Evolution | None = None) -> None:
+        super().__init__(key, value)
+        map_key = written_type(key.saved_type)
+        self.schema = {**schema_of(value), "map_key": map_key}
+        self.changes = ValueChanges(value, evolution, map_key)
+        self.type_name = f"map<{stored_type(key)}, {stored_type(value)}>"
+        self._key, self._value = key, value
+        self._held: dict[Any, Any] = {}
+
+    @property
+    def _entries(self) -> dict[Any, Any]:
+        return self._held
+
+    def fill(self, column: pa.Array) -> None:
+        keys, values = column.flatten()
+        self._held = dict(zip(self._key.decode(keys), self._value.decode(values), strict=True))
+
+    def column(self) -> pa.Array | None:
+        if not self._held:
+            return None
+        columns = [self._key.encode(list(self._held)), self._value.encode(list(self._held.values()))]
+        return pa.StructArray.from_arrays(columns, names=["key", "value"])

@@ -1,0 +1,169 @@
+"""The operators of running aggregations: `reduce` a record at a time, `sum` and its kin in columns.
+
+In STREAMING every record gives the result of its key so far, with the record's timestamp. In BATCH only the final
+result of each key is wanted: it is given out when the input has ended, in the order of the store, without a
+timestamp. Either way the state is the key's result so far, so a job killed and restarted goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.aggregation.rolling_columns import roll
+from millstream.aggregation.rolling_records import FieldReduce, fresh
+from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
+from millstream.errors import ProgramError
+from millstream.graph.nodes import Reduce, Rolling
+from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.records.shapes import plain_type
+from millstream.runtime.keyed.states import ValueHandle
+from millstream.runtime.keyed.task_codec import task_codec
+from millstream.runtime.keyed.visits import Visit
+from millstream.runtime.operators.keyed_batches import ColumnarOperator
+from millstream.runtime.operators.keyed_operators import KeyedOperator, Part, PerRecordOperator
+from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.task.barrier import MAX_WATERMARK
+from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.tables.state_table import StateTable
+
+__all__ = ["ReduceOperator", "RollingOperator"]
+
+_STATE = "result"
+
+
+class _RunningOperator(KeyedOperator):
+    """Gives out results of every record, or in BATCH the last ones when the input has ended."""
+
+    _batch = False
+
+    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+        self._batch = facts.batch
+        super().prepare(spec, facts, nonce)
+
+    def advance(self, watermark: int) -> int:
+        ended_before = self.time.watermark == MAX_WATERMARK
+        reached = super().advance(watermark)
+        if self._batch and reached == MAX_WATERMARK and not ended_before:
+            for batch in self._final_results():
+                self.emit(batch)
+        return reached
+
+    def _final_results(self) -> Iterator[Batch]:
+        raise NotImplementedError
+
+    def _rows(self, table: StateTable) -> Iterator[pa.Array]:
+        """All results, as columns, once the changes of this epoch are in the table."""
+        with self.call.running("state"):
+            table.settle()
+            for rows in table.view.scan():
+                yield rows.column("value")
+
+
+class ReduceOperator(_RunningOperator, PerRecordOperator):
+    """`reduce` with a user's function, or an aggregation that has no columns to run on."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, name = self.node.operation, self.node.name
+        assert isinstance(operation, Reduce)
+        function = operation.function
+        self._first = function.first if isinstance(function, FieldReduce) else None
+        # Not every callable with a `reduce` is a reduce function (numpy's ufuncs have one): those have `open` too.
+        is_object = isinstance(function, FieldReduce) or hasattr(function, "open")
+        self._reduce = function.reduce if is_object else function
+        self._codec = task_codec(self.node.output_type, f"state '{_STATE}' of '{name}'")
+        table = self.backend.table(_STATE, self.node.output_type)
+        self._result = ValueHandle(table, self.backend.scope, False, self._codec)
+        self.backend.keep(_STATE, self._result)
+
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
+        values = batch.values()
+        remaining = iter(values)
+        out: list[Any] = []
+        state, scope, step = self._result, self.backend.scope, self._step
+        try:
+            for scope.at, value in zip(numbers, remaining, strict=True):
+                after = step(state.value(), value)
+                state.update(after)
+                out.append(after)
+        except Exception as error:
+            raise self.call.failed(error, "reduce", self.call.current(values, remaining)) from error
+        if self._batch:
+            return []
+        return [(None, self.typed(out, batch.timestamps, self.node.output_type))]
+
+    def _step(self, before: Any, value: Any) -> Any:
+        if value is None:
+            raise ProgramError("the record is None, which cannot be reduced. Filter such records out first")
+        if before is None:
+            return value if self._first is None else self._first(value)
+        after = self._reduce(fresh(before), value)
+        if after is None:
+            raise ProgramError("the reduce function returned None, expected a record like its arguments")
+        return after
+
+    def _final_results(self) -> Iterator[Batch]:
+        for column in self._rows(self._result.table):
+            yield self.typed(self._codec.decode(column), None, self.node.output_type)
+
+
+class RollingOperator(_RunningOperator, ColumnarOperator):
+    """`sum`, `min`, `max`, `min_by`, `max_by` of a typed stream, without a Python step per record."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        type_info = setting.node.output_type
+        assert type_info is not None and isinstance(setting.node.operation, Rolling)
+        super().__init__(setting, {_STATE: type_info})
+        self._operation = setting.node.operation
+        self._type = type_info
+        self._is_row = isinstance(plain_type(type_info), RowTypeInfo | TupleTypeInfo)
+        schema = stream_schema(type_info)
+        assert schema is not None
+        self._schema = schema
+
+    def work(self, visit: Visit) -> Iterator[Part]:
+        batch = visit.records
+        self._check(batch)
+        fields, before = batch.columns().columns[: len(self._schema)], self.columns()[_STATE]
+        known = np.asarray(before.is_valid())
+        rolled = roll(
+            self._operation.kind, self._operation.position, fields, visit.codes, self._fields_of(before), known
+        )
+        self.states[_STATE].set(self._record_of(rolled.after))
+        if not self._batch:
+            columns = pa.RecordBatch.from_arrays(rolled.output, schema=self._schema)
+            yield None, Batch.of_columns(columns, self._type, batch.timestamps)
+
+    def _check(self, batch: Batch) -> None:
+        """Records that cannot be aggregated: None, changes other than INSERT, and None in the field itself."""
+        columns, position = batch.columns(), self._operation.position
+        bad: tuple[pa.Array, str] | None = None
+        if columns.column(position).null_count:
+            bad = (columns.column(position).is_null(), f"the value of field {position} is None")
+        kinds = columns.schema.get_field_index(KIND_COLUMN)
+        if kinds >= 0:
+            changes = columns.column(kinds)
+            unfit = pa.array(np.asarray(changes.fill_null(1)) != 0)
+            if unfit.true_count:
+                bad = (unfit, "the record is None or no INSERT")
+        if bad is not None:
+            record = batch.slice(int(np.argmax(np.asarray(bad[0]))), 1).values()[0]
+            what = self._operation.kind
+            error = ProgramError(f"{what}: {bad[1]}, which has no {what}. Filter such records out, or map them")
+            raise self.call.failed(error, what, (record,)) from error
+
+    def _fields_of(self, records: pa.Array) -> list[pa.Array]:
+        return [records.field(i) for i in range(len(self._schema))] if self._is_row else [records]
+
+    def _record_of(self, fields: list[pa.Array]) -> pa.Array:
+        return pa.StructArray.from_arrays(fields, fields=list(self._schema)) if self._is_row else fields[0]
+
+    def _final_results(self) -> Iterator[Batch]:
+        for column in self._rows(self.states[_STATE].table):
+            columns = pa.RecordBatch.from_arrays(self._fields_of(column), schema=self._schema)
+            yield Batch.of_columns(columns, self._type)

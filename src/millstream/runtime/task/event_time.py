@@ -1,0 +1,281 @@
+"""Timestamps and watermarks: how a watermark strategy is applied to batches, and what idle means.
+
+Event time on any way through a job is one number, and where several ways meet it is their minimum. Two numbers at the
+top of the range are no times: `MAX_WATERMARK` says that the input has ended, and `IDLE_WATERMARK`, just below it, that
+nobody should wait for this input now. So a real watermark always beats an idle input, and an idle one beats an ended
+one: while anything is idle, the end of the rest does not look like the end of everything. An operator that hears IDLE
+stands still. No function ever sees that number as a watermark.
+
+A **Timekeeper** applies one strategy to one split or subtask for one epoch. What it remembers between epochs is a
+`KeptTime`, plain data that lies in the manifest: generators of the program are made anew and restored every epoch.
+Watermarks only ever go forward.
+
+No subtask of an **operator** goes back from one epoch to the next either. Behind an exchange all stand where the
+operator does. Behind an operator that tells time in mid-stream, without an exchange between, each stands where it has
+come to itself, and goes on there (`restored_event_time`). Only what is chained to a source begins at the smallest of
+its subtasks: a split may move to another one, and its records must not be late there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.checkpoint.plain import plain
+from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
+from millstream.common.watermark_strategy import FieldTimestamps, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
+from millstream.errors import ProgramError
+from millstream.records.columns import KIND_COLUMN
+from millstream.records.shapes import plain_type
+from millstream.runtime.operators.failure import UserCall
+from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.state.keys.key_groups import key_group_range
+
+if TYPE_CHECKING:
+    from millstream.records.batch import Batch, Timestamps
+
+__all__ = ["IDLE_WATERMARK", "KeptTime", "Timekeeper", "restored", "restored_event_time", "restored_subtask"]
+
+IDLE_WATERMARK = MAX_WATERMARK - 1
+_REAL_WATERMARK_MAX = MAX_WATERMARK - 2
+
+
+@dataclass(frozen=True)
+class KeptTime:
+    """What is remembered of one split or subtask: its watermark, when it last had records, what its generator knows.
+
+    >>> kept = KeptTime(watermark=40, active_ms=1_000)
+    >>> kept.stands(timeout_ms=500, now_ms=1_499), kept.stands(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
+    (40, True)
+    >>> KeptTime.of(kept.details(), kept.watermark) == kept
+    True
+    """
+
+    watermark: int = MIN_WATERMARK
+    active_ms: int | None = None  # None: nobody asks, there is no idle timeout
+    marked_idle: bool = False
+    generator: Any = None
+
+    def stands(self, timeout_ms: int | None, now_ms: int) -> int:
+        """Its watermark, or IDLE_WATERMARK when it has been quiet for so long."""
+        quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
+        return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
+
+    def details(self) -> dict[str, Any]:
+        """Everything but the watermark, as JSON."""
+        found = {"active_ms": self.active_ms, "marked_idle": self.marked_idle or None, "generator": self.generator}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @classmethod
+    def of(cls, details: Mapping[str, Any], watermark: int) -> KeptTime:
+        """Read what `details` gave."""
+        return cls(
+            watermark, details.get("active_ms"), bool(details.get("marked_idle", False)), details.get("generator")
+        )
+
+
+def restored(subtasks: Mapping[str, Mapping[str, Any]], parallelism: int) -> list[KeptTime]:
+    """What each of `parallelism` subtasks goes on from, given what those of the last epoch kept.
+
+    With another parallelism than before, records go other ways: all new subtasks start at the smallest watermark of
+    the old ones, so that none claims to have seen what another one saw, and with new generators.
+
+    >>> [time.watermark for time in restored({"0": {"watermark": 7}, "1": {"watermark": 5}}, 3)]
+    [5, 5, 5]
+    """
+    kept = [_kept(subtasks[str(i)]) for i in range(len(subtasks))]
+    if len(kept) == parallelism:
+        return kept
+    lowest = min((time.watermark for time in kept), default=MIN_WATERMARK)
+    active = [time.active_ms for time in kept if time.active_ms is not None]
+    return [KeptTime(lowest, max(active, default=None))] * parallelism
+
+
+def restored_subtask(subtasks: Mapping[str, Mapping[str, Any]], subtask: int, parallelism: int) -> KeptTime:
+    """What one of them goes on from; looks at what the others kept only if the parallelism is another."""
+    if len(subtasks) == parallelism:
+        return _kept(subtasks[str(subtask)])
+    return restored(subtasks, parallelism)[subtask]
+
+
+def _kept(account: Mapping[str, Any]) -> KeptTime:
+    return KeptTime.of(account, account["watermark"])
+
+
+def restored_event_time(
+    times: Sequence[int], subtask: int, parallelism: int, max_parallelism: int | None = None
+) -> int:
+    """Where the event time of a subtask goes on, given where those of the last epoch stood.
+
+    With the parallelism as it was, where it stood itself: a subtask that was ahead does not go back. With another one
+    it stands with the slowest of those it takes over from: for keyed operators (`max_parallelism` key groups) those
+    that had one of its key groups, for others all, as records go other ways. A key that was ahead may then meet an
+    earlier time than it did before; a later one would call records late that no subtask has ever waited for.
+
+    >>> [restored_event_time([7, 5], subtask, 2) for subtask in range(2)]
+    [7, 5]
+    >>> [restored_event_time([7, 5], subtask, 3, max_parallelism=128) for subtask in range(3)]
+    [7, 5, 5]
+    >>> restored_event_time([7, 5], 0, 3)
+    5
+    """
+    if len(times) == parallelism:
+        return times[subtask]
+    if max_parallelism is None:
+        return min(times)
+    own = key_group_range(subtask, parallelism, max_parallelism)
+    ranges = (key_group_range(other, len(times), max_parallelism) for other in range(len(times)))
+    return min(
+        time for time, other in zip(times, ranges, strict=True) if other.start < own.stop and own.start < other.stop
+    )
+
+
+class Timekeeper:
+    """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it."""
+
+    def __init__(self, strategy: WatermarkStrategy | None, kept: KeptTime, call: UserCall) -> None:
+        self._strategy = strategy or WatermarkStrategy.no_watermarks()
+        self._call = call
+        self._kept = kept
+        self._watermark = kept.watermark
+        self._records = 0
+        self.timeout_ms = self._strategy.idle_timeout_ms
+        assigner = self._strategy.timestamp_assigner
+        self._extract = None if assigner is None else call.bind(assigner, "extract_timestamp", "timestamp assigner")
+        factory = self._strategy.generator_factory
+        self._generator = None if factory is None else _RunningGenerator(factory, kept, call)
+
+    def stamp(self, batch: Batch) -> Batch:
+        """The batch with its timestamps; event time moves on."""
+        if self._extract is not None:
+            batch.timestamps = self._timestamps(batch)
+        self._records += len(batch)
+        delay_ms = self._strategy.max_out_of_orderness_ms
+        if self._generator is not None:
+            self._generator.take(batch)
+        elif delay_ms is not None and batch.timestamps is not None and len(batch):
+            # One less than the largest seen: another record with that very timestamp may still come.
+            reached = min(int(batch.timestamps.max()) - delay_ms - 1, _REAL_WATERMARK_MAX)
+            self._watermark = max(self._watermark, reached)
+        return batch
+
+    def end(self, now_ms: int) -> KeptTime:
+        """The epoch ends: what to keep."""
+        active_ms = None
+        if self.timeout_ms is not None:
+            known = self._kept.active_ms
+            active_ms = now_ms if self._records or known is None else known
+        if self._generator is not None:
+            return self._generator.end(active_ms)
+        return KeptTime(self._watermark, active_ms)
+
+    def _timestamps(self, batch: Batch) -> Timestamps:
+        column = _column_of_times(batch, self._strategy.timestamp_assigner)
+        if column is not None:
+            return column
+        values = batch.values()
+        previous = batch.timestamps.tolist() if batch.timestamps is not None else [MIN_WATERMARK] * len(values)
+        remaining = iter(values)
+        try:
+            stamps = list(map(self._extract, remaining, previous))  # type: ignore[arg-type]
+        except Exception as error:
+            raise self._call.failed(error, "timestamp assigner", self._call.current(values, remaining)) from error
+        if not set(map(type, stamps)) <= {int}:
+            self._refuse_others(stamps, values)
+        try:
+            return np.array(stamps, dtype=np.int64)
+        except OverflowError:
+            i = next(i for i, stamp in enumerate(stamps) if not MIN_WATERMARK <= stamp <= MAX_WATERMARK)
+            raise self._call.failed(_not_a_timestamp(stamps[i]), "timestamp assigner", (values[i],)) from None
+
+    def _refuse_others(self, stamps: list[Any], values: list[Any]) -> None:
+        for i, stamp in enumerate(stamps):
+            # A bool is an int to Python, but no time to anybody. numpy's integers are.
+            if isinstance(stamp, bool) or not isinstance(stamp, (int, np.integer)):
+                raise self._call.failed(_not_a_timestamp(stamp), "timestamp assigner", (values[i],))
+
+
+def _column_of_times(batch: Batch, assigner: Any) -> Timestamps | None:
+    """The times of a batch, where they are a column of it and every record has one."""
+    if not isinstance(assigner, FieldTimestamps) or not batch.typed or batch.type_info is None:
+        return None
+    columns = batch.columns()
+    kinds = columns.schema.get_field_index(KIND_COLUMN)
+    fields = columns.num_columns - (kinds >= 0)
+    field = assigner.field if isinstance(assigner.field, int) else columns.schema.get_field_index(assigner.field)
+    # What is not there, not whole or not a time is left to the slow way, which names the record.
+    if not 0 <= field < fields or not isinstance(plain_type(batch.type_info), RowTypeInfo | TupleTypeInfo):
+        return None
+    column = columns.column(field)
+    if column.null_count or (kinds >= 0 and columns.column(kinds).null_count):
+        return None
+    if pa.types.is_signed_integer(column.type):
+        return column.to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
+    if pa.types.is_timestamp(column.type) and column.type.unit == "us":
+        return column.cast(pa.int64()).to_numpy() // 1_000  # type: ignore[no-any-return]
+    return None
+
+
+def _not_a_timestamp(stamp: Any) -> ProgramError:
+    return ProgramError(
+        f"the timestamp assigner returned {stamp!r} ({type(stamp).__name__}); "
+        "a timestamp is an int of 64 bits: milliseconds since 1970-01-01 UTC"
+    )
+
+
+class _RunningGenerator(WatermarkOutput):
+    """A generator of the program during one epoch, and the output it speaks to."""
+
+    _ROLE = "watermark generator"
+
+    def __init__(self, factory: Any, kept: KeptTime, call: UserCall) -> None:
+        self._call = call
+        self._watermark, self._idle = kept.watermark, kept.marked_idle
+        with call.running(self._ROLE):
+            generator = factory()
+            if not isinstance(generator, WatermarkGenerator):
+                raise ProgramError(
+                    f"the factory given to for_generator returned {generator!r} ({type(generator).__name__}), "
+                    "expected a WatermarkGenerator. Derive your class from it"
+                )
+            if kept.generator is not None:
+                generator.restore(kept.generator)
+        self._generator: WatermarkGenerator = generator
+
+    def take(self, batch: Batch) -> None:
+        """Show the generator every record."""
+        values, on_event = batch.values(), self._generator.on_event
+        stamps = batch.timestamps.tolist() if batch.timestamps is not None else [MIN_WATERMARK] * len(values)
+        remaining = iter(values)
+        try:
+            for value, stamp in zip(remaining, stamps, strict=False):
+                on_event(value, stamp, self)
+        except Exception as error:
+            raise self._call.failed(error, self._ROLE, self._call.current(values, remaining)) from error
+
+    def end(self, active_ms: int | None) -> KeptTime:
+        """Let it speak a last time, and keep what it knows."""
+        with self._call.running(self._ROLE):
+            self._generator.on_periodic_emit(self)
+            subject = f"The snapshot of {type(self._generator).__name__}"
+            state = plain(self._generator.snapshot(), subject)
+        return KeptTime(self._watermark, active_ms, self._idle, state)
+
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, (int, np.integer)):
+            raise ProgramError(
+                f"emit_watermark got {timestamp_ms!r} ({type(timestamp_ms).__name__}); "
+                "a watermark is an int: milliseconds since 1970-01-01 UTC"
+            )
+        self._idle = False
+        self._watermark = max(self._watermark, min(int(timestamp_ms), _REAL_WATERMARK_MAX))
+
+    def mark_idle(self) -> None:
+        self._idle = True
+
+    def mark_active(self) -> None:
+        self._idle = False

@@ -1,0 +1,70 @@
+"""The slow, obvious way to run an epoch: every task in this process, one after another, no Spark.
+
+It is the reference the Spark way is held against, and what tests and the operator harness run on. Blocks pass
+between stages exactly as they would through the shuffle, so everything but Spark itself is the real thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from millstream.runtime.exchange.envelope import Envelope, open_envelopes, seal
+from millstream.runtime.task.garbage import fewer_collections
+from millstream.runtime.task.residents import Job, Residents
+from millstream.runtime.task.spec import EpochSpec
+from millstream.runtime.task.task import Assignment, run_task
+
+__all__ = ["LocalRunner"]
+
+
+class LocalRunner:
+    """Runs epochs in this process. `raises`: a failure of user code is raised, with its traceback, for a debugger."""
+
+    def __init__(self, *, raises: bool = False) -> None:
+        self._raises = raises
+        self._job: Job | None = None
+        self._residents = Residents()
+        self._tasks = 0
+
+    def prepare(self, job: Job) -> None:
+        """A job, or another run of it, is about to begin."""
+        self._job = job
+
+    def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
+        """One epoch; returns (kind, payload) of what the last stage sends."""
+        assert self._job is not None
+        # Through text, as the Spark runner sends it: what does not survive JSON must fail here too.
+        text = spec.encode()
+        plan = self._job.plan()
+        arriving: dict[int, list[pa.RecordBatch]] = {}
+        for stage in plan.stages:
+            leaving: dict[int, list[pa.RecordBatch]] = {}
+            for subtask in range(stage.width):
+                part = EpochSpec.decode(text, subtask)
+                for envelope in self._task(stage.index, subtask, part, iter(arriving.get(subtask, []))):
+                    leaving.setdefault(envelope.target, []).append(seal([envelope]))
+            arriving = leaving
+        return [
+            (envelope.kind, envelope.payload.to_pybytes())
+            for batches in arriving.values()
+            for batch in batches
+            for envelope in open_envelopes(batch)
+        ]
+
+    def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Iterator[Envelope]:
+        assert self._job is not None
+        self._tasks += 1
+        nonce = f"{self._job.facts.run}t{spec.try_}n{self._tasks}"
+        assignment = Assignment(stage, subtask, attempt=0, nonce=nonce, capture=False, raises=self._raises)
+        with fewer_collections():
+            for batch in run_task(self._job, spec, assignment, rows, self._residents):
+                yield from open_envelopes(batch)
+
+    def cancel(self) -> None:
+        """Nothing runs beside the caller, so there is nothing to cancel."""
+
+    def close(self) -> None:
+        """Close the functions that are still open."""
+        self._residents.close()

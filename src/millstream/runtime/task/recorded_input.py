@@ -1,0 +1,115 @@
+"""What a source gave, kept: for replaying epochs whose source cannot be read again.
+
+With `millstream.record` on, a task writes the batches that it reads beside the state of its operators, as they came
+and before any function sees them. The manifest of their epoch names the files (`states[uid]["recorded"]`, by split), so
+they live as long as it does, and are collected, copied and protected with it. Nobody reads them but a replay.
+
+A file is an Arrow stream with one column, whose every value is a block (`blocks.py`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.errors import StoreDamagedError
+from millstream.records.batch import Batch
+from millstream.runtime.exchange.blocks import decode_block, encode_block
+from millstream.storage.names import segment_name
+from millstream.storage.store import Store
+
+__all__ = ["InputRecorder", "RecordedSource"]
+
+_NAME = "recorded input"
+_FILE_BYTES = 16 << 20
+_SCHEMA = pa.schema([pa.field("block", pa.large_binary())])
+
+
+class InputRecorder:
+    """Records what one attempt of one subtask of a source reads in one epoch, split after split."""
+
+    def __init__(self, store: Store, uid: str, epoch: int, subtask: int, nonce: str) -> None:
+        self._store, self._uid, self._epoch, self._subtask, self._nonce = store, uid, epoch, subtask, nonce
+        self._splits = self._written = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._files: list[dict[str, Any]] = []
+        self._blocks: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, batch: Batch) -> None:
+        """Take a batch of the split that is read now. It is encoded at once: functions may change untyped values."""
+        block = encode_block([batch]).to_pybytes()
+        self._blocks.append(block)
+        self._bytes += len(block)
+        if self._bytes >= _FILE_BYTES:
+            self._write()
+
+    def end_split(self, watermark: int | None) -> dict[str, Any]:
+        """All of the split is read, and the source's own watermark stands there: what the manifest is to keep of it."""
+        if self._blocks:
+            self._write()
+        told = {"files": self._files, "subtask": self._subtask, "number": self._splits, "watermark": watermark}
+        self._splits += 1
+        self._begin()
+        return told
+
+    def _write(self) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, _SCHEMA) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays([pa.array(self._blocks, pa.large_binary())], schema=_SCHEMA))
+        data = sink.getvalue().to_pybytes()
+        # A letter of its own after the nonce: states of the same operator have files beside these.
+        name = segment_name(self._uid, _NAME, self._epoch, self._subtask, f"{self._nonce}r{self._written}")
+        self._store.put(name, data)
+        self._files.append({"file": name, "bytes": len(data), "crc32": zlib.crc32(data)})
+        self._written += 1
+        self._blocks, self._bytes = [], 0
+
+
+class RecordedSource(Source):
+    """Reads in an epoch what `source` gave in it. `recorded` is what the epoch's manifest keeps of that, by split."""
+
+    def __init__(self, source: Source, recorded: Mapping[str, Any], store: Store) -> None:
+        self.bounded, self.type_info, self.single = source.bounded, source.type_info, source.single
+        self.carries_timestamps = source.carries_timestamps
+        self._described = source.describe()
+        self._recorded, self._store = dict(recorded), store
+
+    @property
+    def subtasks(self) -> dict[str, int]:
+        """Which subtask read each split."""
+        return {name: told["subtask"] for name, told in self._recorded.items()}
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        """In the order in which each subtask read them."""
+        return [Split(name) for name in sorted(self._recorded, key=lambda name: self._recorded[name]["number"])]
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        return offset  # there is nothing but what was read
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        for told in self._recorded[split.name]["files"]:
+            data = self._store.get(told["file"])
+            if len(data) != told["bytes"] or zlib.crc32(data) != told["crc32"]:
+                raise StoreDamagedError(
+                    f"Store {self._store.url}: {told['file']!r}, recorded input, was cut or changed after it was "
+                    "written. Restore it from a copy"
+                )
+            with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+                for batch in reader:
+                    for block in batch.column(0):
+                        yield from decode_block(block.as_buffer(), self.type_info)
+        return stop
+
+    def watermark(self, split: Split, offset: Offset) -> int | None:
+        found: int | None = self._recorded[split.name]["watermark"]
+        return found
+
+    def describe(self) -> str:
+        return f"what was recorded of {self._described}"

@@ -1,0 +1,182 @@
+"""What the driver tells every task about an epoch, and about the job.
+
+`JobFacts` never change while a driver runs and are sent once, with the plan. An `EpochSpec` changes every epoch
+and reaches the tasks as a Spark local property: the Spark plan itself is built once.
+
+Every task gets the same text, and what it costs to read must not grow with the number of tasks. So the text is in
+parts, one per subtask, and a task decodes its own. What other subtasks kept stands in theirs, and is decoded if a task
+asks: after a change of parallelism, when what was kept is dealt out anew, each has to. `own_accounts` says who need
+not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from millstream.connectors.contracts import Split
+from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.runtime.task.event_time import restored_event_time
+from millstream.storage.store import Store
+
+__all__ = ["EpochSpec", "JobFacts", "ReadRange", "own_accounts"]
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """The job as its tasks know it. `run` is unique per driver start and restart: caches of another run are void."""
+
+    job_name: str
+    job_id: str
+    run: str
+    store: Store
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    batch_records_max: int = 65_536
+    block_bytes_max: int = 4 << 20
+    cache_folder: Path | None = None  # where segments of a remote store are kept; None: in memory
+    batch: bool = False  # bounded input, whole: aggregations give their final results only
+    records_input: bool = False  # what sources read is kept beside the epoch, for a replay
+
+
+@dataclass(frozen=True)
+class ReadRange:
+    """One split's part in an epoch: read `[start, stop)` in subtask `subtask`. `watermark` is where its time stands,
+    `time` what else is remembered of its time (`event_time.KeptTime.details`)."""
+
+    split: Split
+    start: Any
+    stop: Any
+    subtask: int
+    watermark: int
+    time: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EpochSpec:
+    """One epoch. `try_` counts the runs of this epoch by this driver, so that no two attempts share a name.
+
+    The driver has all of it. A task that decodes it sees its own ranges in `reads`, and `states` and `operator_states`
+    as mappings that read an account when it is asked for.
+    """
+
+    epoch: int
+    try_: int
+    now_ms: int
+    final: bool
+    reads: Mapping[str, tuple[ReadRange, ...]]
+    # What holds a source's event time back besides the ranges read: its splits that are not read in this epoch.
+    floors: Mapping[str, int]
+    watermarks: Mapping[str, int]
+    states: Mapping[str, Mapping[str, Any]]  # uid -> subtask -> its account
+    operator_states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # uid -> subtask -> its account
+    # Where each subtask of the last epoch stood, of operators whose subtasks did not all stand at the watermark.
+    event_times: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def event_time(self, uid: str, subtask: int, parallelism: int, max_parallelism: int | None) -> int:
+        """Where the event time of a subtask of an operator stands; `max_parallelism` of keyed operators only."""
+        watermark, times = self.watermarks.get(uid, MIN_WATERMARK), self.event_times.get(uid)
+        return max(watermark, restored_event_time(times, subtask, parallelism, max_parallelism)) if times else watermark
+
+    def encode(self) -> str:
+        """As text: a line of JSON for all tasks, then the parts of the subtasks, one after another."""
+        parts = [json.dumps(part, separators=(",", ":")) if part else "" for part in _parts(self)]
+        head = {name: value for name, value in vars(self).items() if name != "reads"}
+        for kind in _ACCOUNTS:
+            head[kind] = {uid: _subtasks(kept) for uid, kept in head[kind].items()}
+        head["ends"] = list(accumulate(map(len, parts)))
+        return "".join([json.dumps(head, separators=(",", ":")), "\n", *parts])
+
+    @classmethod
+    def decode(cls, text: str, subtask: int) -> EpochSpec:
+        """Read what `encode` wrote, as `subtask` has to see it."""
+        end = text.index("\n")
+        head = json.loads(text[:end])
+        parts = _Parts(text, end + 1, head.pop("ends"))
+        reads = {
+            uid: tuple(ReadRange(**{**range_, "split": Split(**range_["split"])}) for range_ in ranges)
+            for uid, ranges in parts.of(subtask).get("reads", {}).items()
+        }
+        for kind in _ACCOUNTS:
+            head[kind] = {uid: _Accounts(parts, kind, uid, kept) for uid, kept in head[kind].items()}
+        return cls(reads=reads, **head)
+
+
+def own_accounts(kept: Mapping[str, Any], subtask: int, parallelism: int) -> Mapping[str, Any]:
+    """Of what every subtask of an operator kept, what this one has to know: its own account while the parallelism is
+    the one they were written at, since each then holds just what is its own; else all of them.
+
+    >>> own_accounts({"0": "a", "1": "b"}, 1, 2), own_accounts({"0": "a", "1": "b"}, 1, 3)
+    ({'1': 'b'}, {'0': 'a', '1': 'b'})
+    """
+    own = str(subtask)
+    return {own: kept[own]} if len(kept) == parallelism and own in kept else kept
+
+
+# --- the parts of the subtasks ----------------------------------------------------------------------------------
+
+_ACCOUNTS = ("states", "operator_states")
+_Part: TypeAlias = dict[str, dict[str, Any]]
+"""Of one subtask: its ranges under "reads" and its accounts under "states" and "operator_states", each by uid."""
+
+
+def _parts(spec: EpochSpec) -> list[_Part]:
+    by_subtask: dict[int, _Part] = {}
+    for uid, ranges in spec.reads.items():
+        for range_ in ranges:
+            own = by_subtask.setdefault(range_.subtask, {}).setdefault("reads", {}).setdefault(uid, [])
+            # Not `asdict`: it copies everything first, which takes milliseconds for a source of many splits.
+            own.append({**vars(range_), "split": vars(range_.split)})
+    for kind in _ACCOUNTS:
+        for uid, kept in getattr(spec, kind).items():
+            for subtask, account in kept.items():
+                by_subtask.setdefault(int(subtask), {}).setdefault(kind, {})[uid] = account
+    return [by_subtask.get(subtask, {}) for subtask in range(max(by_subtask, default=-1) + 1)]
+
+
+def _subtasks(kept: Mapping[str, Any]) -> int | list[int]:
+    """Which subtasks have an account: all below a number, as a rule."""
+    numbers = sorted(map(int, kept))
+    return len(numbers) if numbers == list(range(len(numbers))) else numbers
+
+
+class _Parts:
+    """The encoded parts, each decoded when it is first asked for."""
+
+    def __init__(self, text: str, begin: int, ends: Sequence[int]) -> None:
+        self._text, self._begin, self._ends = text, begin, ends
+        self._decoded: dict[int, _Part] = {}
+
+    def of(self, subtask: int) -> _Part:
+        if subtask not in self._decoded:
+            own = self._encoded(subtask)
+            self._decoded[subtask] = json.loads(own) if own else {}
+        return self._decoded[subtask]
+
+    def _encoded(self, subtask: int) -> str:
+        if subtask >= len(self._ends):
+            return ""
+        start = self._ends[subtask - 1] if subtask else 0
+        return self._text[self._begin + start : self._begin + self._ends[subtask]]
+
+
+class _Accounts(Mapping[str, Any]):
+    """What each subtask of one operator acknowledged last, by the subtask's number as text."""
+
+    def __init__(self, parts: _Parts, kind: str, uid: str, subtasks: int | list[int]) -> None:
+        self._parts, self._kind, self._uid = parts, kind, uid
+        self._subtasks: Sequence[int] = range(subtasks) if isinstance(subtasks, int) else subtasks
+
+    def __getitem__(self, subtask: str) -> Any:
+        if not subtask.isdigit() or int(subtask) not in self._subtasks:
+            raise KeyError(subtask)
+        return self._parts.of(int(subtask))[self._kind][self._uid]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._subtasks)
+
+    def __len__(self) -> int:
+        return len(self._subtasks)

@@ -1,0 +1,1 @@
+"""Where plans meet Spark: the session, the runner in the driver, the worker in a task."""

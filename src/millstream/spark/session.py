@@ -1,0 +1,164 @@
+"""The Spark session a job runs on: made for the user with the right settings, or theirs, checked.
+
+Settings come in two kinds. Those of the *application* are fixed when its JVM starts: we set them when we make it,
+and check those that matter when the user brings one. Those of the *session* we set ourselves, in a session of our
+own that shares the user's application: their own session keeps its settings.
+
+Nothing here starts a JVM before Java and PySpark have been found to be of a version that works.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from millstream.errors import PlatformError
+from millstream.spark.masters import is_one_machine
+from millstream.spark.shuffle_folder import fresh_shuffle_folder
+from millstream.storage.temporary_logs import fresh_log
+
+__all__ = ["APPLICATION_SETTINGS", "SESSION_SETTINGS", "check_platform", "make_session", "our_session"]
+
+JAVA_VERSIONS = (17, 21)
+PYSPARK_SERIES = "4.3"
+
+# Measured in docs/decisions/0003: what makes the smallest epoch small, and keeps a long-running driver flat.
+APPLICATION_SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.locality.wait": "0",
+    "spark.shuffle.compress": "false",
+    # Spark would write a file for every receiver first where there are up to 200 of them: every task sends to all.
+    "spark.shuffle.sort.bypassMergeThreshold": "16",
+    "spark.cleaner.periodicGC.interval": "2min",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "40",
+    "spark.ui.retainedTasks": "400",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.driver.memory": "1g",
+    # Blocks are arrays of megabytes, which Java's usual collector keeps in regions of their own: an exchange of large
+    # blocks is a sixth faster without it (docs/benchmarks.md, exchanges).
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+}
+
+SESSION_SETTINGS: Mapping[str, str] = {
+    # Adaptive execution merges shuffle partitions: a task would get the envelopes of several subtasks.
+    "spark.sql.adaptive.enabled": "false",
+    # Our plans are trivial and our work is in Python: compiling Java for them only costs time.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # An envelope holds a whole block, so few of them make a large Arrow batch.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "false",
+}
+
+
+def check_platform() -> None:
+    """Java 17 or 21 and PySpark 4.3, or an error that says how to get them."""
+    import pyspark
+
+    if not pyspark.__version__.startswith(PYSPARK_SERIES + "."):
+        raise PlatformError(
+            f"PySpark {pyspark.__version__} is installed, Millstream needs {PYSPARK_SERIES}. "
+            f"Run: pip install 'pyspark=={PYSPARK_SERIES}.*'"
+        )
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else "java"
+    install = "Run: apt-get install openjdk-17-jre-headless (or set JAVA_HOME to a Java 17 or 21)"
+    try:
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PlatformError(f"no Java was found ({java}: {error}); Spark runs on Java 17 or 21. {install}") from error
+    found = re.search(r'version "(\d+)', printed)
+    version = int(found.group(1)) if found else 0
+    if version not in JAVA_VERSIONS:
+        raise PlatformError(f"{java} is Java {version or printed.strip()!r}; Spark 4.3 runs on 17 or 21. {install}")
+
+
+def make_session(master: str, settings: Mapping[str, str], log: Path | None = None) -> SparkSession:
+    """The application's session, started now if this process has none. The JVM writes to `log`, not to the screen."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    check_platform()
+    # Workers must be this very Python, with its packages: without this Spark starts whatever `python3` is.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # … and find the modules beside the user's program, as the program itself does.
+    beside = [path for path in (sys.path[0], os.environ.get("PYTHONPATH", "")) if path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(beside).split(os.pathsep)))
+    builder: Any = SparkSession.builder
+    builder = builder.master(master).appName("millstream")
+    for key, value in {**APPLICATION_SETTINGS, **_shuffle_dir(master, settings), **settings}.items():
+        builder = builder.config(key, value)
+    with _screen_to(log or fresh_log("spark")), _address_for(master):
+        session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def our_session(session: SparkSession) -> SparkSession:
+    """A session of our own in the user's application, after checking that the application is safe to run on."""
+    if not session.version.startswith(PYSPARK_SERIES + "."):
+        raise PlatformError(f"the Spark session is version {session.version}, Millstream needs {PYSPARK_SERIES}")
+    if session.sparkContext.getConf().get("spark.python.worker.reuse", "true") != "true":
+        raise PlatformError(
+            "spark.python.worker.reuse is false: every epoch would open every function anew. "
+            "Start the session with it true (the default)"
+        )
+    ours = session.newSession()
+    for key, value in SESSION_SETTINGS.items():
+        ours.conf.set(key, value)
+    return ours
+
+
+def _shuffle_dir(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Shuffle files in this machine's memory, where all tasks are on it and nobody says otherwise."""
+    if not is_one_machine(master) or "spark.local.dir" in settings:
+        return {}
+    folder = fresh_shuffle_folder()
+    return {} if folder is None else {"spark.local.dir": str(folder.path)}
+
+
+@contextmanager
+def _address_for(master: str) -> Iterator[None]:
+    """While the JVM starts: no address for others to reach it by, where all tasks are on this machine."""
+    if "SPARK_LOCAL_IP" in os.environ or not is_one_machine(master):
+        yield
+        return
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    try:
+        yield
+    finally:
+        # Another program that this one starts may have a cluster for its master.
+        os.environ.pop("SPARK_LOCAL_IP", None)
+
+
+@contextmanager
+def _screen_to(log: Path) -> Iterator[None]:
+    """While the JVM starts it inherits our screen: give it a file instead, for good."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        for descriptor in (*kept, target):
+            os.close(descriptor)

@@ -1,0 +1,133 @@
+"""From canonical bytes back to a key: what a timer or a scan gives the user's function.
+
+Many values are one key (1, True and 1.0; a Row and a tuple), so what comes back is their representative: the simplest
+of them. Invariant: `canonical_bytes(decode(data)) == data`. Frozen dataclasses and enums are stored with the name of
+their class. What becomes of them is said by who decodes: a task makes them again (`runtime.exchange.key_classes`),
+which imports the class and so runs code; everybody else gets a `ClassKey`, which runs none. Bytes that no
+`canonical_bytes` wrote are refused, not guessed at.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import struct
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from millstream.common.time import Instant
+from millstream.errors import StoreDamagedError
+
+__all__ = ["ClassKey", "OfClass", "decode"]
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_EPOCH_ORDINAL = _EPOCH.toordinal()
+_UNEQUAL: dict[tuple[Any, bytes], Any] = {}
+"""Keys that hold NaN and are not equal to themselves, by what made them and their bytes."""
+
+
+@dataclass(frozen=True)
+class ClassKey:
+    """A key of a class of the program's, as a reader shows it that does not import the program: `name` is that of its
+    module and class, `values` are the fields by which two of them are equal."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name.rpartition(':')[2]}({', '.join(map(repr, self.values))})"
+
+
+OfClass: TypeAlias = Callable[[str, tuple[Any, ...]], Any]
+"""What makes a value of the name of a class ("module:Class") and of what was stored of it."""
+
+
+def decode(data: bytes, of_class: OfClass = ClassKey) -> Any:
+    """The key that these canonical bytes stand for.
+
+    >>> from millstream.state.keys.canonical import canonical_bytes
+    >>> decode(canonical_bytes((True, "a", None))), decode(canonical_bytes(decimal.Decimal("0.10")))
+    ((1, 'a', None), Decimal('0.1'))
+    """
+    kind = data[:1]
+    try:
+        if kind == b"(":
+            return tuple(_parts(data[1:], of_class))
+        if kind == b"o":
+            return _named(data[1:], of_class)
+        return _READ[kind](data[1:])
+    except _NOT_OURS as error:
+        raise _not_a_key(data) from error
+
+
+_NOT_OURS = (KeyError, ValueError, TypeError, struct.error, OverflowError, decimal.InvalidOperation, RecursionError)
+
+
+def _not_a_key(data: bytes) -> StoreDamagedError:
+    return StoreDamagedError(f"{data[:40]!r} is not the stored form of a key. Was it written by a newer Millstream?")
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
+
+
+def _int64(data: bytes) -> int:
+    return int(struct.unpack(">q", data)[0])
+
+
+def _float(data: bytes) -> float:
+    number: float = struct.unpack(">d", data)[0]
+    # All NaNs are one object, so that dictionaries take them for one key.
+    return number if number == number else math.nan
+
+
+def _moment(data: bytes) -> dt.datetime:
+    return _EPOCH + dt.timedelta(microseconds=_int64(data))
+
+
+def _time_of_day(data: bytes) -> dt.time:
+    return (_EPOCH + dt.timedelta(microseconds=_int64(data))).time()
+
+
+def _parts(data: bytes, of_class: OfClass) -> Iterator[Any]:
+    at = 0
+    while at < len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        part = data[at + 4 : at + 4 + length]
+        if len(part) != length:
+            raise ValueError("cut short")
+        yield decode(part, of_class)
+        at += 4 + length
+
+
+def _named(data: bytes, of_class: OfClass) -> Any:
+    """A value of a class: its name, then the values that make two of them equal."""
+    name, *values = _parts(data, of_class)
+    if name == "UUID":
+        return uuid.UUID(*values)
+    if name == "Instant":
+        return Instant(*values)
+    if not isinstance(name, str):
+        raise TypeError("the name of a class is a text")
+    made = of_class(name, tuple(values))
+    # Newer Pythons compare field by field, and a NaN is not equal to itself: then one object must do for all.
+    return made if made == made else _UNEQUAL.setdefault((of_class, data), made)
+
+
+_READ: dict[bytes, Callable[[bytes], Any]] = {
+    b"n": lambda data: None,
+    b"i": _int64,
+    b"I": _number,
+    b"f": _float,
+    b"m": lambda data: decimal.Decimal(data.decode()),
+    b"s": lambda data: data.decode(),
+    b"b": lambda data: data,
+    b"d": lambda data: dt.date.fromordinal(struct.unpack(">i", data)[0] + _EPOCH_ORDINAL),
+    b"t": _moment,
+    b"u": lambda data: _moment(data).replace(tzinfo=dt.UTC),
+    b"h": _time_of_day,
+    b"p": lambda data: dt.timedelta(microseconds=_number(data)),
+}

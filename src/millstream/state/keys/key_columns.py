@@ -1,0 +1,136 @@
+"""Keys as a column: Python keys in, hashes, key groups and partitions out.
+
+A key selector returns one Python value per record. `key_column` turns a batch of them into hashes, without
+a loop over the keys where they are of one kind, so that an exchange can route a whole batch and a state
+lookup can find a whole batch.
+
+- With a declared key type, keys become an Arrow column of that type and hash as Spark hashes that column:
+  the JVM, given the same column, agrees. So an INT 1 and a LONG 1 hash differently, as they do in Spark, and
+  a key type, like `max_parallelism`, must not change while a job keeps state.
+- Without one, `canonical` decides which values are one key and how each hashes; an int hashes as a LONG, a
+  text as a STRING. A declared type that holds decimals of any size or pickled values is treated so too,
+  after its values were checked: 1.0 and 1.00 are equal but are written differently.
+
+Invariant: one key, by the rule of `equality`, has one hash and one value in the column, in every batch and every
+process, whatever stands next to it. Keys that cannot be found again (lists, dicts, objects without value equality)
+are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
+from millstream.records.columns import KIND_COLUMN, arrow_type, as_declared, stream_schema, to_record_batch
+from millstream.records.shapes import is_sequence, plain_type
+from millstream.state.keys.canonical import canonical_bytes
+from millstream.state.keys.canonical_columns import hash_canonical
+from millstream.state.keys.equality import normalised
+from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.key_groups import Int32s, key_groups, partitions
+from millstream.state.keys.xxh64 import Int64s
+
+__all__ = ["KeyColumn", "is_hashed_as_values", "is_stored_as_is", "key_column", "key_column_of_arrow"]
+
+
+class KeyColumn:
+    """The keys of a batch of records, in the records' order.
+
+    `hashes` is Spark's `xxhash64` of each key. `array` is the keys as Arrow: of the declared type, or, for
+    keys without one, the bytes of `canonical_bytes`, so that its type depends on the program and never on
+    the batch. It is made when first asked for: routing records needs the hashes only.
+
+    >>> keys = key_column(["a", "b", "a"], None)
+    >>> keys.groups(128).tolist(), keys.partitions(8, 128).tolist()
+    ([76, 83, 76], [4, 5, 4])
+    """
+
+    __slots__ = ("_array", "_keys", "hashes")
+
+    def __init__(self, hashes: Int64s, array: pa.Array | None, keys: list[Any] | None = None) -> None:
+        assert array is not None or keys is not None
+        self.hashes = hashes
+        self._array = array
+        self._keys = keys
+
+    @property
+    def array(self) -> pa.Array:
+        """The keys as an Arrow column in which equal keys are equal values."""
+        if self._array is None:
+            assert self._keys is not None
+            self._array = pa.array(map(canonical_bytes, self._keys), pa.binary(), size=len(self._keys))
+        return self._array
+
+    def take(self, rows: Int64s) -> KeyColumn:
+        """The keys of these rows."""
+        return KeyColumn(self.hashes[rows], self.array.take(pa.array(rows)))
+
+    def groups(self, max_parallelism: int) -> Int32s:
+        """The key group of every key: hash mod max_parallelism."""
+        return key_groups(self.hashes, max_parallelism)
+
+    def partitions(self, parallelism: int, max_parallelism: int) -> Int32s:
+        """The partition of every key: key group * parallelism // max_parallelism."""
+        return partitions(self.groups(max_parallelism), parallelism, max_parallelism)
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+def key_column(keys: list[Any], key_type: TypeInformation | None) -> KeyColumn:
+    """The keys of a batch, of the declared type or (None) as their canonical form.
+
+    >>> from millstream.common.typeinfo import Types
+    >>> key_column([1, True, 1.0], None).hashes.tolist() == [key_column([1], Types.LONG()).hashes[0]] * 3
+    True
+    >>> key_column([{"user": 1}], None)
+    Traceback (most recent call last):
+    millstream.errors.ProgramError: key {'user': 1} is a dict, which can change and has no fixed order: state \
+kept for it could not be found again. Use tuple(sorted(key.items())) as the key.
+    """
+    schema = None if key_type is None else stream_schema(key_type)
+    if key_type is None or schema is None:
+        return KeyColumn(hash_canonical(keys), None, keys)
+    if is_hashed_as_values(key_type):
+        return key_column(as_declared(keys, key_type), None)
+    batch = to_record_batch(keys, key_type)
+    if isinstance(plain_type(key_type), RowTypeInfo | TupleTypeInfo):
+        return key_column_of_arrow(_struct_of(batch, list(schema)))
+    return key_column_of_arrow(batch.column(0))
+
+
+def is_stored_as_is(type_info: TypeInformation) -> bool:
+    """Whether keys of this type are hashed and stored as the columns of a stream hold them. (Decimals are not.)"""
+    arrow = arrow_type(type_info)
+    return arrow is not None and key_column([], type_info).array.type == arrow
+
+
+def key_column_of_arrow(array: pa.Array) -> KeyColumn:
+    """Keys that already are an Arrow column of their declared type, a field of a typed stream for instance.
+
+    >>> key_column_of_arrow(pa.array([1])).hashes.tolist()
+    [-7001672635703045582]
+    """
+    return KeyColumn(xxhash64_column(array), normalised(array))
+
+
+def _struct_of(batch: pa.RecordBatch, fields: list[pa.Field]) -> pa.Array:
+    """The columns of a row or tuple type as one. A change kind is not part of the key, but its null is a None."""
+    nulls = batch.column(KIND_COLUMN).is_null() if KIND_COLUMN in batch.schema.names else None
+    if not fields:
+        return pa.array([{}] * batch.num_rows, pa.struct([]))
+    return pa.StructArray.from_arrays(batch.columns[: len(fields)], fields=fields, mask=nulls)
+
+
+def is_hashed_as_values(type_info: TypeInformation) -> bool:
+    """Whether equal values of this type may be written differently in Arrow, so that only values tell."""
+    plain = plain_type(type_info)
+    if isinstance(plain, BasicTypeInfo):
+        return plain.basic_type is BasicType.BIG_DEC
+    if isinstance(plain, RowTypeInfo | TupleTypeInfo):
+        return any(map(is_hashed_as_values, plain.get_field_types()))
+    if is_sequence(plain):
+        return is_hashed_as_values(plain.element_type)
+    return arrow_type(plain) is None  # pickled, inside a row

@@ -1,0 +1,124 @@
+"""Rows that were written when the state had another schema, as rows of the table as it is now.
+
+A `Past` is made for a table that has such segments, and travels in its layout, so that whoever opens a segment gets
+rows of today: lookups, scans and compaction know nothing of it. It works on a chunk when the chunk is first touched,
+once. Of the columns only those change that a schema is about:
+
+    value        through the changes since, as far as rows hold anything; what is deleted has no value to convert
+    expires_ms   a state that began to expire when it had rows: these expire as if written at that moment. One that
+                 ceased to: what had expired by then stays gone, whether or not it was cleaned up
+
+Invariant: keys, subs and order are never touched, so a chunk stays sorted. What the manifest tells of the types counts,
+not what a file says of itself: a file that says or holds anything else is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import StoreDamagedError
+from millstream.records.columns import arrow_type
+from millstream.state.keys.equality import plain_view
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.schemas.evolution import plan_projection, project
+from millstream.state.schemas.saved_types import written_type
+from millstream.state.schemas.schema_history import History, SavedAs, entry_at
+from millstream.state.segments.resolution import kinds_of
+from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, UInt8s
+
+__all__ = ["Converter", "Past", "footer_misfit", "projected", "stored_value_type"]
+
+Converter = Callable[[pa.Array], pa.Array]
+
+
+class Past:
+    """`converters[i]` makes of values saved as `history[i]` values as the table has them; the last entry needs none."""
+
+    def __init__(self, what: str, history: History, converters: Sequence[Converter]) -> None:
+        self._what = what
+        self._history = history
+        self._converters = converters
+
+    def present(self, rows: pa.RecordBatch, epoch: int, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows of a segment of `epoch`, with the columns of today."""
+        start = entry_at(self._history, epoch)
+        self._check(rows, self._history[start])
+        if start == len(self._history) - 1:
+            return rows
+        kinds, expires_ms = self._lifetimes(rows, start)
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        there = kinds == PUT
+        columns["kind"] = pa.array(kinds)
+        columns["value"] = _spread(self._converters[start](_picked(columns["value"], there)), there)
+        if expires_ms is not None:
+            columns["expires_ms"] = pa.array(expires_ms)
+        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+    def _check(self, rows: pa.RecordBatch, saved: SavedAs) -> None:
+        found, told = rows.schema.field("value").type, stored_value_type(saved)
+        if found != told:
+            raise self._damaged(f"with values of {found}, where the manifest tells of {told}")
+
+    def check_footer(self, footer: Mapping[str, Any], epoch: int) -> None:
+        """Refuse a segment that says of its values what the manifest does not."""
+        misfit = footer_misfit(footer, self._history[entry_at(self._history, epoch)])
+        if misfit is not None:
+            raise self._damaged(misfit)
+
+    def _damaged(self, misfit: str) -> StoreDamagedError:
+        return StoreDamagedError(
+            f"{self._what} has a segment {misfit}. Were files of another job copied into this store? Restore it from a "
+            "copy, or start the job from an older epoch."
+        )
+
+    def _lifetimes(self, rows: pa.RecordBatch, start: int) -> tuple[UInt8s, Int64s | None]:
+        """The kinds of the rows and when they expire, after all changes of the time to live."""
+        kinds = kinds_of(rows)
+        has_ttl = self._history[start].ttl_ms is not None
+        expires_ms: Int64s | None = plain_view(rows.column("expires_ms")) if has_ttl else None
+        for entry in self._history[start + 1 :]:
+            if entry.ttl_ms is not None and expires_ms is None:
+                expires_ms = np.where(kinds == PUT, min(entry.since_ms + entry.ttl_ms, NEVER_MS), NEVER_MS)
+            elif entry.ttl_ms is None and expires_ms is not None:
+                kinds = np.where((kinds == PUT) & (expires_ms <= entry.since_ms), np.uint8(DELETE), kinds)
+                expires_ms = None
+        return kinds, expires_ms
+
+
+def footer_misfit(footer: Mapping[str, Any], saved: SavedAs) -> str | None:
+    """What the footer of a segment says of its rows and the manifest does not: it follows "has a segment"."""
+    is_pickled = saved.version is None and written_type(saved.type) == "PICKLED"
+    if footer["pickled"] != is_pickled:
+        return f"whose values are {'' if footer['pickled'] else 'no '}pickles, where the manifest tells of {saved.type}"
+    if footer["ttl"] != (saved.ttl_ms is not None):
+        expected = "no time to live" if saved.ttl_ms is None else "a time to live"
+        return f"whose rows {'expire' if footer['ttl'] else 'never expire'}, where the manifest tells of {expected}"
+    return None
+
+
+def stored_value_type(saved: SavedAs) -> pa.DataType:
+    """The Arrow type of the value column of segments that were saved so."""
+    found = None if saved.version is not None else arrow_type(saved.type)
+    return pa.binary() if found is None else found
+
+
+def projected(history: History, at: int) -> Converter:
+    """From values saved as `history[at]` to those of the next entry, where no function of the user's is needed."""
+    old, new = history[at], history[at + 1]
+    change = plan_projection(old.type, new.type, new.evolution)
+    return lambda column: project(column, change)
+
+
+def _picked(values: pa.Array, there: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.Array:
+    return values if there.all() else values.filter(pa.array(there))
+
+
+def _spread(values: pa.Array, there: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.Array:
+    """Values at the rows that are there, null elsewhere."""
+    if len(values) == len(there):
+        return values
+    return values.take(pa.array(np.cumsum(there) - 1, mask=~there))

@@ -1,0 +1,315 @@
+"""The schema of one state in a task: what it was saved as, what it is now, and how the one is read as the other.
+
+When an epoch begins, the table's history (`state.schemas.schema_history`) is what the last manifest tells, and what the
+program declares, if that is new. What does not fit is refused here, before anything of the epoch is done. When it ends,
+the history goes into the operator's account beside the versions, as far as segments still need it.
+
+Values that go through functions of the user's are decoded as what they were, led through the changes one by one, and
+encoded as what they are; a whole chunk at a time, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.errors import PickledValueError, StateSchemaError
+from millstream.state.schemas.evolution import Evolution, IncompatibleChange
+from millstream.state.schemas.past import Converter, Past, projected
+from millstream.state.schemas.saved_types import shown_types, type_from, type_of_arrow, written_type
+from millstream.state.schemas.schema_history import (
+    History,
+    SavedAs,
+    entry_at,
+    extended,
+    history_from_json,
+    history_to_json,
+    joined,
+    refused,
+    still_needed,
+    upgrade_from,
+    with_data_defaults,
+)
+from millstream.state.schemas.stored_defaults import PickledDefaults
+from millstream.state.segments.segment import described
+from millstream.state.segments.version import SegmentRef
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.layout import TableLayout
+
+__all__ = ["TableSchema", "ValueChanges", "last_schemas", "schemas_told"]
+
+_VALUE_CHARACTERS_MAX = 200
+
+
+def last_schemas(kept: Mapping[str, Any], operator: str) -> dict[str, History]:
+    """The history of every state by name, from what each subtask acknowledged last. `operator` is for errors."""
+    longest: dict[str, Any] = {}
+    for account in kept.values():
+        for name, written in account.get("schemas", {}).items():
+            longest[name] = joined(longest.get(name, ()), written)
+    return {name: history_from_json(written, f"state '{name}' of '{operator}'") for name, written in longest.items()}
+
+
+def schemas_told(
+    told: Mapping[str, History], schemas: Mapping[str, TableSchema | None], tables: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What an account tells of the schemas of its tables, as far as these have rows. States that the program does not
+    declare (yet) are handed on as they were told."""
+    histories = {**told, **{name: schema.history for name, schema in schemas.items() if schema is not None}}
+    return {
+        name: history_to_json(still_needed(history, [ref["epoch"] for ref in tables[name]]))
+        for name, history in histories.items()
+        if tables.get(name) and history
+    }
+
+
+@dataclass(frozen=True)
+class ValueChanges:
+    """How values of one state become what they are now. `evolution` is None where there is no descriptor; `map_key` is
+    the type of what values are found by, as it is written."""
+
+    codec: StateCodec
+    evolution: Evolution | None
+    map_key: Any = None
+
+    @property
+    def what(self) -> str:
+        return self.codec.what
+
+    def function(self, history: History, at: int) -> Callable[[Any], Any] | None:
+        """The function that makes values of `history[at]` those of the next entry, as the program has it now."""
+        if self.evolution is None:
+            return None
+        named = upgrade_from(self.evolution, history[at])
+        if named is not None or not callable(self.evolution.upgrade):
+            return named
+        # A function without a type is for the newest change that had one.
+        newest = max(number for number, entry in enumerate(history) if entry.upgrade is not None)
+        return self.evolution.upgrade if newest == at + 1 else None
+
+    def check_functions(self, history: History, start: int) -> None:
+        """Refuse if values of `history[start]` need a function that the program has no more."""
+        for at in range(start, len(history) - 1):
+            if history[at + 1].upgrade is not None and self.function(history, at) is None:
+                was, _ = shown_types(history[at].type, history[at + 1].type)
+                raise StateSchemaError(
+                    f"{self.what} still has values saved as {was}, for which upgrade={history[at + 1].upgrade} was "
+                    "given, and the program has it no more. Give it again, by the type it is from: "
+                    "upgrade={Types.LONG(): function, ...}. It is needed until compaction has rewritten them all."
+                )
+
+    def converter(self, history: History, start: int) -> Converter:
+        """From values saved as `history[start]` to a column of values as they are now. It is made with the first
+        values: what only a task could read hinders nobody who reads nothing."""
+        return _LateConverter(self, history, start)
+
+    def made_converter(self, history: History, start: int) -> Converter:
+        """The same, now; PickledValueError where defaults are pickles and the codec opens none."""
+        steps: list[Callable[[_Held], _Held]] = []
+        for at in range(start, len(history) - 1):
+            if history[at + 1].upgrade is not None:
+                steps.append(self._upgrading(history, at))
+            elif written_type(history[at].type) != written_type(history[at + 1].type):
+                self._check_defaults(history[at + 1])
+                steps.append(self._projecting(projected(history, at), history[at + 1]))
+
+        def convert(column: pa.Array) -> pa.Array:
+            held = _Held(history[start], column)
+            for step in steps:
+                held = step(held)
+            last = history[-1]
+            if held.column is not None and held.saved.version == last.version:
+                return held.column
+            return self.codec.encode(self._values(held))
+
+        return convert
+
+    def _check_defaults(self, saved: SavedAs) -> None:
+        """Refuse defaults that only a task may open; a task has done so already."""
+        if isinstance(saved.defaults, PickledDefaults):
+            raise PickledValueError(
+                f"{self.what} has values from before epoch {saved.since}, when it got a new field with a default. "
+                "Default not shown: an older Millstream stored it as a pickle. Opening a pickle runs code that is in "
+                "it, so only the job does. Let the job commit an epoch with this Millstream, which stores it as data"
+            )
+
+    def _projecting(self, projected: Converter, new: SavedAs) -> Callable[[_Held], _Held]:
+        def step(held: _Held) -> _Held:
+            column = held.column
+            if column is None:
+                column = StateCodec(held.saved.type, self.what).encode(held.values)
+            return _Held(new, projected(column))
+
+        return step
+
+    def _upgrading(self, history: History, at: int) -> Callable[[_Held], _Held]:
+        function, new = self.function(history, at), history[at + 1]
+
+        def step(held: _Held) -> _Held:
+            assert function is not None  # `check_functions` has seen to it
+            return _Held(new, None, [self._upgraded(function, held.saved, value) for value in self._values(held)])
+
+        return step
+
+    def _upgraded(self, function: Callable[[Any], Any], saved: SavedAs, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return function(value)
+        except Exception as error:
+            was, _ = shown_types(saved.type, saved.type)
+            raise StateSchemaError(
+                f"{self.what}: upgrade= raised {type(error).__name__}: {error}; the value is {_shown(value)}, saved as "
+                f"{was}. Let it take every value that was saved. Nothing was changed."
+            ) from error
+
+    def _values(self, held: _Held) -> list[Any]:
+        if held.column is None:
+            return held.values
+        if held.saved.version is None:
+            return self._codec_of(held.saved).decode(held.column)
+        return self._reader(held.saved).decode(held.column, held.saved.version)
+
+    def _reader(self, saved: SavedAs) -> StateCodec:
+        """The codec with the serialiser that reads what an older version, or one no longer in use, wrote."""
+        if self.codec.version is not None:
+            return self.codec
+        upgrade = self.evolution.upgrade if self.evolution is not None else None
+        given = upgrade if isinstance(upgrade, Mapping) else {}
+        serializer = next((old for old in given if hasattr(old, "deserialize")), None)
+        assert serializer is not None  # a plain function is refused for values of a serialiser
+        return StateCodec(None, self.what, serializer)
+
+    def _codec_of(self, saved: SavedAs) -> StateCodec:
+        """The codec of an older type, with the rights of the present one."""
+        return StateCodec(saved.type, self.what, open_pickle=self.codec.open_pickle)
+
+    def column(self, column: pa.Array, saved: SavedAs, now: SavedAs) -> pa.Array:
+        """A column saved so as a column of today, in one step: for state that is rewritten whole in every epoch."""
+        history = extended((saved,), now, self.evolution, self.what)
+        if len(history) == 1:
+            return column
+        self.check_functions(history, 0)
+        return self.converter(history, 0)(column)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Values on their way: a column as `saved` stores it, or Python values."""
+
+    saved: SavedAs
+    column: pa.Array | None
+    values: list[Any] = field(default_factory=list)
+
+
+class TableSchema:
+    """The schema of one table. `evolves` is False for tables whose owner cannot do with missing fields."""
+
+    def __init__(
+        self,
+        codec: StateCodec,
+        *,
+        shape: str,
+        map_key: StateCodec | None = None,
+        ttl_ms: int | None = None,
+        evolution: Evolution | None = None,
+        evolves: bool = True,
+    ) -> None:
+        self._changes = ValueChanges(codec, evolution)
+        self._shape, self._map_key, self._ttl_ms, self._evolves = shape, map_key, ttl_ms, evolves
+        self.history: History = ()
+        self._start = 0
+        self._past: Past | None = None
+
+    def opened(self, layout: TableLayout, refs: Sequence[SegmentRef], place: Any) -> TableLayout:
+        """The layout with which to read these segments in this epoch."""
+        history = self._with_now(layout, refs, place)
+        oldest = min((ref.epoch for ref in refs), default=place.epoch)
+        start = entry_at(history, oldest)
+        self._changes.check_functions(history, start)
+        if history != self.history or start < self._start:
+            self.history, self._start = history, start
+            self._past = self._made_past(start) if len(history) > 1 else None
+        return layout if layout.past is self._past else replace(layout, past=self._past)
+
+    def _made_past(self, start: int) -> Past:
+        last = len(self.history) - 1
+        converters: list[Converter] = [_unneeded] * start
+        converters += [self._changes.converter(self.history, at) for at in range(start, last)]
+        return Past(self._changes.what, self.history, converters)
+
+    def _with_now(self, layout: TableLayout, refs: Sequence[SegmentRef], place: Any) -> History:
+        now = self._declared(layout, place)
+        told = with_data_defaults(place.schemas.get(layout.state, ()), self._changes.codec.open_pickle)
+        if not refs:
+            return (now,)
+        if not told:
+            told = (self._found(layout, refs[0], place, now),)
+        history = extended(told, now, self._changes.evolution, self._changes.what)
+        if not self._evolves and len(history) > len(told):
+            was, is_now = shown_types(told[-1].type, now.type)
+            misfit = IncompatibleChange(f" was saved as {was}, is now {is_now}", "")
+            raise refused(self._changes.what, misfit, has_descriptor=False)
+        return history
+
+    def _declared(self, layout: TableLayout, place: Any) -> SavedAs:
+        codec = self._changes.codec
+        return SavedAs(
+            since=place.epoch,
+            since_ms=place.now_ms,
+            type=codec.saved_type,
+            shape=self._shape,
+            key=described(layout)["key"],
+            map_key=None if self._map_key is None else written_type(self._map_key.saved_type),
+            version=codec.version,
+            ttl_ms=self._ttl_ms,
+        )
+
+    def _found(self, layout: TableLayout, ref: SegmentRef, place: Any, now: SavedAs) -> SavedAs:
+        """What a state was saved as whose manifest does not tell, as those of older Millstreams: all its segments are
+        alike, and what a file cannot tell is as it is declared."""
+        stored: TableLayout = place.segments.stored_layout(ref, layout.state)
+        told, declared = described(stored), described(layout)
+        for part in ("key", "sub", "due", "max_parallelism"):
+            if told[part] != declared[part]:
+                raise StateSchemaError(
+                    f"{self._changes.what} was saved with {part} {told[part]}, is now {declared[part]}. "
+                    "Declare it as it was, or give it a new name."
+                )
+        ttl_ms = None if not stored.has_ttl else (now.ttl_ms or 0)
+        found = replace(now, since=0, since_ms=0, ttl_ms=ttl_ms, version=None)
+        if (stored.value_type, stored.is_pickled) == (layout.value_type, layout.is_pickled):
+            return replace(found, version=now.version)
+        if stored.is_pickled:
+            return replace(found, type=type_from("PICKLED", self._changes.what))
+        return replace(found, type=type_of_arrow(pa.field("value", stored.value_type)))
+
+
+@dataclass
+class _LateConverter:
+    """A converter that is made when it is first needed. It travels to Spark's tasks with a reader's source of rows."""
+
+    changes: ValueChanges
+    history: History
+    start: int
+    _made: Converter | None = None
+
+    def __call__(self, column: pa.Array) -> pa.Array:
+        if self._made is None:
+            self._made = self.changes.made_converter(self.history, self.start)
+        return self._made(column)
+
+
+def _unneeded(column: pa.Array) -> pa.Array:
+    raise AssertionError("a segment is older than all that the version names")
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr() raised {type(error).__name__}>"
+    return text if len(text) <= _VALUE_CHARACTERS_MAX else text[:_VALUE_CHARACTERS_MAX] + "…"

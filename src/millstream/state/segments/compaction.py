@@ -1,0 +1,325 @@
+"""Compaction: fewer, larger segments that give the same answers.
+
+Every epoch adds a segment, and every lookup visits all of them, so segments of similar size are merged once there
+are enough (size-tiered: what is merged grows by a factor each time, so a row is rewritten a logarithmic number of
+times). `plan_compaction` decides, from the refs alone; `compact` does it and returns the refs of the same table.
+
+A merge may be larger than an epoch can afford. It is then done for some key groups only: the merged segment takes
+these groups over, and the old refs stay live for the others. So decisions are made per range of key groups over
+which the same refs are stacked, and one step joins neighbouring ranges as far as its budget reaches. While a large
+merge creeps over the key groups, young segments pile up on those it has not reached: they are merged among themselves
+first, which takes most off a stack for the least bytes.
+
+How much an epoch merges goes by the bytes it wrote (`budget_of`): what is written is written again some times over, so
+an epoch that writes more must merge more, or segments pile up without end. `compaction_debt` is what is overdue: the
+size of epochs can go by it. However much there is, no key group is left with more than `SEGMENTS_MAX`.
+
+What is dropped: overwritten rows always; deletes, clears and expired rows only where no older segment lies beneath
+them, because there they have nothing left to hide. An expired row above older segments becomes a delete.
+Invariant: no get or scan, at this or any later time, can tell that a compaction took place.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.state.keys.equality import plain_view
+from millstream.state.segments.lookup import Layer
+from millstream.state.segments.merging import live_rows, merged_blocks
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.resolution import kinds_of
+from millstream.state.segments.segment_writer import CHUNK_ROWS, rechunked, write_segment
+from millstream.state.segments.version import Refs, SegmentRef, coalesced
+from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, TableLayout, order_of_group
+
+__all__ = [
+    "CompactionPiece",
+    "CompactionStep",
+    "budget_of",
+    "compact",
+    "compaction_debt",
+    "next_compaction",
+    "plan_compaction",
+    "plan_full_compaction",
+    "with_merged",
+]
+
+FAN_IN = 4
+"""So many segments of similar size must stand on each other before they are merged."""
+
+SEGMENTS_MAX = 32
+"""No epoch leaves more segments than this on top of each other, whatever it costs to merge them."""
+
+_SEGMENTS_IN_TIME = SEGMENTS_MAX // 2
+# Some tens of milliseconds: an epoch can always afford it.
+_BUDGET_BYTES_MIN = 16 << 20
+# A row is merged about once each time its table grows fourfold: so often from megabytes to tens of gigabytes.
+_MERGES_PER_BYTE = 6
+_STEPS_MAX = 4
+
+
+def budget_of(written_bytes: int) -> int:
+    """How many bytes an epoch that wrote so many is to merge, if so much is due.
+
+    >>> budget_of(1_000) >> 20, budget_of(64 << 20) >> 20
+    (16, 384)
+    """
+    return max(_BUDGET_BYTES_MIN, _MERGES_PER_BYTE * written_bytes)
+
+
+@dataclass(frozen=True)
+class CompactionPiece:
+    """For these key groups, merge the refs at these positions, which stand directly on each other."""
+
+    groups: range
+    merged: tuple[int, ...]
+    is_bottom: bool
+    """Nothing older lies beneath, in these key groups."""
+
+
+@dataclass(frozen=True)
+class CompactionStep:
+    """Pieces side by side, merged into one segment, which is to stand before the ref at `position`."""
+
+    pieces: tuple[CompactionPiece, ...]
+    position: int
+
+    @property
+    def groups(self) -> range:
+        """The key groups of the merged segment."""
+        return range(self.pieces[0].groups.start, self.pieces[-1].groups.stop)
+
+    def cost_bytes(self, refs: Sequence[SegmentRef]) -> int:
+        """About how many bytes it reads."""
+        return sum(refs[at].live_bytes(piece.groups) for piece in self.pieces for at in piece.merged)
+
+
+def next_compaction(refs: Sequence[SegmentRef], left_bytes: int, steps: int) -> CompactionStep | None:
+    """The step to take after `steps` others in an epoch that may still merge so many bytes; None: that was enough."""
+    if len(refs) < FAN_IN:
+        return None
+    if left_bytes > 0 and steps < _STEPS_MAX:
+        return plan_compaction(refs, left_bytes)
+    tallest = max((len(stack) for _, stack in _stacks(refs)), default=0)
+    return plan_compaction(refs, _BUDGET_BYTES_MIN) if tallest > SEGMENTS_MAX else None
+
+
+def compaction_debt(refs: Sequence[SegmentRef]) -> int:
+    """How many bytes are overdue to be merged: those of the segments that are worth merging, where more stand on each
+    other than in a table that is merged in time.
+
+    >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(17)]
+    >>> compaction_debt(refs), compaction_debt(refs[:16])
+    (21760, 0)
+    """
+    if len(refs) <= _SEGMENTS_IN_TIME:
+        return 0
+    debt = 0
+    for groups, stack in _stacks(refs):
+        if len(stack) > _SEGMENTS_IN_TIME:
+            sizes = [refs[at].live_bytes(groups) for at in stack]
+            run = _similar_run(sizes, FAN_IN)
+            debt += 0 if run is None else sum(sizes[run.start : run.stop])
+    return debt
+
+
+def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: int = FAN_IN) -> CompactionStep | None:
+    """The next step worth taking, reading about `budget_bytes` at most (but at least one key group); or None.
+
+    >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(4)]
+    >>> plan_compaction(refs, budget_bytes=10_000).pieces
+    (CompactionPiece(groups=range(0, 128), merged=(0, 1, 2, 3), is_bottom=True),)
+    >>> plan_compaction(refs, budget_bytes=1280).groups
+    range(0, 32)
+    >>> plan_compaction(refs[:3], budget_bytes=10_000) is None
+    True
+    """
+    stacks = _stacks(refs)
+    runs = [
+        _run_within([refs[at].live_bytes(groups) for at in stack], fan_in, budget_bytes) for groups, stack in stacks
+    ]
+    wanted = [at for at, run in enumerate(runs) if run is not None]
+    if not wanted:
+        return None
+    # The tallest stack is what lookups suffer from most.
+    first = max(wanted, key=lambda at: (len(stacks[at][1]), -at))
+    pieces: list[CompactionPiece] = []
+    window = (0, len(refs))
+    left_bytes = budget_bytes
+    for at in range(first, len(stacks)):
+        groups, stack = stacks[at]
+        run = runs[at]
+        if run is None or (pieces and pieces[-1].groups.stop != groups.start):
+            break
+        merged = tuple(stack[i] for i in run)
+        window = _narrowed(window, stack, run)
+        cost = sum(refs[position].live_bytes(groups) for position in merged)
+        # A share so small that it counts as nothing is always affordable.
+        affordable = len(groups) if not cost or cost <= left_bytes else len(groups) * max(left_bytes, 0) // cost
+        if window[0] > window[1] or (not affordable and pieces):
+            break
+        part = groups[: max(affordable, 1)]
+        pieces.append(CompactionPiece(part, merged, is_bottom=run.start == 0))
+        position = window[0]
+        left_bytes -= cost
+        if len(part) < len(groups):
+            break
+    return CompactionStep(tuple(pieces), position)
+
+
+def plan_full_compaction(refs: Sequence[SegmentRef]) -> CompactionStep | None:
+    """The step after which there is one segment, without a trace of anything deleted or expired.
+
+    Only refs without a gap between their key groups can become one; None when there is nothing to merge.
+    """
+    stacks = _stacks(refs)
+    pieces: list[CompactionPiece] = []
+    for groups, stack in stacks:
+        if pieces and pieces[-1].groups.stop != groups.start:
+            break
+        pieces.append(CompactionPiece(groups, tuple(stack), is_bottom=True))
+    return CompactionStep(tuple(pieces), 0) if pieces else None
+
+
+def _stacks(refs: Sequence[SegmentRef]) -> list[tuple[range, list[int]]]:
+    """The ranges of key groups over which the same refs lie, and the positions of these, oldest first."""
+    begin: dict[int, list[int]] = {}
+    end: dict[int, list[int]] = {}
+    for at, ref in enumerate(refs):
+        begin.setdefault(ref.group_start, []).append(at)
+        end.setdefault(ref.group_stop, []).append(at)
+    stacks: list[tuple[range, list[int]]] = []
+    open_refs: list[int] = []
+    for start, stop in itertools.pairwise(sorted({*begin, *end})):
+        for at in end.get(start, ()):
+            open_refs.remove(at)
+        for at in begin.get(start, ()):
+            insort(open_refs, at)
+        if open_refs:
+            stacks.append((range(start, stop), open_refs.copy()))
+    return stacks
+
+
+def _run_within(sizes: Sequence[int], fan_in: int, budget_bytes: int) -> range | None:
+    """The youngest run worth merging; of one that the budget does not reach for, the youngest part that takes most
+    segments off the stack for the least bytes.
+
+    >>> _run_within([8, 4, 1, 1, 1, 1], 4, budget_bytes=16), _run_within([8, 4, 1, 1, 1, 1], 4, budget_bytes=15)
+    (range(0, 6), range(2, 6))
+    """
+    run = _similar_run(sizes, fan_in)
+    if run is None or sum(sizes[run.start : run.stop]) <= budget_bytes:
+        return run
+    total = sum(sizes[run.stop - fan_in + 1 : run.stop])
+    best_start, best = run.stop - fan_in, float("inf")
+    for start in range(run.stop - fan_in, run.start - 1, -1):
+        total += sizes[start]
+        cost = total / (run.stop - start - 1)
+        if cost <= best:
+            best_start, best = start, cost
+    return range(best_start, run.stop)
+
+
+def _similar_run(sizes: Sequence[int], fan_in: int) -> range | None:
+    """The youngest run of a stack worth merging: each older one is no larger than all younger ones together."""
+    for stop in range(len(sizes), fan_in - 1, -1):
+        start, total = stop - 1, sizes[stop - 1]
+        while start > 0 and sizes[start - 1] <= total:
+            start -= 1
+            total += sizes[start]
+        if stop - start >= fan_in:
+            return range(start, stop)
+    return None
+
+
+def _narrowed(window: tuple[int, int], stack: list[int], run: range) -> tuple[int, int]:
+    """Where the merged ref may still stand: after all that is older, before all that is younger."""
+    after = stack[run.start - 1] + 1 if run.start else 0
+    before = stack[run.stop] if run.stop < len(stack) else window[1]
+    return max(window[0], after), min(window[1], before)
+
+
+def compact(
+    segments: OpenSegments,
+    layout: TableLayout,
+    refs: Sequence[SegmentRef],
+    step: CompactionStep,
+    now_ms: int,
+    *,
+    name: str,
+    epoch: int,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Refs:
+    """Merge what the step says into the segment `name`, durably, and return the refs of the same table.
+
+    The old files stay; they are deleted when no retained manifest names them.
+    """
+    rows_max = sum(refs[at].rows for piece in step.pieces for at in piece.merged)
+    merged = write_segment(
+        segments.store,
+        name,
+        layout,
+        epoch,
+        step.groups,
+        rechunked(_merged_rows(segments, layout, refs, step, now_ms, chunk_rows), chunk_rows),
+        chunks_max=rows_max // chunk_rows + 2,
+    )
+    return with_merged(refs, step, merged)
+
+
+def _merged_rows(
+    segments: OpenSegments,
+    layout: TableLayout,
+    refs: Sequence[SegmentRef],
+    step: CompactionStep,
+    now_ms: int,
+    block_rows: int,
+) -> Iterator[pa.RecordBatch]:
+    for piece in step.pieces:
+        edges = order_of_group(piece.groups.start), order_of_group(piece.groups.stop)
+        layers = [Layer(segments.segment(refs[at], layout), *edges) for at in piece.merged]
+        for block in merged_blocks(layers, layout, *edges, block_rows):
+            live = live_rows(block, layout, now_ms)
+            if piece.is_bottom:
+                yield block if live.all() else block.filter(pa.array(live))
+            else:
+                yield _with_deletes(block, (kinds_of(block) == PUT) & ~live)
+
+
+def _with_deletes(rows: pa.RecordBatch, expired: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.RecordBatch:
+    """The rows, the expired ones as deletes: they still have to hide what lies beneath them."""
+    if not expired.any():
+        return rows
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns["kind"] = pa.array(np.where(expired, np.uint8(DELETE), kinds_of(rows)))
+    for name in ("due_ms", "expires_ms"):
+        if name in columns:
+            columns[name] = pa.array(np.where(expired, NEVER_MS, plain_view(columns[name])))
+    if "value" in columns:
+        columns["value"] = columns["value"].take(pa.array(np.arange(rows.num_rows), mask=expired))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=rows.schema)
+
+
+def with_merged(refs: Sequence[SegmentRef], step: CompactionStep, merged: SegmentRef | None) -> Refs:
+    """The refs without what was merged, and the merged one in its place."""
+    result: list[SegmentRef] = []
+    for at, ref in enumerate(refs):
+        if at == step.position and merged is not None:
+            result.append(merged)
+        result.extend(_without(ref, (piece.groups for piece in step.pieces if at in piece.merged)))
+    if step.position == len(refs) and merged is not None:
+        result.append(merged)
+    return coalesced(result)
+
+
+def _without(ref: SegmentRef, taken: Iterable[range]) -> list[SegmentRef]:
+    parts = [ref]
+    for groups in taken:
+        parts = [left for part in parts for left in part.without(groups)]
+    return parts

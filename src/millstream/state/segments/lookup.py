@@ -1,0 +1,223 @@
+"""Finding many keys at once in one segment.
+
+A `Probe` holds the keys asked for, sorted as segments are. Against one segment, the probe is cut at the chunks'
+fences, and in each chunk all its keys are found by one `searchsorted`; then the keys themselves are compared,
+because a prefix of a hash is not the key. Where a table has subs, a key is a run of rows, and a second binary
+search, over all runs in step, finds the sub. Cost: keys asked × log(rows), and no Python loop over keys. The one
+exception is bounded: keys that share 55 bits of their hash are told apart one by one.
+
+This module finds changes; whether a change is a value, and which segment counts, is for `table` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.state.keys.equality import Bools, same
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.xxh64 import Int64s, UInt64s
+from millstream.state.segments.resolution import orders_in, sub_orders_in
+from millstream.state.segments.segment import Chunk, PlainKeys, Segment, key_view
+from millstream.state.tables.layout import CLEAR, TableLayout, orders_of
+
+__all__ = ["Hits", "Layer", "Probe", "Runs", "find_rows", "find_runs"]
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Keys (and subs) to find, sorted by order; `positions` is where each stood in the caller's column."""
+
+    orders: UInt64s
+    keys: pa.Array
+    view: PlainKeys | None
+    positions: Int64s
+    subs: pa.Array | None = None
+    sub_orders: Int64s | None = None
+
+    @classmethod
+    def of(cls, keys: KeyColumn, layout: TableLayout, subs: pa.Array | None = None) -> Probe:
+        """The probe for a column of keys, and one sub for each if given."""
+        orders = orders_of(keys.hashes, layout.max_parallelism)
+        positions = np.argsort(orders)
+        at = pa.array(positions)
+        sorted_keys = keys.array.take(at)
+        if subs is None:
+            return cls(orders[positions], sorted_keys, key_view(sorted_keys), positions)
+        sub_orders = layout.sub_orders(subs)[positions]
+        return cls(orders[positions], sorted_keys, key_view(sorted_keys), positions, subs.take(at), sub_orders)
+
+    @classmethod
+    def of_rows(cls, rows: pa.RecordBatch, layout: TableLayout) -> Probe:
+        """The probe that finds other changes of these rows, which are sorted."""
+        keys = rows.column("key")
+        subs, sub_orders = None, None
+        if layout.sub_type is not None:
+            subs, sub_orders = rows.column("sub"), sub_orders_in(rows, layout)
+        return cls(orders_in(rows), keys, key_view(keys), np.arange(rows.num_rows), subs, sub_orders)
+
+    def __len__(self) -> int:
+        return len(self.orders)
+
+    def has_key_of(self, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
+        """For each pair, whether the probe's key at `at` is that of the chunk's row."""
+        if self.view is not None and chunk.key_view is not None:
+            equal: Bools = self.view[at] == chunk.key_view[rows]
+            return equal
+        return same(self.keys.take(pa.array(at)), chunk.keys.take(pa.array(rows)))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A segment, and the range of orders for which it counts."""
+
+    segment: Segment
+    order_start: int
+    order_stop: int
+
+    def among(self, orders: UInt64s) -> slice:
+        """The part of sorted orders that lies in the range."""
+        start, stop = orders.searchsorted(np.array([self.order_start, self.order_stop], dtype=np.uint64)).tolist()
+        return slice(start, stop)
+
+
+@dataclass(frozen=True)
+class Hits:
+    """What one chunk says of a probe: `rows[i]` changes what `at[i]` asks for; the key of `cleared[i]` was cleared
+    and has no row of that sub since."""
+
+    chunk: Chunk
+    at: Int64s
+    rows: Int64s
+    cleared: Int64s
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The rows [starts[i], stops[i]) of a chunk are all those of the key of `at[i]`, without its CLEAR."""
+
+    chunk: Chunk
+    at: Int64s
+    starts: Int64s
+    stops: Int64s
+    cleared: Bools
+
+
+def _spans(segment: Segment, orders: UInt64s) -> Iterator[tuple[Chunk, int, int]]:
+    """The chunks that may hold some of the sorted orders, and which."""
+    if not len(segment.fences):
+        return
+    bounds = orders.searchsorted(segment.fences)
+    stops = np.empty_like(bounds)  # not np.append, nor np.flatnonzero below: this runs for every segment of every read
+    stops[:-1], stops[-1] = bounds[1:], len(orders)
+    for number in (stops > bounds).nonzero()[0].tolist():
+        if orders[bounds[number]] <= segment.entries[number].last_order:
+            yield segment.chunk(number), int(bounds[number]), int(stops[number])
+
+
+def find_rows(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Hits]:
+    """The changes of the rows that the probe asks for at `at` (ascending)."""
+    if probe.subs is None:
+        orders = probe.orders[at]
+        for chunk, start, stop in _spans(segment, orders):
+            yield _find_keys(chunk, probe, at[start:stop], orders[start:stop])
+        return
+    for runs in find_runs(segment, probe, at):
+        yield _find_subs(runs, probe)
+
+
+def _find_keys(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Hits:
+    # A question for a few keys comes here often, with few of them: every step that can be left out counts.
+    rows = chunk.orders.searchsorted(orders)
+    if rows[-1] == chunk.rows:
+        np.minimum(rows, chunk.rows - 1, out=rows)
+    is_near = chunk.orders[rows] == orders
+    if np.count_nonzero(is_near) < is_near.size:
+        near = is_near.nonzero()[0]
+        at, rows = at[near], rows[near]
+    found = probe.has_key_of(at, chunk, rows)
+    if np.count_nonzero(found) == found.size:
+        return Hits(chunk, at, rows, _NONE)
+    # Another key with the same order stands there; ours may stand behind it.
+    found_at, found_rows = [at[found]], [rows[found]]
+    while True:
+        at, rows = at[~found], rows[~found] + 1
+        near = np.flatnonzero(rows < chunk.rows)
+        near = near[chunk.orders[rows[near]] == probe.orders[at[near]]]
+        if not near.size:
+            break
+        at, rows = at[near], rows[near]
+        found = probe.has_key_of(at, chunk, rows)
+        found_at.append(at[found])
+        found_rows.append(rows[found])
+    return Hits(chunk, np.concatenate(found_at), np.concatenate(found_rows), _NONE)
+
+
+def find_runs(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Runs]:
+    """All rows of the keys that the probe asks for at `at` (ascending)."""
+    orders = probe.orders[at]
+    for chunk, start, stop in _spans(segment, orders):
+        runs = _find_runs(chunk, probe, at[start:stop], orders[start:stop])
+        if runs.at.size:
+            yield runs
+
+
+def _find_runs(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Runs:
+    starts, stops = chunk.orders.searchsorted(orders), chunk.orders.searchsorted(orders, "right")
+    present = np.flatnonzero(stops > starts)
+    at, starts, stops = at[present], starts[present], stops[present]
+    # A key's rows stand together: if the first and the last are its own, all are.
+    whole = probe.has_key_of(at, chunk, starts) & probe.has_key_of(at, chunk, stops - 1)
+    for i in np.flatnonzero(~whole).tolist():
+        rows = np.arange(starts[i], stops[i])
+        own = rows[probe.has_key_of(np.full(rows.size, at[i]), chunk, rows)]
+        starts[i], stops[i] = (own[0], own[-1] + 1) if own.size else (0, 0)
+    if not whole.all():
+        present = np.flatnonzero(stops > starts)
+        at, starts, stops = at[present], starts[present], stops[present]
+    cleared = chunk.kinds[starts] == CLEAR
+    return Runs(chunk, at, starts + cleared, stops, cleared)
+
+
+def _find_subs(runs: Runs, probe: Probe) -> Hits:
+    chunk, at, stops = runs.chunk, runs.at, runs.stops
+    assert probe.sub_orders is not None and chunk.sub_orders is not None
+    wanted = probe.sub_orders[at]
+    rows = _bisected(chunk.sub_orders, wanted, runs.starts, stops)
+    found = np.zeros(at.size, dtype=np.bool_)
+    pending = np.arange(at.size)
+    while True:
+        pending = pending[rows[pending] < stops[pending]]
+        pending = pending[chunk.sub_orders[rows[pending]] == wanted[pending]]
+        if not pending.size:
+            break
+        found[pending] = _has_sub_of(probe, at[pending], chunk, rows[pending])
+        pending = pending[~found[pending]]
+        rows[pending] += 1
+    return Hits(chunk, at[found], rows[found], at[runs.cleared & ~found])
+
+
+def _has_sub_of(probe: Probe, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
+    subs = chunk.batch.column("sub")
+    if "sub_order" not in chunk.batch.schema.names:
+        return np.ones(at.size, dtype=np.bool_)  # the order is the sub
+    assert probe.subs is not None
+    return same(probe.subs.take(pa.array(at)), subs.take(pa.array(rows)))
+
+
+def _bisected(values: Int64s, wanted: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
+    """In each run, the first row whose value is not below the wanted one: all binary searches in step."""
+    low, high = starts.copy(), stops.copy()
+    pending = np.flatnonzero(low < high)
+    while pending.size:
+        middle = (low[pending] + high[pending]) >> 1
+        below = values[middle] < wanted[pending]
+        low[pending[below]] = middle[below] + 1
+        high[pending[~below]] = middle[~below]
+        pending = pending[low[pending] < high[pending]]
+    return low

@@ -1,0 +1,170 @@
+"""Which changes stand: the newest of every row, in the order of a segment.
+
+Writing an epoch, scanning and compacting all meet the same question: given changes, oldest first, which rows
+are left, and how are they sorted? `standing_rows` answers it once for all of them, over whole columns:
+
+1. sort by (order, rest), keeping the changes of one hash in the order they were made;
+2. bring each key's changes together where two keys have one hash;
+3. drop what stands before its key's last CLEAR;
+4. sort each key's changes by sub, bring each sub's together, and keep the last.
+
+DELETEs and CLEARs stand like any change; who knows that nothing older lies beneath may drop them afterwards.
+Invariant: the rows answered are sorted as `layout` says, at most one per (key, sub), one CLEAR per key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.state.keys.equality import Bools, plain_view, same
+from millstream.state.keys.xxh64 import Int64s, UInt64s
+from millstream.state.tables.layout import CLEAR, TableLayout, UInt8s
+
+__all__ = ["kinds_of", "newest_of_each", "orders_in", "standing_rows", "sub_orders_in"]
+
+
+def orders_in(batch: pa.RecordBatch) -> UInt64s:
+    """The order column of a batch of rows, as numpy."""
+    return plain_view(batch.column("order")).view(np.uint64)
+
+
+def kinds_of(batch: pa.RecordBatch) -> UInt8s:
+    """The kind column of a batch of rows, as numpy."""
+    return plain_view(batch.column("kind")).view(np.uint8)
+
+
+def sub_orders_in(batch: pa.RecordBatch, layout: TableLayout) -> Int64s:
+    """The sub order of every row: a column of its own, or the subs themselves."""
+    view: Int64s = plain_view(batch.column("sub" if layout.has_ordered_sub else "sub_order"))
+    return view
+
+
+def standing_rows(changes: pa.RecordBatch, layout: TableLayout) -> Int64s:
+    """The positions, in sorted order, of the changes that stand; `changes` come oldest first.
+
+    >>> layout = TableLayout("total", pa.int64(), value_type=pa.int64())
+    >>> columns = [[7, 3, 7], [0, 0, 0], [1, 2, 1], [0, 0, 0], [10, 20, 30]]
+    >>> arrays = [pa.array(column, field.type) for column, field in zip(columns, layout.schema)]
+    >>> batch = pa.RecordBatch.from_arrays(arrays, schema=layout.schema)
+    >>> standing_rows(batch, layout).tolist()
+    [1, 2]
+    """
+    sorting = _by_key(changes)
+    if layout.sub_type is None:
+        return _last_of_each(sorting)
+    return _last_of_each(_by_sub(changes, layout, sorting))
+
+
+@dataclass(frozen=True)
+class _Sorting:
+    """Positions in sorted order; `joined[i]` says that i and i + 1 belong together."""
+
+    rows: Int64s
+    joined: Bools
+
+
+def _last_of_each(sorting: _Sorting) -> Int64s:
+    """The last, hence newest, of all that belong together."""
+    if not sorting.joined.any():
+        return sorting.rows
+    last: Int64s = sorting.rows[np.append(~sorting.joined, True)]
+    return last
+
+
+def _by_key(changes: pa.RecordBatch) -> _Sorting:
+    orders = orders_in(changes)
+    if (orders[1:] > orders[:-1]).all():
+        return _Sorting(np.arange(len(orders)), np.zeros(max(len(orders) - 1, 0), dtype=np.bool_))
+    # Stable, and quick where the changes are a few sorted runs, as segments are.
+    rows = np.argsort(orders, kind="stable")
+    by_order = orders[rows]
+    tied = by_order[1:] == by_order[:-1]
+    if not tied.any():
+        return _Sorting(rows, tied)
+    rests = plain_view(changes.column("rest")).view(np.uint16)
+    by_rest = rests[rows]
+    if (tied & (by_rest[1:] != by_rest[:-1])).any():
+        rows = np.lexsort((rests, orders))
+        by_rest = rests[rows]
+        tied &= by_rest[1:] == by_rest[:-1]
+    return _brought_together(changes.column("key"), rows, tied)
+
+
+def _by_sub(changes: pa.RecordBatch, layout: TableLayout, keys: _Sorting) -> _Sorting:
+    key_ids = np.zeros(len(keys.rows), dtype=np.int64)
+    np.cumsum(~keys.joined, out=key_ids[1:])
+    kinds = kinds_of(changes)
+    rows = keys.rows
+    cleared = kinds[rows] == CLEAR
+    if cleared.any():
+        last_clear = np.full(key_ids[-1] + 1, -1, dtype=np.int64)
+        np.maximum.at(last_clear, key_ids[cleared], rows[cleared])
+        kept = rows >= last_clear[key_ids]
+        rows, key_ids = rows[kept], key_ids[kept]
+    return _sorted_subs(changes, layout, rows, key_ids)
+
+
+def _sorted_subs(changes: pa.RecordBatch, layout: TableLayout, rows: Int64s, key_ids: Int64s) -> _Sorting:
+    """`rows`, whose keys stand together, sorted by sub within each key; rows of one key and sub are joined."""
+    sub_orders = sub_orders_in(changes, layout)[rows]
+    same_key = key_ids[1:] == key_ids[:-1]
+    if (same_key & (sub_orders[1:] < sub_orders[:-1])).any():
+        by_sub = np.lexsort((sub_orders, key_ids))
+        rows, sub_orders = rows[by_sub], sub_orders[by_sub]
+        # Keys stand together still, so `same_key` is as it was.
+    tied = same_key & (sub_orders[1:] == sub_orders[:-1])
+    if tied.any():
+        # A CLEAR has the order of the first sub, but is never one and the same row with it.
+        cleared = kinds_of(changes)[rows] == CLEAR
+        tied &= ~cleared[:-1]
+    if layout.has_ordered_sub or not tied.any():
+        return _Sorting(rows, tied)
+    return _brought_together(changes.column("sub"), rows, tied)
+
+
+def newest_of_each(changes: pa.RecordBatch, layout: TableLayout, key_ids: Int64s) -> Int64s:
+    """As `standing_rows`, for changes without CLEARs whose keys are told by number: the newest per number and sub."""
+    rows = np.argsort(key_ids, kind="stable")
+    by_key = key_ids[rows]
+    if layout.sub_type is None:
+        return _last_of_each(_Sorting(rows, by_key[1:] == by_key[:-1]))
+    return _last_of_each(_sorted_subs(changes, layout, rows, by_key))
+
+
+def _brought_together(values: pa.Array, rows: Int64s, tied: Bools) -> _Sorting:
+    """`rows` with equal values next to each other; `tied` says which neighbours have one hash.
+
+    Equal hashes mean equal values but for the odd collision, so that is what is checked first.
+    """
+    at = np.flatnonzero(tied)
+    equal = same(values.take(pa.array(rows[at])), values.take(pa.array(rows[at + 1])))
+    joined = tied.copy()
+    joined[at] = equal
+    if equal.all():
+        return _Sorting(rows, joined)
+    rows = rows.copy()
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], tied, [False])).astype(np.int8)))
+    for start, stop in edges.reshape(-1, 2).tolist():
+        if joined[start:stop].all():
+            continue
+        run = rows[start : stop + 1]
+        ranks = _ranks(values.take(pa.array(run)))
+        by_rank = np.argsort(ranks, kind="stable")
+        rows[start : stop + 1] = run[by_rank]
+        joined[start:stop] = np.diff(ranks[by_rank]) == 0
+    return _Sorting(rows, joined)
+
+
+def _ranks(values: pa.Array) -> Int64s:
+    """A number per distinct value, in order of appearance; one pass per distinct value, for short runs."""
+    ranks = np.full(len(values), -1, dtype=np.int64)
+    rank = 0
+    while (ranks < 0).any():
+        first = int(np.argmax(ranks < 0))
+        alike = same(values, values.take(pa.array(np.full(len(values), first))))
+        ranks[alike] = rank
+        rank += 1
+    return ranks

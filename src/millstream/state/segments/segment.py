@@ -1,0 +1,260 @@
+"""A segment: the changes of one task in one epoch (or of a compaction), immutable, sorted, most often mapped.
+
+A segment is read a chunk at a time. Opening one reads its footer only; a chunk's checksum and order are
+checked when the chunk is first touched in this process, and then never again while it is held, because a segment
+never changes. What is damaged is an error that names the state, the epoch, the file and the part: it is never read
+as "no value". Chunks are numpy views and Arrow arrays over the bytes that were checked. Of a mapped file, what is not
+touched is not read, and what is touched is the page cache's to keep; of one that cannot be mapped, chunks are held in
+memory and let go (`HeldSegment`).
+
+All rows of one `order` stand in one chunk: a lookup never has to look into the next.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.errors import MillstreamError, StateSchemaError, StoreDamagedError
+from millstream.state.keys.equality import Bools, bits_view, plain_view, plain_view_type
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
+from millstream.state.segments.segment_file import DownloadedFile, SegmentFile
+from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, read_chunk, read_footer, read_schema
+from millstream.state.segments.segment_memory import SegmentMemory
+from millstream.state.segments.version import SegmentRef
+from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout
+
+__all__ = ["Chunk", "HeldSegment", "Segment", "described"]
+
+PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
+
+
+class Chunk:
+    """Some sorted rows: the columns that lookups need as numpy, the others as Arrow."""
+
+    __slots__ = (
+        "batch",
+        "due_ms",
+        "expires_ms",
+        "key_view",
+        "keys",
+        "kinds",
+        "order_view",
+        "orders",
+        "rows",
+        "sub_orders",
+        "value_reader",
+        "value_view",
+        "values",
+    )
+
+    def __init__(self, batch: pa.RecordBatch, layout: TableLayout) -> None:
+        self.batch = batch
+        self.rows: int = batch.num_rows
+        self.orders = orders_in(batch)
+        self.order_view = self.orders.data  # as Python's own numbers: one of them is found quicker so
+        self.kinds = kinds_of(batch)
+        self.keys: pa.Array = batch.column("key")
+        self.key_view = key_view(self.keys)
+        self.sub_orders: Int64s | None = sub_orders_in(batch, layout) if layout.sub_type is not None else None
+        self.values: pa.Array | None = batch.column("value") if layout.value_type is not None else None
+        self.value_view = None if self.values is None else bits_view(self.values)
+        self.value_reader: Callable[[int], Any] | None = None  # made by the first point read
+        self.due_ms: Int64s | None = plain_view(batch.column("due_ms")) if layout.has_due else None
+        self.expires_ms: Int64s | None = plain_view(batch.column("expires_ms")) if layout.has_ttl else None
+
+    def values_at(self, rows: Int64s) -> pa.Array | NDArray[np.signedinteger[Any]]:
+        """The values of rows; those of a fixed width and never null as numpy, which is quicker for few of them."""
+        assert self.values is not None
+        return self.values.take(pa.array(rows)) if self.value_view is None else self.value_view[rows]
+
+    def are_live(self, rows: Int64s, now_ms: int) -> Bools:
+        """Which of the rows hold something: put, and not expired."""
+        live: Bools = self.kinds[rows] == PUT
+        if self.expires_ms is not None:
+            live &= self.expires_ms[rows] > now_ms
+        return live
+
+
+def key_view(keys: pa.Array) -> PlainKeys | None:
+    """The keys as numpy, if they are numbers or times and none is null."""
+    return plain_view(keys) if plain_view_type(keys.type) is not None and not keys.null_count else None
+
+
+def described(layout: TableLayout) -> dict[str, Any]:
+    """The layout as a footer tells it: types as Arrow prints them."""
+    told = {
+        "key": "canonical" if layout.key_type is None else str(layout.key_type),
+        "sub": None if layout.sub_type is None else str(layout.sub_type),
+        "value": None if layout.value_type is None else str(layout.value_type),
+        "pickled": layout.is_pickled,
+        "due": layout.has_due,
+        "ttl": layout.has_ttl,
+        "max_parallelism": layout.max_parallelism,
+    }
+    return told if layout.serializer_version is None else {**told, "serializer": layout.serializer_version}
+
+
+class Segment:
+    """The sorted rows of one file, or of changes not yet written.
+
+    `is_foreign`: another process's user wrote the file, so that a checksum proves nothing. Arrow ends a process that
+    looks at a text which, by its offsets, lies beyond its memory; so offsets are looked at first. Tasks do without: who
+    can write their store runs code in them anyway.
+    """
+
+    is_foreign = False
+
+    def __init__(
+        self, layout: TableLayout, subject: str, entries: tuple[ChunkEntry, ...], chunks: list[Chunk | None]
+    ) -> None:
+        self.layout = layout
+        self.entries = entries
+        self.fences = np.array([entry.first_order for entry in entries], dtype=np.uint64)
+        self.fence_list: list[int] = self.fences.tolist()
+        self._subject = subject
+        self._chunks = chunks
+        self._epoch = 0
+        self._file: SegmentFile | None = None
+        self._schema: pa.Schema | None = None
+
+    @classmethod
+    def of_rows(cls, batch: pa.RecordBatch, layout: TableLayout) -> Segment:
+        """Rows in memory, already sorted, as a segment of one chunk."""
+        if not batch.num_rows:
+            return cls(layout, "changes", (), [])
+        return cls(layout, "changes", (entry_of(batch, layout),), [Chunk(batch, layout)])
+
+    @classmethod
+    def of_file(cls, file: SegmentFile, layout: TableLayout, ref: SegmentRef) -> Self:
+        """The segment in a file. Checks the footer, not yet the chunks."""
+        subject = f"State {layout.state!r}, epoch {ref.epoch}: segment {ref.file}"
+        footer = read_footer(file, subject)
+        if file.size != ref.file_bytes or footer.rows != ref.rows or footer.epoch != ref.epoch:
+            raise _damaged(
+                subject,
+                f"the manifest says {ref.file_bytes} bytes and {ref.rows} rows of epoch {ref.epoch}, the file has "
+                f"{file.size} bytes and {footer.rows} rows of epoch {footer.epoch}. Was a file copied or renamed?",
+            )
+        _check_layout(footer, layout)
+        segment = cls(layout, subject, footer.chunks, [None] * len(footer.chunks))
+        segment._epoch = footer.epoch
+        segment._file, segment._schema = file, read_schema(file, footer, subject)
+        return segment
+
+    def chunk(self, number: int) -> Chunk:
+        """A chunk, checked when it is touched for the first time."""
+        return self._chunks[number] or self._checked_chunk(number)
+
+    def _checked_chunk(self, number: int) -> Chunk:
+        assert self._file is not None and self._schema is not None
+        entry, subject = self.entries[number], f"{self._subject}, chunk {number}"
+        data = self._file.read(entry.offset, entry.offset + entry.length)
+        if zlib.crc32(data) != entry.crc32:
+            raise _damaged(subject, "its checksum does not match its content")
+        try:
+            rows = read_chunk(data, self._schema)
+            if self.is_foreign:
+                rows.validate(full=True)
+        except ValueError as error:
+            raise _damaged(subject, str(error)) from error
+        if self.layout.past is not None:
+            rows = self.layout.past.present(rows, self._epoch, self.layout.schema)
+        chunk = Chunk(rows, self.layout)
+        orders = chunk.orders
+        if chunk.rows != entry.rows or (orders[0], orders[-1]) != (entry.first_order, entry.last_order):
+            raise _damaged(subject, "its rows are not those its footer promises")
+        if not (orders[1:] >= orders[:-1]).all():
+            raise _damaged(subject, "its rows are not sorted")
+        self._chunks[number] = chunk
+        return chunk
+
+    def touch(self, bytes_max: int) -> int:
+        """Touch the chunks that nobody has, up to so many bytes; returns how many that were. Who asks afterwards does
+        not wait for a check. What is damaged, or not for readers, is told to who asks for it."""
+        touched = 0
+        for number, entry in enumerate(self.entries):
+            if self._chunks[number] is None and touched + entry.length <= bytes_max:
+                with suppress(MillstreamError):
+                    self.chunk(number)
+                touched += entry.length
+        return touched
+
+    @property
+    def rows(self) -> int:
+        """How many changes the segment holds."""
+        return sum(entry.rows for entry in self.entries)
+
+
+class HeldSegment(Segment):
+    """A segment whose chunks are in this process's memory, as long as `memory` has room for them.
+
+    A chunk that was read counts by itself; of a file that was downloaded all chunks share the bytes, and go with them.
+    """
+
+    def in_memory(self, memory: SegmentMemory) -> Self:
+        """Count what is held by this memory."""
+        self._memory, self._token = memory, memory.join(self)
+        if isinstance(self._file, DownloadedFile):  # to read its footer, already
+            memory.use(self._token, 0, self._file.size)
+        return self
+
+    def chunk(self, number: int) -> Chunk:
+        chunk = self._chunks[number] or self._checked_chunk(number)
+        if isinstance(self._file, DownloadedFile):
+            self._memory.use(self._token, 0, self._file.size)
+        else:
+            self._memory.use(self._token, number, self.entries[number].length)
+        return chunk
+
+    def let_go(self, part: int) -> None:
+        """Forget a chunk; of a downloaded file, all that is held."""
+        if isinstance(self._file, DownloadedFile):
+            self._file.let_go()
+            self._chunks[:] = [None] * len(self._chunks)
+        else:
+            self._chunks[part] = None
+
+
+def entry_of(batch: pa.RecordBatch, layout: TableLayout) -> ChunkEntry:
+    """What the footer says of a chunk that has no place in a file yet."""
+    orders = orders_in(batch)
+    due = _extent(batch, "due_ms") if layout.has_due else (NEVER_MS, -1)
+    expires = _extent(batch, "expires_ms") if layout.has_ttl else (NEVER_MS, -1)
+    return ChunkEntry(0, 0, 0, batch.num_rows, int(orders[0]), int(orders[-1]), *due, *expires)
+
+
+def _extent(batch: pa.RecordBatch, column: str) -> tuple[int, int]:
+    times = plain_view(batch.column(column))[kinds_of(batch) == PUT]
+    return (int(times.min()), int(times.max())) if times.size else (NEVER_MS, -NEVER_MS)
+
+
+# What a layout with a past answers for: its segments may have other values, and expire or not.
+_OF_SCHEMA = frozenset({"value", "pickled", "ttl", "serializer"})
+
+
+def _check_layout(footer: SegmentFooter, layout: TableLayout) -> None:
+    if layout.past is not None:
+        layout.past.check_footer(footer.layout, footer.epoch)
+    now = described(layout)
+    for part in dict.fromkeys((*footer.layout, *now)):
+        was, is_now = footer.layout.get(part), now.get(part)
+        if was != is_now and not (layout.past is not None and part in _OF_SCHEMA):
+            raise StateSchemaError(
+                f"state {layout.state!r} was saved with {part} {was}, is now {is_now}. "
+                "Give the state a new name, or declare it as it was."
+            )
+
+
+def _damaged(subject: str, what: str) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"{subject} is damaged: {what}. Nothing was overwritten; restore the file from a copy, or start the job "
+        "from an older epoch."
+    )

@@ -1,0 +1,163 @@
+"""Everything that can be wrong with a segment, found without a program: for people who ask whether a store is whole.
+
+A running job checks what it touches (`segment`). Here every byte is looked at, a chunk at a time, so that a segment of
+any size takes the memory of one chunk. The steps, each naming what it found:
+
+1. the file is there and has the length that the manifest says;
+2. its footer, schema and tail have their checksums, and tell the rows, epoch and key groups that the manifest tells;
+3. each chunk has its checksum and the rows that the footer promises, sorted, beyond those of the chunk before;
+4. all keys lie in the segment's key groups, at the place that their hash says, and no row is there twice;
+5. due and expiry times lie within the bounds by which a scan skips chunks.
+
+Damage of one chunk does not hide that of the next. Nothing is changed, and nothing is decoded that could run code.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import StoreError
+from millstream.state.keys.equality import plain_view, same
+from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.schemas.stored_layout import stored_layout
+from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
+from millstream.state.segments.segment_file import SegmentFile
+from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, read_chunk, read_footer, read_schema
+from millstream.state.segments.version import SegmentRef
+from millstream.state.tables.layout import CLEAR, PUT, TableLayout, order_of_group, orders_of, rests_of
+
+__all__ = ["KeyHashes", "segment_problems"]
+
+KeyHashes = Callable[[pa.Array, TableLayout], Int64s | None]
+"""The hashes that keys should have; None where that cannot be told."""
+
+
+def segment_problems(file: SegmentFile, ref: SegmentRef, state: str, key_hashes: KeyHashes) -> list[str]:
+    """What is wrong with the segment in a file, which the manifest names by `ref`; nothing, if it is whole."""
+    if file.size != ref.file_bytes:
+        return [f"it has {file.size} bytes, the manifest says {ref.file_bytes}"]
+    try:
+        footer = read_footer(file, "it")
+        layout = stored_layout(file, "it")
+        schema = read_schema(file, footer, "it")
+    except StoreError as error:
+        return [error.message.removeprefix("it is damaged: ").split(". Nothing was overwritten", 1)[0]]
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        return [f"its schema cannot be read ({error})"]
+    found = list(_footer_problems(footer, ref, state))
+    last = -1
+    for number, entry in enumerate(footer.chunks):
+        problem, last = _chunk_problem(file, schema, entry, layout, footer.groups, last, key_hashes)
+        if problem is not None:
+            found.append(f"chunk {number}: {problem}")
+    return found
+
+
+def _footer_problems(footer: SegmentFooter, ref: SegmentRef, state: str) -> Iterator[str]:
+    told = (footer.state, footer.epoch, footer.rows, footer.groups)
+    expected = (state, ref.epoch, ref.rows, (ref.file_group_start, ref.file_group_stop))
+    for what, found, wanted in zip(("state", "epoch", "rows", "key groups"), told, expected, strict=True):
+        if found != wanted:
+            yield f"its footer tells of {what} {found!r}, the manifest of {wanted!r}"
+    due_min_ms = min((chunk.due_min_ms for chunk in footer.chunks), default=ref.due_min_ms)
+    if due_min_ms != ref.due_min_ms:
+        yield f"its earliest due time is {due_min_ms}, the manifest says {ref.due_min_ms}"
+
+
+def _chunk_problem(
+    file: SegmentFile,
+    schema: pa.Schema,
+    entry: ChunkEntry,
+    layout: TableLayout,
+    groups: tuple[int, int],
+    last: int,
+    key_hashes: KeyHashes,
+) -> tuple[str | None, int]:
+    """The first thing wrong with a chunk, and its last order."""
+    data = file.read(entry.offset, entry.offset + entry.length)
+    if zlib.crc32(data) != entry.crc32:
+        return "its checksum does not match its content", max(last, entry.last_order)
+    try:
+        rows = read_chunk(data, schema)
+        rows.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        return str(error), max(last, entry.last_order)
+    return _rows_problem(rows, entry, layout, groups, last, key_hashes), max(last, entry.last_order)
+
+
+def _rows_problem(
+    rows: pa.RecordBatch,
+    entry: ChunkEntry,
+    layout: TableLayout,
+    groups: tuple[int, int],
+    last: int,
+    key_hashes: KeyHashes,
+) -> str | None:
+    orders = orders_in(rows)
+    if rows.num_rows != entry.rows or not rows.num_rows:
+        return f"it has {rows.num_rows} rows, its footer says {entry.rows}"
+    if (int(orders[0]), int(orders[-1])) != (entry.first_order, entry.last_order):
+        return "its first and last keys are not those its footer says"
+    if not (orders[1:] >= orders[:-1]).all() or int(orders[0]) <= last:
+        return "its rows are not sorted"
+    if not order_of_group(groups[0]) <= int(orders[0]) <= int(orders[-1]) < order_of_group(groups[1]):
+        return f"it has keys outside the key groups {groups[0]} to {groups[1] - 1} of its segment"
+    if int(kinds_of(rows).max()) > CLEAR:
+        return "it has rows of an unknown kind"
+    return (
+        _hash_problem(rows, layout, key_hashes)
+        or _order_problem(rows, layout)
+        or _extent_problem(rows, "due_ms", entry.due_min_ms, entry.due_max_ms)
+        or _extent_problem(rows, "expires_ms", entry.expires_min_ms, entry.expires_max_ms)
+    )
+
+
+def _hash_problem(rows: pa.RecordBatch, layout: TableLayout, key_hashes: KeyHashes) -> str | None:
+    hashes = key_hashes(rows.column("key"), layout)
+    if hashes is not None:
+        rests = plain_view(rows.column("rest")).view(np.uint16)
+        misplaced = (orders_of(hashes, layout.max_parallelism) != orders_in(rows)) | (rests_of(hashes) != rests)
+        if misplaced.any():
+            return f"{int(misplaced.sum())} keys do not stand where their hash says"
+    if layout.sub_type is not None and not layout.has_ordered_sub:
+        there = kinds_of(rows) != CLEAR
+        if (xxhash64_column(rows.column("sub"))[there] != sub_orders_in(rows, layout)[there]).any():
+            return "map keys do not stand where their hash says"
+    return None
+
+
+def _order_problem(rows: pa.RecordBatch, layout: TableLayout) -> str | None:
+    """Neighbours of one hash: a key's rows stand together, sorted by sub, none of them twice."""
+    orders, rests = orders_in(rows), plain_view(rows.column("rest")).view(np.uint16)
+    tied = np.flatnonzero(orders[1:] == orders[:-1])
+    if (rests[tied + 1] < rests[tied]).any():
+        return "its rows are not sorted"
+    tied = tied[rests[tied + 1] == rests[tied]]
+    if not tied.size:
+        return None
+    keys = rows.column("key")
+    tied = tied[same(keys.take(pa.array(tied)), keys.take(pa.array(tied + 1)))]
+    if layout.sub_type is None:
+        return "a key is there twice" if tied.size else None
+    subs, kinds = sub_orders_in(rows, layout), kinds_of(rows)
+    after_clear = kinds[tied] == CLEAR
+    if (subs[tied + 1] < subs[tied]).any() or (kinds[tied + 1] == CLEAR).any():
+        return "its rows are not sorted"
+    tied = tied[(subs[tied + 1] == subs[tied]) & ~after_clear]
+    column = rows.column("sub")
+    doubled = same(column.take(pa.array(tied)), column.take(pa.array(tied + 1)))
+    return "a row is there twice" if doubled.any() else None
+
+
+def _extent_problem(rows: pa.RecordBatch, column: str, low: int, high: int) -> str | None:
+    if column not in rows.schema.names:
+        return None
+    times = plain_view(rows.column(column))[kinds_of(rows) == PUT]
+    if times.size and (int(times.min()), int(times.max())) != (low, high):
+        return f"its {column} are not within the bounds its footer says"
+    return None

@@ -1,0 +1,250 @@
+"""The footer of a segment: what its chunks hold and where, with a checksum over every byte of the file.
+
+    format millstream-segment-1: an Arrow IPC file
+      head     magic and schema                      checked by head_crc32
+      chunk…   record batches                        each checked by its own crc32
+      tail     Arrow's footer, which carries this    checked by tail_crc32, itself taken as zeros
+               text as its metadata entry `millstream`
+
+The text is JSON. It is found by its first words, not through Arrow, so that nothing is interpreted before its
+checksum held. Arrow takes a file's metadata when the file is begun, so blanks are left there and written over
+when all chunks are known. The blanks are long enough for the numbers at their longest.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, astuple, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.errors import StoreDamagedError
+from millstream.state.keys.key_groups import MAX_PARALLELISM_MAX
+from millstream.state.segments.segment_file import SegmentFile
+
+__all__ = [
+    "FORMAT",
+    "ChunkEntry",
+    "SegmentFooter",
+    "blank_footer",
+    "read_chunk",
+    "read_footer",
+    "read_schema",
+    "written_tail",
+]
+
+FORMAT = 1
+
+_OPENING = b'{"format":"millstream-segment-'
+_NO_CRC = b'"tail_crc32":"00000000"'
+_CRC_AT = b'"tail_crc32":"'
+_HEAD_ROOM, _CHUNK_ROOM = 512, 224
+_MAGIC = b"ARROW1"
+_ARROW_START = 8
+_ORDERED = ("int64", "timestamp", "time64", "duration", "date64")  # map keys that sort by themselves
+
+
+@dataclass(frozen=True)
+class ChunkEntry:
+    """One record batch: its bytes in the file, and what a scan can skip it by.
+
+    The due and expiry times are those of its PUTs; a chunk without any has a minimum above its maximum.
+    """
+
+    offset: int
+    length: int
+    crc32: int
+    rows: int
+    first_order: int
+    last_order: int
+    due_min_ms: int
+    due_max_ms: int
+    expires_min_ms: int
+    expires_max_ms: int
+
+
+@dataclass(frozen=True)
+class SegmentFooter:
+    """What a segment says of itself. `layout` is text: types as Arrow prints them, compared but never parsed."""
+
+    state: str
+    epoch: int
+    groups: tuple[int, int]
+    layout: dict[str, Any]
+    rows: int
+    head_crc32: int
+    chunks: tuple[ChunkEntry, ...]
+
+
+def blank_footer(chunks_max: int, state: str, layout: dict[str, Any]) -> bytes:
+    """The blanks that will be written over; they start as a footer does, to be found again."""
+    return _OPENING.ljust(_HEAD_ROOM + len(json.dumps([state, layout])) + chunks_max * _CHUNK_ROOM)
+
+
+def written_tail(tail: bytes, footer: SegmentFooter) -> bytes:
+    """The bytes after the last chunk with the footer written over its blanks, and their checksum in it."""
+    at = tail.find(_OPENING)
+    room = _room(tail, at)
+    document = {"format": f"millstream-segment-{FORMAT}", "tail_crc32": "00000000", **asdict(footer)}
+    document["chunks"] = [astuple(chunk) for chunk in footer.chunks]
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()
+    if len(text) > room:
+        raise AssertionError(f"a segment's footer of {len(text)} bytes does not fit the {room} bytes left for it")
+    whole = tail[:at] + text.ljust(room) + tail[at + room :]
+    crc = b'"tail_crc32":"%08x"' % zlib.crc32(whole)
+    return whole.replace(_NO_CRC, crc, 1)
+
+
+def _room(tail: bytes, at: int) -> int:
+    rest = tail[at + len(_OPENING) :]
+    return len(_OPENING) + len(rest) - len(rest.lstrip(b" "))
+
+
+def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
+    """The footer of a file; StoreDamagedError, which names `subject`, when a byte of it is wrong."""
+    size = file.size
+    if size < 24 or file.read(0, 6).to_pybytes() != _MAGIC:
+        raise _damaged(subject, "it is empty" if not size else "it is not a segment from its first bytes on")
+    end = file.read(size - 10, size).to_pybytes()
+    if end[4:] != _MAGIC:
+        raise _damaged(subject, "it is cut short, or its end was overwritten")
+    length = int.from_bytes(end[:4], "little", signed=True)
+    if not 0 < length <= size - 18:
+        raise _damaged(subject, "the length of its footer is wrong")
+    arrow_footer = file.read(size - 10 - length, size).to_pybytes()
+    start = arrow_footer.find(_OPENING)
+    if start < 0:
+        raise _damaged(subject, "its footer has no description of a segment")
+    text = arrow_footer[start:]
+    version = text[len(_OPENING) :].split(b'"', 1)[0]
+    try:
+        document, _ = json.JSONDecoder().raw_decode(text.decode("latin-1"))
+        chunks = tuple(map(_chunk_entry, document["chunks"])) if version == b"1" else ()
+        tail_start = chunks[-1].offset + chunks[-1].length if chunks else None
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise _damaged(subject, "its footer cannot be read") from error
+    if version.isdigit() and len(version) < 10 and int(version) > FORMAT:
+        raise StoreDamagedError(
+            f"{subject} has segment format {version.decode()}, this Millstream reads up to {FORMAT}: it was written "
+            "by a newer Millstream. Upgrade Millstream, then start the job again."
+        )
+    if tail_start is None or not 0 < tail_start <= size - 10 - length:
+        raise _damaged(subject, "its footer does not fit the file")
+    if not _is_sealed(file.read(tail_start, size).to_pybytes()):
+        raise _damaged(subject, "the checksum of its footer does not match")
+    return _from_document(document, chunks, file, subject)
+
+
+def read_schema(file: SegmentFile, footer: SegmentFooter, subject: str) -> pa.Schema:
+    """The types of a file's columns, as its tail tells them, whose checksum held."""
+    last = footer.chunks[-1]
+    # Arrow finds its own footer from the end of a file, and asks for no more than that there is something before it.
+    tail = file.read(last.offset + last.length, file.size).to_pybytes()
+    try:
+        reader = pa.ipc.open_file(pa.py_buffer(bytes(_ARROW_START) + tail))
+        chunks, schema = reader.num_record_batches, reader.schema
+        columns = {field.name: str(field.type) for field in schema}
+    except (pa.ArrowException, OSError, ValueError) as error:  # names need not even be texts
+        raise _damaged(subject, f"its schema cannot be read ({error})") from error
+    if chunks != len(footer.chunks):
+        raise _damaged(subject, f"it has {chunks} chunks, not {len(footer.chunks)}")
+    if len(columns) != len(schema) or not _fits(columns, footer.layout):
+        raise _damaged(subject, "its columns are not those that its footer tells of")
+    return schema
+
+
+def read_chunk(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in the bytes of a chunk, which has these columns; ValueError if it has not. What Arrow writes at the
+    start of a file belongs to the first."""
+    try:
+        if data.size >= _ARROW_START and data.slice(0, len(_MAGIC)).to_pybytes() == _MAGIC:
+            rows = pa.ipc.open_stream(data.slice(_ARROW_START)).read_next_batch()
+        else:
+            rows = pa.ipc.read_record_batch(data, schema)
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise ValueError(f"it cannot be read ({error})") from error
+    if rows.schema != schema:
+        raise ValueError("its columns are not those of its segment")
+    return rows
+
+
+def _is_sealed(tail: bytes) -> bool:
+    at = tail.find(_CRC_AT)
+    written = tail[at + len(_CRC_AT) : at + len(_CRC_AT) + 8]
+    return at >= 0 and written == b"%08x" % zlib.crc32(tail.replace(_CRC_AT + written + b'"', _NO_CRC, 1))
+
+
+def _from_document(
+    document: dict[str, Any], chunks: tuple[ChunkEntry, ...], file: SegmentFile, subject: str
+) -> SegmentFooter:
+    """The footer, whose checksum held: what is wrong now was written so, and may be anything."""
+    try:
+        footer = SegmentFooter(
+            state=document["state"],
+            epoch=document["epoch"],
+            groups=tuple(document["groups"]),
+            layout=document["layout"],
+            rows=document["rows"],
+            head_crc32=document["head_crc32"],
+            chunks=chunks,
+        )
+    except (KeyError, TypeError) as error:
+        raise _damaged(subject, f"its footer breaks the format ({type(error).__name__}: {error})") from error
+    numbers = (footer.epoch, footer.rows, footer.head_crc32, *footer.groups)
+    if not (isinstance(footer.state, str) and all(type(number) is int for number in numbers)):
+        raise _damaged(subject, "its footer breaks the format (a part of it is of another type)")
+    if not _is_layout(footer.layout):
+        raise _damaged(subject, "its footer breaks the format (layout)")
+    if len(footer.groups) != 2 or not 0 <= footer.groups[0] <= footer.groups[1] <= MAX_PARALLELISM_MAX:
+        raise _damaged(subject, "its footer breaks the format (key groups)")
+    if footer.rows != sum(chunk.rows for chunk in chunks):
+        raise _damaged(subject, f"its chunks have not the {footer.rows} rows its footer promises")
+    if not all(0 <= chunk.offset <= chunk.offset + chunk.length <= file.size for chunk in chunks):
+        raise _damaged(subject, "its footer does not fit the file")
+    if zlib.crc32(file.read(0, chunks[0].offset)) != footer.head_crc32:
+        raise _damaged(subject, "the checksum of its schema does not match")
+    return footer
+
+
+def _chunk_entry(written: Any) -> ChunkEntry:
+    entry = ChunkEntry(*written)
+    orders, times = (entry.first_order, entry.last_order), written[6:]
+    is_sound = (
+        all(type(number) is int for number in written)
+        and entry.rows > 0
+        and all(0 <= order < 1 << 64 for order in orders)
+        and all(-(1 << 63) <= time_ms < 1 << 63 for time_ms in times)
+    )
+    if not is_sound:
+        raise ValueError("no entry of a chunk")
+    return entry
+
+
+def _is_layout(told: Any) -> bool:
+    """Whether a footer tells a layout, as `segment.described` writes it."""
+    if not isinstance(told, dict) or not isinstance(told.get("key"), str):
+        return False
+    is_typed = all(told.get(part) is None or isinstance(told[part], str) for part in ("sub", "value"))
+    is_flagged = all(isinstance(told.get(part), bool) for part in ("pickled", "due", "ttl"))
+    numbers = [told.get("max_parallelism"), told.get("serializer", 0)]
+    is_numbered = all(type(number) is int for number in numbers) and 0 < numbers[0] <= MAX_PARALLELISM_MAX
+    return is_typed and is_flagged and is_numbered and (not told["pickled"] or told.get("value") == "binary")
+
+
+def _fits(columns: dict[str, str], told: dict[str, Any]) -> bool:
+    """Whether a file has the columns of the layout that its footer tells."""
+    expected = {"order": "uint64", "rest": "uint16", "kind": "uint8"}
+    expected["key"] = "binary" if told["key"] == "canonical" else told["key"]
+    expected |= {part: told[part] for part in ("sub", "value") if told.get(part) is not None}
+    expected |= {"sub_order": "int64"} if "sub" in expected and not expected["sub"].startswith(_ORDERED) else {}
+    expected |= {"due_ms": "int64"} if told["due"] else {}
+    return columns == expected | ({"expires_ms": "int64"} if told["ttl"] else {})
+
+
+def _damaged(subject: str, what: str) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"{subject} is damaged: {what}. Nothing was overwritten; restore the file from a copy, or start the job "
+        "from an older epoch."
+    )

@@ -1,0 +1,199 @@
+"""Writes a segment, chunk by chunk, and makes it durable before anybody hears of it.
+
+Rows must come sorted and unique, and that is checked: a segment that breaks the order would lose keys silently.
+The steps:
+
+1. write each chunk with Arrow's file writer, remembering where it lies;
+2. read the file back and take the checksum of its head and of every chunk, so that they are those of the bytes
+   that are there, not of the bytes that were meant;
+3. write the footer over its blanks;
+4. sync (local store) or put (remote store); only then there is a `SegmentRef`.
+
+A writer that dies leaves a file that no manifest names. Names are never used twice: they carry a nonce.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import StoreError
+from millstream.state.keys.equality import plain_view, same
+from millstream.state.keys.xxh64 import Int64s, UInt64s
+from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
+from millstream.state.segments.segment import described, entry_of
+from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, blank_footer, written_tail
+from millstream.state.segments.version import SegmentRef
+from millstream.state.tables.layout import NEVER_MS, TableLayout, order_of_group
+from millstream.storage.store import Store
+
+__all__ = ["CHUNK_ROWS", "chunk_cuts", "rechunked", "write_segment"]
+
+CHUNK_ROWS = 65_536
+"""Rows per chunk, but for the rows of one key, which are never cut apart."""
+
+
+def chunk_cuts(orders: UInt64s, chunk_rows: int) -> list[int]:
+    """Where to cut sorted rows into chunks, such that no order is cut apart; starts with 0, ends with the end.
+
+    >>> chunk_cuts(np.array([1, 2, 2, 2, 3], dtype=np.uint64), 2)
+    [0, 4, 5]
+    """
+    cuts = [0]
+    while cuts[-1] < len(orders):
+        last = min(cuts[-1] + chunk_rows, len(orders)) - 1
+        cuts.append(int(orders.searchsorted(orders[last], "right")))
+    return cuts
+
+
+def write_segment(
+    store: Store,
+    name: str,
+    layout: TableLayout,
+    epoch: int,
+    groups: range,
+    chunks: Iterable[pa.RecordBatch],
+    *,
+    chunks_max: int,
+) -> SegmentRef | None:
+    """Write sorted chunks as the segment `name`, live for `groups`; None when there is no row at all."""
+    layout.check_groups(groups)
+    present = (chunk for chunk in chunks if chunk.num_rows)
+    first = next(present, None)
+    if first is None:
+        return None
+    checked = _checked(_chained(first, present), layout, groups)
+    path = store.local_path(name)
+    blanks = blank_footer(chunks_max, layout.state, described(layout))
+    if path is not None:
+        try:
+            with pa.OSFile(str(path), "wb") as sink:
+                spans = _write_chunks(sink, layout, checked, blanks)
+            footer, size = _seal_file(path, layout, epoch, groups, spans)
+        except OSError as error:
+            raise StoreError(
+                f"State {layout.state!r}: segment {name} cannot be written: {error}. Free some space or give another "
+                "--store, then start the job again."
+            ) from error
+        store.settle(name)
+    else:
+        buffer = pa.BufferOutputStream()
+        spans = _write_chunks(buffer, layout, checked, blanks)
+        data = memoryview(buffer.getvalue())
+        footer, tail = _sealed(data, layout, epoch, groups, spans)
+        size = len(data)
+        store.put(name, bytes(data[: size - len(tail)]) + tail)
+    due_min_ms = min((chunk.due_min_ms for chunk in footer.chunks), default=NEVER_MS)
+    edges = (groups.start, groups.stop)
+    return SegmentRef(name, epoch, *edges, *edges, footer.rows, size, due_min_ms)
+
+
+def _chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+_Span = tuple[ChunkEntry, int, int]
+
+
+def _write_chunks(
+    sink: pa.NativeFile, layout: TableLayout, chunks: Iterator[pa.RecordBatch], blanks: bytes
+) -> list[_Span]:
+    """Write every chunk; what each holds, and where it starts and ends."""
+    spans: list[_Span] = []
+    with pa.ipc.new_file(sink, layout.schema, metadata={"millstream": blanks}) as writer:
+        for chunk in chunks:
+            start = sink.tell()
+            writer.write_batch(chunk)
+            spans.append((entry_of(chunk, layout), start, sink.tell()))
+    return spans
+
+
+def _sealed(
+    data: memoryview, layout: TableLayout, epoch: int, groups: range, spans: list[_Span]
+) -> tuple[SegmentFooter, bytes]:
+    """The footer for the bytes that were written, and the file's tail with it."""
+    entries = []
+    for entry, start, stop in spans:
+        place = {"offset": start, "length": stop - start, "crc32": zlib.crc32(data[start:stop])}
+        entries.append(ChunkEntry(**{**vars(entry), **place}))
+    footer = SegmentFooter(
+        state=layout.state,
+        epoch=epoch,
+        groups=(groups.start, groups.stop),
+        layout=described(layout),
+        rows=sum(entry.rows for entry in entries),
+        head_crc32=zlib.crc32(data[: spans[0][1]]),
+        chunks=tuple(entries),
+    )
+    return footer, written_tail(bytes(data[spans[-1][2] :]), footer)
+
+
+def _seal_file(
+    path: Path, layout: TableLayout, epoch: int, groups: range, spans: list[_Span]
+) -> tuple[SegmentFooter, int]:
+    with pa.memory_map(str(path)) as source:
+        data = memoryview(source.read_buffer())
+        size = len(data)
+        footer, tail = _sealed(data, layout, epoch, groups, spans)
+    with open(path, "r+b") as file:
+        file.seek(size - len(tail))
+        file.write(tail)
+    return footer, size
+
+
+def _checked(chunks: Iterator[pa.RecordBatch], layout: TableLayout, groups: range) -> Iterator[pa.RecordBatch]:
+    """The chunks as they come, each held against the invariants of a segment."""
+    last = -1
+    start, stop = order_of_group(groups.start), order_of_group(groups.stop)
+    for chunk in chunks:
+        orders = orders_in(chunk)
+        if int(orders[0]) <= last or not (orders[1:] >= orders[:-1]).all():
+            raise AssertionError(f"state {layout.state!r}: rows of a segment are not sorted")
+        if not start <= int(orders[0]) <= int(orders[-1]) < stop:
+            raise AssertionError(f"state {layout.state!r}: rows outside the key groups {groups} of their segment")
+        _check_unique(chunk, layout, np.flatnonzero(orders[1:] == orders[:-1]))
+        last = int(orders[-1])
+        yield chunk
+
+
+def _check_unique(chunk: pa.RecordBatch, layout: TableLayout, tied: Int64s) -> None:
+    """No two neighbours of one order are one row; `tied` are the first of such neighbours."""
+    if layout.sub_type is not None and tied.size:
+        subs, kinds = sub_orders_in(chunk, layout), kinds_of(chunk)
+        tied = tied[(subs[tied] == subs[tied + 1]) & (kinds[tied] == kinds[tied + 1])]
+    if not tied.size:
+        return
+    rests = plain_view(chunk.column("rest"))
+    tied = tied[rests[tied] == rests[tied + 1]]
+    columns = ["key"] if layout.sub_type is None else ["key", "sub"]
+    doubled = np.ones(tied.size, dtype=np.bool_)
+    for name in columns:
+        column = chunk.column(name)
+        doubled &= same(column.take(pa.array(tied)), column.take(pa.array(tied + 1)))
+    if doubled.any():
+        raise AssertionError(f"state {layout.state!r}: a segment would hold two changes of one row")
+
+
+def rechunked(blocks: Iterable[pa.RecordBatch], chunk_rows: int) -> Iterator[pa.RecordBatch]:
+    """Sorted blocks, no order of which is cut apart, as chunks of at least `chunk_rows` but for the last."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for block in blocks:
+        waiting.append(block)
+        rows += block.num_rows
+        if rows >= chunk_rows:
+            whole = pa.concat_batches(waiting)
+            cuts = chunk_cuts(orders_in(whole), chunk_rows)
+            is_last_short = cuts[-1] - cuts[-2] < chunk_rows
+            for start, stop in itertools.pairwise(cuts[:-1] if is_last_short else cuts):
+                yield whole.slice(start, stop - start)
+            waiting = [whole.slice(cuts[-2])] if is_last_short else []
+            rows = waiting[0].num_rows if waiting else 0
+    if rows:
+        yield pa.concat_batches(waiting)

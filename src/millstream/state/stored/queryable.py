@@ -1,0 +1,83 @@
+"""What a task tells of the states that may be queried by name, so that a reader needs no program.
+
+An operator's account has, beside the versions of its tables, `queryable`: for each name the state, its kind, and the
+types of key and value as the program declared them. For windows it tells besides how their contents are kept, which
+windows there are, and what ready aggregates make of an accumulator. A function of the user's is never written down.
+
+Invariant: `Queryable.from_json(q.to_json())` is `q`. Manifests of older Millstreams have no such part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import StoreDamagedError
+from millstream.state.schemas.saved_types import type_from
+from millstream.state.windows.measures import Look, Measure
+from millstream.state.windows.pane_windows import PaneWindows
+
+__all__ = ["NUMBERED", "PANES", "PLACES", "WINDOW_STATES", "Queryable"]
+
+PANES, NUMBERED, PLACES = "panes", "numbered", "places"
+"""How windows are kept: sums of panes, a value by the number of the window, or rows of a key and a window."""
+
+WINDOW_STATES = {PANES: "panes", NUMBERED: "window values", PLACES: "window contents"}
+
+
+@dataclass(frozen=True)
+class Queryable:
+    """A state that can be asked for by a name of its own.
+
+    `kind` is value, list, map, reducing, aggregating or window. `key` and `value` are written types; the value of an
+    aggregating state and of a window is that of the accumulator (or of a record). For windows, `kept` says how,
+    `windows` has the fields of a `PaneWindows`, `contents` is reduced, aggregated, ready, records or timed records,
+    and `measures` tells of ready aggregates: name, kind, types looked at, n.
+    """
+
+    state: str
+    kind: str
+    key: Any
+    value: Any
+    kept: str = ""
+    windows: tuple[Any, ...] = ()
+    contents: str = ""
+    measures: tuple[tuple[str, str, tuple[Any, ...], int], ...] = ()
+    merges: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As an account has it; what does not apply is left out."""
+        return {name: value for name, value in asdict(self).items() if value not in ("", (), False)}
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any], name: str) -> Queryable:
+        """What `to_json` gave; StoreDamagedError naming the state if it did not."""
+        try:
+            told = dict(written)
+            told["windows"] = tuple(told.get("windows", ()))
+            told["measures"] = tuple((n, kind, tuple(types), k) for n, kind, types, k in told.get("measures", ()))
+            return cls(**told)
+        except (TypeError, ValueError) as error:
+            raise StoreDamagedError(
+                f"what the manifest tells of queryable state '{name}' cannot be read ({error}). Was it written by a "
+                "newer Millstream? Upgrade, then ask again."
+            ) from error
+
+    @property
+    def key_type(self) -> TypeInformation | None:
+        """The declared type of keys; None: they have none, and are found by their canonical form."""
+        return None if self.key == "PICKLED" else type_from(self.key, f"the key of '{self.state}'")
+
+    @property
+    def pane_windows(self) -> PaneWindows:
+        """The windows of panes and of numbers."""
+        return PaneWindows(*self.windows)
+
+    def typed_measures(self) -> tuple[Measure, ...]:
+        """The ready aggregates, as far as results need them; those of untyped streams have no types."""
+        return tuple(
+            Measure(name, kind, tuple(Look(None if t is None else type_from(t, name), 0) for t in types), n)
+            for name, kind, types, n in self.measures
+        )

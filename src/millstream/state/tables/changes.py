@@ -1,0 +1,175 @@
+"""The changes a task makes to a table in one epoch, collected in bulk and written as one segment.
+
+Puts, deletes and clears are taken as whole columns, in the order they are made. Nothing is sorted before it is
+asked for: `rows` resolves them to what stands (the last change of every row, without what a later clear
+voids) in the order of a segment, once, and `write` puts that into the store. Changes refuse columns of another
+type than the layout's; they never look at what the table held before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.errors import TypeMismatchError
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.resolution import orders_in, standing_rows
+from millstream.state.segments.segment_writer import CHUNK_ROWS, chunk_cuts, write_segment
+from millstream.state.segments.version import SegmentRef
+from millstream.state.tables.layout import CLEAR, DELETE, FIRST_SUB, NEVER_MS, PUT, TableLayout, orders_of, rests_of
+from millstream.storage.store import Store
+
+__all__ = ["TableChanges"]
+
+
+class TableChanges:
+    """Changes to one table, oldest first.
+
+    >>> from millstream.state.keys.key_columns import key_column
+    >>> changes = TableChanges(TableLayout("total", None, value_type=pa.int64()))
+    >>> changes.put(key_column(["a", "b"], None), pa.array([1, 2]))
+    >>> changes.delete(key_column(["a"], None))
+    >>> sorted(zip(changes.rows().column("kind").to_pylist(), changes.rows().column("value").to_pylist()))
+    [(0, 2), (1, None)]
+    """
+
+    def __init__(self, layout: TableLayout) -> None:
+        self.layout = layout
+        self._batches: list[pa.RecordBatch] = []
+        self._settled = 0  # so many of them, at the front, are each sorted and without doubles
+        self._rows: pa.RecordBatch | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def put(
+        self,
+        keys: KeyColumn,
+        values: pa.Array | None = None,
+        *,
+        subs: pa.Array | None = None,
+        due_ms: NDArray[np.int64] | None = None,
+        expires_ms: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Set the row of every key (and sub). A row without due or expiry time never is due, never expires."""
+        columns: dict[str, Any] = {"value": values, "due_ms": due_ms, "expires_ms": expires_ms}
+        self._add(PUT, keys, subs, columns)
+
+    def delete(self, keys: KeyColumn, *, subs: pa.Array | None = None) -> None:
+        """Remove the row of every key (and sub), whether there is one or not."""
+        self._add(DELETE, keys, subs, {})
+
+    def clear(self, keys: KeyColumn) -> None:
+        """Remove all rows of every key, whatever their subs."""
+        if self.layout.sub_type is None:
+            self._add(DELETE, keys, None, {})
+        else:
+            self._add(CLEAR, keys, None, {})
+
+    def rows(self) -> pa.RecordBatch:
+        """What stands, sorted as a segment is."""
+        if self._rows is None:
+            whole = self._whole()
+            self._rows = _taken(whole, standing_rows(whole, self.layout))
+        return self._rows
+
+    def settle(self) -> pa.RecordBatch | None:
+        """What stands of the changes made since this was last asked, sorted as a segment is; None: there are none."""
+        fresh = self._batches[self._settled :]
+        if not fresh:
+            return None
+        whole = pa.concat_batches(fresh) if len(fresh) > 1 else fresh[0]
+        rows = _taken(whole, standing_rows(whole, self.layout))
+        self._batches[self._settled :] = [rows]
+        self._settled += 1
+        return rows
+
+    def write(
+        self, store: Store, name: str, epoch: int, groups: range, *, chunk_rows: int = CHUNK_ROWS
+    ) -> SegmentRef | None:
+        """Write what stands as the segment `name` of `epoch`, durably; None when nothing was changed."""
+        if not self._batches:
+            return None
+        if self._rows is not None:
+            whole, standing = self._rows, np.arange(self._rows.num_rows)
+        else:
+            whole = self._whole()
+            standing = standing_rows(whole, self.layout)
+        cuts = chunk_cuts(orders_in(whole)[standing], chunk_rows)
+        # Taken a chunk at a time: the sorted copy of everything would be as large as the changes themselves.
+        chunks = (_taken(whole, standing[a:b]) for a, b in itertools.pairwise(cuts))
+        return write_segment(store, name, self.layout, epoch, groups, chunks, chunks_max=len(cuts))
+
+    def _whole(self) -> pa.RecordBatch:
+        if not self._batches:
+            return pa.RecordBatch.from_pylist([], schema=self.layout.schema)
+        if len(self._batches) > 1:
+            self._batches, self._settled = [pa.concat_batches(self._batches)], 0
+        return self._batches[0]
+
+    def _add(self, kind: int, keys: KeyColumn, subs: pa.Array | None, given: dict[str, Any]) -> None:
+        if not len(keys):
+            return
+        layout, count = self.layout, len(keys)
+        columns: dict[str, Any] = {
+            "order": pa.array(orders_of(keys.hashes, layout.max_parallelism)),
+            "rest": pa.array(rests_of(keys.hashes)),
+            "key": self._typed("keys", keys.array, layout.stored_key_type),
+            "kind": pa.array(np.full(count, kind, dtype=np.uint8)),
+        }
+        if layout.sub_type is not None:
+            columns.update(self._sub_columns(kind, subs, count))
+        elif subs is not None:
+            raise ValueError(f"state {layout.state!r} has no subs")
+        for name, has, absent in (
+            ("due_ms", layout.has_due, NEVER_MS),
+            ("expires_ms", layout.has_ttl, NEVER_MS),
+        ):
+            times = given.get(name)
+            if times is not None and not has:
+                raise ValueError(f"state {layout.state!r} has no column {name}")
+            columns[name] = pa.array(np.full(count, absent) if times is None else times, pa.int64())
+        if layout.value_type is not None:
+            values = given.get("value")
+            if kind == PUT and values is None:
+                raise ValueError(f"state {layout.state!r}: a put without values")
+            absent_values = pa.nulls(count, layout.value_type) if values is None else values
+            columns["value"] = self._typed("values", absent_values, layout.value_type)
+        arrays = [columns[name] for name in layout.schema.names]
+        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=layout.schema))
+        self._rows = None
+
+    def _sub_columns(self, kind: int, subs: pa.Array | None, count: int) -> dict[str, Any]:
+        layout = self.layout
+        if kind == CLEAR:
+            first = np.full(count, FIRST_SUB, dtype=np.int64)
+            if layout.has_ordered_sub:
+                return {"sub": pa.array(first).view(layout.sub_type)}
+            return {"sub": pa.nulls(count, layout.sub_type), "sub_order": pa.array(first)}
+        if subs is None:
+            raise ValueError(f"state {layout.state!r} needs a sub for every row")
+        subs = self._typed("subs", subs, layout.sub_type)
+        return {"sub": subs, "sub_order": pa.array(layout.sub_orders(subs))}
+
+    def _typed(self, what: str, array: pa.Array | pa.ChunkedArray, expected: pa.DataType | None) -> pa.Array:
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        if array.type == expected:
+            return array
+        raise TypeMismatchError(
+            f"state {self.layout.state!r} has {what} of {expected}, found {array.type}. Cast them, or declare the "
+            "state anew.",
+            value=array,
+        )
+
+
+def _taken(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
+    """The rows; those that stand in order already are not copied."""
+    if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows) and (np.diff(rows) == 1).all():
+        return batch.slice(int(rows[0]), len(rows))
+    return batch.take(pa.array(rows))

@@ -1,0 +1,196 @@
+"""One key at a time, from a view that is kept open: what a query server does all day.
+
+The same search as `lookup`, without arrays: the hash in plain integers (the arithmetic of `hashing_reference` for
+short keys, written out without calls), the chunk by `bisect` over its fences, the row by `bisect` over a memory view
+of its orders (`searchsorted` would make a numpy number of the one it looks for). Values of plain columns are read from
+numpy, because Arrow's scalars cost several times the search. Invariant: `get(key)` is what `TableView.get` finds for a
+column of that one key, and `get_subs(key)` what `TableView.scan_keys` does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.state.keys.canonical import canonical_bytes, canonical_hash
+from millstream.state.keys.hashing_reference import PRIME_1, PRIME_2, PRIME_3, PRIME_4, PRIME_5, hash_bytes, hash_int
+from millstream.state.segments.lookup import Layer
+from millstream.state.segments.segment import Chunk
+from millstream.state.tables.layout import CLEAR, PUT, TableLayout
+
+__all__ = ["PointReader", "reads_points"]
+
+_MASK, _TWO_64, _SEED = 2**64 - 1, 2**64, 42
+_START = _SEED + PRIME_5
+_SHORT_BYTES = 32
+_GROUP_SHIFT = 48
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+def reads_points(layout: TableLayout) -> bool:
+    """Whether keys of this table can be read one at a time the quick way: untyped keys, whole numbers, text, bytes."""
+    kind = layout.key_type
+    t = pa.types
+    return kind is None or t.is_signed_integer(kind) or t.is_string(kind) or t.is_binary(kind)
+
+
+class PointReader:
+    """Reads single keys of a table."""
+
+    def __init__(self, layout: TableLayout, layers: Sequence[Layer], now_ms: int) -> None:
+        self._layout = layout
+        self._now_ms = now_ms
+        self._layers = [(layer.segment, layer.order_start, layer.order_stop) for layer in reversed(layers)]
+        self._parallelism = layout.max_parallelism
+        self._locate = _locator(layout.key_type)
+
+    def get(self, key: Any) -> Any:
+        """The value of the key in a table without subs, as Python; None if there is none."""
+        order, wanted = self._placed(key)
+        for segment, start, stop in self._layers:
+            if not start <= order < stop:
+                continue
+            number = bisect_right(segment.fence_list, order) - 1
+            if number < 0:
+                continue
+            chunk = segment.chunk(number)
+            orders = chunk.order_view
+            row = bisect_left(orders, order)
+            while row < chunk.rows and orders[row] == order:
+                if _has_key(chunk, row, wanted):
+                    return self._value(chunk, row)
+                row += 1
+        return None
+
+    def get_subs(self, key: Any) -> list[tuple[int, Any]]:
+        """The subs of the key, in their order, with their values; in a table whose subs are 64-bit numbers."""
+        order, wanted = self._placed(key)
+        found: dict[int, Any] = {}
+        for segment, start, stop in self._layers:
+            number = bisect_right(segment.fence_list, order) - 1 if start <= order < stop else -1
+            if number >= 0 and self._take_subs(segment.chunk(number), order, wanted, found):
+                break  # what lies beneath was cleared
+        return sorted(((sub, value) for sub, value in found.items() if value is not None), key=itemgetter(0))
+
+    def group(self, key: Any) -> int:
+        """The key group of the key."""
+        return self._placed(key)[0] >> _GROUP_SHIFT
+
+    def _placed(self, key: Any) -> tuple[int, Any]:
+        """Where the key stands in a segment, and what stands for it there."""
+        hash_bits, wanted = self._locate(key)
+        # The bits may be signed or not: as a group, a hash counts as signed.
+        hash_bits &= _MASK
+        signed = hash_bits - _TWO_64 if hash_bits >> 63 else hash_bits
+        return (signed % self._parallelism) << _GROUP_SHIFT | hash_bits >> 16, wanted
+
+    def _take_subs(self, chunk: Chunk, order: int, wanted: Any, found: dict[int, Any]) -> bool:
+        """Add what no newer layer has said of the subs; None where one is gone. Whether the key was cleared here."""
+        orders, subs, is_cleared = chunk.order_view, chunk.sub_orders, False
+        assert subs is not None
+        row = bisect_left(orders, order)
+        while row < chunk.rows and orders[row] == order:
+            if _has_key(chunk, row, wanted):
+                if chunk.kinds.item(row) == CLEAR:
+                    is_cleared = True
+                else:
+                    sub = subs.item(row)
+                    if sub not in found:
+                        found[sub] = self._value(chunk, row)
+            row += 1
+        return is_cleared
+
+    def _value(self, chunk: Chunk, row: int) -> Any:
+        if chunk.kinds.item(row) != PUT or chunk.values is None:
+            return None
+        if chunk.expires_ms is not None and chunk.expires_ms.item(row) <= self._now_ms:
+            return None
+        if chunk.value_reader is None:
+            chunk.value_reader = _reader_of(chunk.values)
+        return chunk.value_reader(row)
+
+
+def _has_key(chunk: Chunk, row: int, wanted: Any) -> bool:
+    if chunk.key_view is not None:
+        return bool(chunk.key_view.item(row) == wanted)
+    return bool(chunk.keys[row].as_py() == wanted)
+
+
+def _locator(kind: pa.DataType | None) -> Callable[[Any], tuple[int, Any]]:
+    """From a key to its hash and to what stands for it in the key column."""
+    if kind is None:
+        return _locate_canonical
+    if pa.types.is_int64(kind):
+        return lambda key: (_SEED if key is None else _hash_long(key), key)
+    if pa.types.is_signed_integer(kind):
+        return lambda key: (_SEED if key is None else hash_int(key, _SEED), key)
+    if pa.types.is_string(kind):
+        return lambda key: (_SEED if key is None else _hash_bytes(key.encode()), key)
+    return lambda key: (_SEED if key is None else _hash_bytes(key), key)
+
+
+def _locate_canonical(key: Any) -> tuple[int, bytes]:
+    if type(key) is str:
+        written = key.encode()
+        return _hash_bytes(written), b"s" + written
+    if type(key) is int and _INT64_MIN <= key <= _INT64_MAX:
+        return _hash_long(key), b"i" + key.to_bytes(8, "big", signed=True)
+    return canonical_hash(key), canonical_bytes(key)
+
+
+def _hash_long(value: int) -> int:
+    """The hash of a 64-bit integer, as unsigned bits."""
+    word = value * PRIME_2 & _MASK
+    word = ((word << 31 | word >> 33) & _MASK) * PRIME_1 & _MASK
+    h = (_START + 8 & _MASK) ^ word
+    h = ((h << 27 | h >> 37) & _MASK) * PRIME_1 + PRIME_4 & _MASK
+    h = (h ^ h >> 33) * PRIME_2 & _MASK
+    h = (h ^ h >> 29) * PRIME_3 & _MASK
+    return h ^ h >> 32
+
+
+def _hash_bytes(data: bytes) -> int:
+    """The hash of a run of bytes, as unsigned bits; long runs go to the reference."""
+    length = len(data)
+    if length >= _SHORT_BYTES:
+        return hash_bytes(data, _SEED)
+    h, at = _START + length & _MASK, 0
+    while at + 8 <= length:
+        word = int.from_bytes(data[at : at + 8], "little") * PRIME_2 & _MASK
+        h ^= ((word << 31 | word >> 33) & _MASK) * PRIME_1 & _MASK
+        h = ((h << 27 | h >> 37) & _MASK) * PRIME_1 + PRIME_4 & _MASK
+        at += 8
+    if at + 4 <= length:
+        h ^= int.from_bytes(data[at : at + 4], "little") * PRIME_1 & _MASK
+        h = ((h << 23 | h >> 41) & _MASK) * PRIME_2 + PRIME_3 & _MASK
+        at += 4
+    for byte in data[at:]:
+        h ^= byte * PRIME_5 & _MASK
+        h = ((h << 11 | h >> 53) & _MASK) * PRIME_1 & _MASK
+    h = (h ^ h >> 33) * PRIME_2 & _MASK
+    h = (h ^ h >> 29) * PRIME_3 & _MASK
+    return h ^ h >> 32
+
+
+def _reader_of(values: pa.Array) -> Callable[[int], Any]:
+    """A function from a row to its value, equal to what Arrow's `as_py` gives."""
+    kind = values.type
+    if pa.types.is_struct(kind) and kind.num_fields:
+        fields = [(kind.field(i).name, _reader_of(values.field(i))) for i in range(kind.num_fields)]
+        read: Callable[[int], Any] = lambda row: {name: read_field(row) for name, read_field in fields}  # noqa: E731
+    elif pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        dtype = kind.to_pandas_dtype()
+        width = np.dtype(dtype).itemsize
+        view = np.frombuffer(values.buffers()[1], dtype, len(values), values.offset * width)
+        read = view.item
+    else:
+        return lambda row: values[row].as_py()
+    if not values.null_count:
+        return read
+    valid = np.asarray(values.is_valid())
+    return lambda row: read(row) if valid[row] else None

@@ -1,0 +1,308 @@
+"""One state of one operator in one subtask, for one epoch: a view of the last version, and the changes to it.
+
+A state handle (`runtime.keyed.states`) keeps what functions read and set as Python values; this is where those values
+meet the store: bulk reads of many keys at once, and at the end of the epoch one segment with all that changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.records.columns import arrow_type
+from millstream.state.keys.canonical import decode
+from millstream.state.keys.equality import Bools
+from millstream.state.keys.key_columns import KeyColumn, key_column
+from millstream.state.keys.settled_keys import keys_of_canonical, settled_declared
+from millstream.state.schemas.evolution import Evolution
+from millstream.state.schemas.schema_history import History
+from millstream.state.schemas.state_schemas import TableSchema
+from millstream.state.segments.compaction import budget_of, compact, compaction_debt, next_compaction
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.row_counts import row_counts
+from millstream.state.segments.version import SegmentRef, coalesced, refs_from_json
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.layout import NEVER_MS, TableLayout
+from millstream.state.tables.table import TableView
+from millstream.storage.names import segment_name
+
+__all__ = ["EpochPlace", "StateTable", "last_versions", "tell_debt"]
+
+
+@dataclass(frozen=True)
+class EpochPlace:
+    """Where and when a subtask's tables are: all that is the same for every state of an operator in an epoch."""
+
+    uid: str
+    epoch: int
+    subtask: int
+    nonce: str
+    groups: range
+    now_ms: int
+    segments: OpenSegments
+    schemas: Mapping[str, History] = field(default_factory=dict)
+    """What each state was saved as, by name."""
+    decode_key: Callable[[bytes], Any] = decode
+    """What makes keys of the bytes of keys without a type; a task's gives keys of the program's classes."""
+    rows_numbered: Mapping[str, int] = field(default_factory=dict)
+    """Where the numbers of rows go on, by name (`runtime.keyed.row_numbers`)."""
+
+
+class StateTable:
+    """The rows of one state. `sub` is the codec of what tells rows of one key apart; None: one row per key."""
+
+    def __init__(
+        self,
+        name: str,
+        key_type: TypeInformation | None,
+        max_parallelism: int,
+        value: StateCodec | None,
+        sub: StateCodec | None = None,
+        *,
+        sub_type: pa.DataType | None = None,
+        has_due: bool = False,
+        ttl_ms: int | None = None,
+        sees_expired: bool = False,
+        evolution: Evolution | None = None,
+        evolves: bool = True,
+    ) -> None:
+        self.name = name
+        self._key_type = key_type
+        self._value = value
+        self._sub = sub
+        self._ttl_ms = ttl_ms
+        self._sees_expired = sees_expired
+        self.layout = TableLayout(
+            state=name,
+            key_type=_stored_key_type(key_type),
+            sub_type=sub.arrow_type if sub is not None else sub_type,
+            value_type=None if value is None else value.arrow_type,
+            is_pickled=value is not None and value.is_pickled,
+            has_due=has_due,
+            has_ttl=ttl_ms is not None,
+            max_parallelism=max_parallelism,
+            serializer_version=None if value is None else value.version,
+        )
+        self.schema: TableSchema | None = None  # rows without a value have none that could change
+        if value is not None:
+            shape = "value" if self.layout.sub_type is None else "list" if sub is None else "map"
+            self.schema = TableSchema(
+                value, shape=shape, map_key=sub, ttl_ms=ttl_ms, evolution=evolution, evolves=evolves
+            )
+        self._key_decoder = StateCodec(key_type, f"the key of {name!r}") if self.layout.key_type is not None else None
+
+    def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
+        """Open the last version; nothing has changed yet."""
+        self._place = place
+        # A state that may show expired values until they are cleaned up is read as if no time had passed.
+        read_ms = -(2**63) if self._sees_expired else place.now_ms
+        if self.schema is not None:
+            self.layout = self.schema.opened(self.layout, refs, place)
+        self.view = TableView(place.segments, self.layout, refs, place.groups, read_ms)
+        self.changes = TableChanges(self.layout)
+        self.debt_bytes = 0
+
+    def settle(self) -> None:
+        """From here on reads see what was changed so far in this epoch."""
+        rows = self.changes.settle()
+        if rows is not None:
+            self.view = self.view.above(rows)
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether a read could find anything at all."""
+        return not self.view.is_empty
+
+    def column(self, keys: list[Any]) -> KeyColumn:
+        """Keys as the store knows them."""
+        return key_column(keys, self._key_type)
+
+    def keys_of(self, column: pa.Array) -> list[Any]:
+        """Stored keys as Python values again, settled."""
+        if self._key_decoder is None:
+            return keys_of_canonical(column.to_pylist(), self._key_type, self._place.decode_key)
+        return settled_declared(self._key_decoder.decode(column), column.type)
+
+    def distinct_keys(self) -> list[Any]:
+        """All keys that have a row, as Python values, in the order of segments."""
+        if self.view.is_empty:
+            return []
+        return list(dict.fromkeys(key for block in self.view.scan() for key in self.keys_of(block.column("key"))))
+
+    def read_values(self, keys: KeyColumn) -> tuple[Bools, list[Any]]:
+        """Which keys have a value, and the value of every key, None where there is none."""
+        assert self._value is not None
+        if self.view.is_empty:
+            return np.zeros(len(keys), dtype=np.bool_), [None] * len(keys)
+        found = self.view.get(keys)
+        values = self._value.decode(found.values) if found.values is not None else []
+        return found.mask, _spread(found.mask, values)
+
+    def read(self, keys: list[Any]) -> list[Any]:
+        """The value of every key, None where there is none."""
+        return self.read_values(self.column(keys))[1]
+
+    def read_pairs(self, keys: list[Any], subs: list[Any], absent: Any) -> list[Any]:
+        """The value of every (key, sub), `absent` where there is none."""
+        assert self._value is not None and self._sub is not None
+        if self.view.is_empty:
+            return [absent] * len(keys)
+        found = self.view.get_pairs(self.column(keys), self._sub.encode(subs))
+        return _spread(found.mask, self._value.decode(found.values) if found.values is not None else [], absent)
+
+    def read_rows(self, keys: list[Any]) -> list[list[tuple[Any, Any]]]:
+        """All (sub, value) of every key, in the order of subs."""
+        gathered: list[list[tuple[Any, Any]]] = [[] for _ in keys]
+        if self.view.is_empty:
+            return gathered
+        rows = self.view.scan_keys(self.column(keys))
+        subs = self._sub.decode(rows.column("sub")) if self._sub is not None else [None] * rows.num_rows
+        values = self._value.decode(rows.column("value")) if self._value is not None else [None] * rows.num_rows
+        for position, sub, value in zip(rows.column("position").to_pylist(), subs, values, strict=True):
+            gathered[position].append((sub, value))
+        return gathered
+
+    @property
+    def row_bytes(self) -> int:
+        """About how many bytes a stored row takes; 0 when there is none."""
+        refs = self.view.refs
+        rows = sum(ref.rows for ref in refs)
+        return sum(ref.file_bytes for ref in refs) // rows if rows else 0
+
+    def within(self, keys: list[Any], bytes_max: int) -> int:
+        """How many of these keys, the first ones, have rows of about so many bytes together; at least one."""
+        if sum(ref.live_bytes() for ref in self.view.refs) <= bytes_max:  # all there is is not too much
+            return len(keys)
+        sizes = np.cumsum(row_counts(self.view, self.column(keys)) * self.row_bytes)
+        return max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
+
+    def count(self, keys: list[Any]) -> list[int]:
+        """How many rows every key has at most; reads none of them."""
+        counts: list[int] = row_counts(self.view, self.column(keys)).tolist()
+        return counts
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose changes this table takes."""
+        return self._place.epoch
+
+    @property
+    def rows_numbered(self) -> int:
+        """The first number that no row of any earlier epoch or round has, as far as anybody has told."""
+        return self._place.rows_numbered.get(self.name, 0)
+
+    def put(self, keys: list[Any], values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None) -> None:
+        """Set rows; they live as long as the state's time-to-live says."""
+        if keys:
+            self.put_values(self.column(keys), values, subs, due_ms)
+
+    def put_values(
+        self, keys: KeyColumn, values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None
+    ) -> None:
+        """The same for keys that are a column already."""
+        if len(keys):
+            encoded = None if self._value is None else self._value.encode(values or [])
+            expires = None if self._ttl_ms is None else np.full(len(keys), self._expiry_ms(), dtype=np.int64)
+            self.changes.put(keys, encoded, subs=subs, due_ms=due_ms, expires_ms=expires)
+
+    def put_settled(self, keys: KeyColumn, values: list[Any]) -> None:
+        """Set the one row of keys to values that the codec has settled."""
+        if len(keys):
+            assert self._value is not None
+            expires = None if self._ttl_ms is None else np.full(len(keys), self._expiry_ms(), dtype=np.int64)
+            self.changes.put(keys, self._value.encode_settled(values), expires_ms=expires)
+
+    def delete_keys(self, keys: KeyColumn) -> None:
+        """Remove the one row of keys."""
+        if len(keys):
+            self.changes.delete(keys)
+
+    def _expiry_ms(self) -> int:
+        assert self._ttl_ms is not None
+        return min(self._place.now_ms + self._ttl_ms, NEVER_MS)
+
+    def encode_subs(self, subs: list[Any]) -> pa.Array:
+        """Map keys as a column."""
+        assert self._sub is not None
+        return self._sub.encode(subs)
+
+    def delete(self, keys: list[Any], subs: pa.Array | None = None) -> None:
+        """Remove rows."""
+        if keys:
+            self.changes.delete(self.column(keys), subs=subs)
+
+    def clear(self, keys: list[Any]) -> None:
+        """Remove all rows of keys."""
+        if keys:
+            self.changes.clear(self.column(keys))
+
+    def end(self) -> tuple[SegmentRef, ...]:
+        """Write what changed as one segment, compact a little, and return the new version."""
+        place, refs = self._place, tuple(self.view.refs)
+        written = self.changes.write(place.segments.store, self._file("w"), place.epoch, place.groups)
+        if written is not None:
+            refs = (*refs, written)
+        # What earlier epochs left to be merged is merged in quiet ones too.
+        refs = self._compacted(refs, budget_of(0 if written is None else written.file_bytes))
+        self.debt_bytes = compaction_debt(refs)
+        return refs
+
+    def _compacted(self, refs: tuple[SegmentRef, ...], left_bytes: int) -> tuple[SegmentRef, ...]:
+        place = self._place
+        for steps in itertools.count():
+            step = next_compaction(refs, left_bytes, steps)
+            if step is None:
+                break
+            left_bytes -= max(step.cost_bytes(refs), 1)
+            name = self._file(f"c{steps or ''}")
+            refs = compact(place.segments, self.layout, refs, step, place.now_ms, name=name, epoch=place.epoch)
+        return refs
+
+    def _file(self, kind: str) -> str:
+        place = self._place
+        return segment_name(place.uid, self.name, place.epoch, place.subtask, f"{place.nonce}{kind}")
+
+
+def last_versions(
+    kept: Mapping[str, Any], operator: str, groups: range | None = None
+) -> dict[str, tuple[SegmentRef, ...]]:
+    """The version of every table by name, from what each subtask acknowledged last; of `groups` only, if given.
+    `operator` is for errors."""
+    gathered: dict[str, list[SegmentRef]] = {}
+    for subtask in sorted(kept, key=int):
+        for name, refs in kept[subtask].get("tables", {}).items():
+            read = refs_from_json(refs, f"state '{name}' of '{operator}'")
+            # Clipped before they are put together: of the segments of all subtasks most are of no concern here.
+            own = read if groups is None else [part for ref in read if (part := ref.clipped(groups)) is not None]
+            gathered.setdefault(name, []).extend(own)
+    return {name: coalesced(refs) for name, refs in gathered.items()}
+
+
+def tell_debt(account: dict[str, Any], tables: Iterable[StateTable]) -> None:
+    """Add to an account how many bytes of these tables are overdue to be merged, if any are."""
+    debt = sum(table.debt_bytes for table in tables)
+    if debt:
+        account["compaction_debt_bytes"] = account.get("compaction_debt_bytes", 0) + debt
+
+
+def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:
+    """The Arrow type keys are stored in; None: as canonical bytes. What `key_column` gives for the type decides."""
+    if key_type is None or arrow_type(key_type) is None:
+        return None
+    sample = key_column([], key_type).array.type
+    return None if sample == pa.binary() and arrow_type(key_type) != pa.binary() else sample
+
+
+def _spread(mask: Any, values: list[Any], absent: Any = None) -> list[Any]:
+    """Values at the places where `mask` is true, `absent` elsewhere."""
+    if len(values) == len(mask):
+        return values
+    given = iter(values)
+    return [next(given) if there else absent for there in mask.tolist()]

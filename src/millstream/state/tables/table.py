@@ -1,0 +1,272 @@
+"""A view of a table: one version, at one moment, for one range of key groups, to look keys up in.
+
+The layers of a view are its segments, oldest first, and perhaps changes not yet written on top. Newest wins: a
+lookup goes through the layers from the newest, and a key (or a key's sub) is settled by the first layer that has
+any change of it. A deleted or expired row settles it too: there is no value, whatever lies beneath.
+
+A view never changes and never writes. It answers for its own key groups only, and is told the time: `now_ms`
+decides what has expired, the same for the whole epoch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.state.keys.equality import Bools, of_bits
+from millstream.state.keys.key_columns import KeyColumn, key_column_of_arrow
+from millstream.state.keys.xxh64 import Int64s
+from millstream.state.segments.lookup import Layer, Probe, find_rows, find_runs
+from millstream.state.segments.merging import BLOCK_ROWS, live_rows, merged_blocks, presented
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.resolution import newest_of_each
+from millstream.state.segments.runs import expanded
+from millstream.state.segments.segment import PlainKeys, Segment
+from millstream.state.segments.version import SegmentRef, refs_for
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.due import due_rows, earliest_due
+from millstream.state.tables.layout import TableLayout, order_of_group
+from millstream.state.tables.point_reads import PointReader, reads_points
+
+__all__ = ["Found", "TableView"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Which of the keys asked for have a row (`mask`), and the values of those, in the order they were asked."""
+
+    mask: Bools
+    values: pa.Array | None
+
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+_Lookup = Callable[Concatenate["TableView", Asked], Answer]
+
+
+def _timed(lookup: _Lookup[Asked, Answer]) -> _Lookup[Asked, Answer]:
+    """Have the time of a lookup added to what its segments know of theirs. Lookups are of many keys at once."""
+
+    @wraps(lookup)
+    def timed(view: TableView, /, *args: Asked.args, **options: Asked.kwargs) -> Answer:
+        started = time.perf_counter_ns()
+        try:
+            return lookup(view, *args, **options)
+        finally:
+            view._segments.read_ns += time.perf_counter_ns() - started
+
+    return timed
+
+
+class TableView:
+    """One version of a table. Scans answer record batches with the columns hash, key, sub, value, due_ms, expires_ms
+    as far as the table has them.
+
+    >>> from millstream.state.keys.key_columns import key_column
+    >>> from millstream.storage import open_store
+    >>> layout = TableLayout("total", None, value_type=pa.int64())
+    >>> changes = TableChanges(layout)
+    >>> changes.put(key_column(["a", "b"], None), pa.array([1, 2]))
+    >>> view = TableView(OpenSegments(open_store("memory://doctest-table")), layout, (), range(128), now_ms=0)
+    >>> found = view.with_changes(changes).get(key_column(["b", "c"], None))
+    >>> found.mask.tolist(), found.values.to_pylist()
+    ([True, False], [2])
+    """
+
+    def __init__(
+        self,
+        segments: OpenSegments,
+        layout: TableLayout,
+        refs: Sequence[SegmentRef],
+        groups: range,
+        now_ms: int,
+        *,
+        changes: tuple[Segment, ...] = (),
+    ) -> None:
+        self.layout = layout
+        self.groups = layout.check_groups(groups)
+        self.refs = refs_for(refs, groups)
+        self.now_ms = now_ms
+        self._segments = segments
+        self._changes = changes
+
+    @cached_property
+    def layers(self) -> list[Layer]:
+        """The segments, oldest first, opened when first needed."""
+        opened = [
+            Layer(
+                self._segments.segment(ref, self.layout),
+                order_of_group(ref.group_start),
+                order_of_group(ref.group_stop),
+            )
+            for ref in self.refs
+        ]
+        opened += [Layer(changes, *self._order_range(None)) for changes in self._changes]
+        return opened
+
+    @property
+    def segments(self) -> OpenSegments:
+        """Where its segments are opened."""
+        return self._segments
+
+    def touch(self, bytes_max: int) -> None:
+        """Have chunks checked before somebody asks, newest first, up to so many bytes."""
+        for layer in reversed(self.layers):
+            bytes_max -= layer.segment.touch(bytes_max)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no row to be found, live or not; told without opening anything."""
+        return not self.refs and not self._changes
+
+    def with_changes(self, changes: TableChanges) -> TableView:
+        """The same table as if `changes`, as they are now, were written already."""
+        return self.above(changes.rows())
+
+    def above(self, rows: pa.RecordBatch) -> TableView:
+        """The same table with these changes, sorted as a segment is, on top."""
+        changes = (*self._changes, Segment.of_rows(rows, self.layout))
+        return TableView(self._segments, self.layout, self.refs, self.groups, self.now_ms, changes=changes)
+
+    def get(self, keys: KeyColumn) -> Found:
+        """The values of many keys, in a table without subs."""
+        if self.layout.sub_type is not None:
+            raise ValueError(f"state {self.layout.state!r} has subs: use get_pairs or scan_keys")
+        return self._get(Probe.of(keys, self.layout))
+
+    def get_pairs(self, keys: KeyColumn, subs: pa.Array) -> Found:
+        """The values of many (key, sub) pairs."""
+        if self.layout.sub_type is None:
+            raise ValueError(f"state {self.layout.state!r} has no subs: use get")
+        return self._get(Probe.of(keys, self.layout, subs))
+
+    def get_one(self, key: object) -> object:
+        """The value of one key, as Python; None if there is none. For single reads from a view that is kept."""
+        if self._points is not None:
+            return self._points.get(key)
+        found = self.get(key_column_of_arrow(pa.array([key], self.layout.stored_key_type)))
+        return found.values[0].as_py() if found.values else None
+
+    @cached_property
+    def _points(self) -> PointReader | None:
+        return self.points if self.layout.sub_type is None else None
+
+    @cached_property
+    def points(self) -> PointReader | None:
+        """What reads single keys the quick way; None where keys are of another kind."""
+        return PointReader(self.layout, self.layers, self.now_ms) if reads_points(self.layout) else None
+
+    @_timed
+    def _get(self, probe: Probe) -> Found:
+        self._check_groups(probe)
+        pending = np.ones(len(probe), dtype=np.bool_)
+        at: list[Int64s] = []
+        values: list[pa.Array | PlainKeys] = []
+        for layer in reversed(self.layers):
+            span = layer.among(probe.orders)
+            asked = span.start + pending[span].nonzero()[0]
+            if not asked.size:
+                continue
+            for hits in find_rows(layer.segment, probe, asked):
+                pending[hits.at] = False
+                pending[hits.cleared] = False
+                live, found_at, rows = hits.chunk.are_live(hits.rows, self.now_ms), hits.at, hits.rows
+                if np.count_nonzero(live) < live.size:
+                    found_at, rows = found_at[live], rows[live]
+                at.append(found_at)
+                if hits.chunk.values is not None and rows.size:
+                    values.append(hits.chunk.values_at(rows))
+        return self._found(probe, at, values)
+
+    def _found(self, probe: Probe, at: list[Int64s], values: list[pa.Array | PlainKeys]) -> Found:
+        """Put what was found, layer by layer, back into the order in which it was asked."""
+        mask = np.zeros(len(probe), dtype=np.bool_)
+        if not values:
+            if at:
+                mask[probe.positions[np.concatenate(at)]] = True
+            value_type = self.layout.value_type
+            return Found(mask, None if value_type is None else pa.nulls(0, value_type))
+        positions = probe.positions[np.concatenate(at)]
+        mask[positions] = True
+        ranks = np.cumsum(mask) - 1
+        order = np.empty(len(positions), dtype=np.int64)
+        order[ranks[positions]] = np.arange(len(positions))
+        kind = self.layout.value_type
+        if all(isinstance(part, np.ndarray) for part in values):
+            return Found(mask, of_bits(np.concatenate(values)[order], kind))
+        parts = [of_bits(part, kind) if isinstance(part, np.ndarray) else part for part in values]
+        return Found(mask, pa.concat_arrays(parts).take(pa.array(order)))
+
+    def _check_groups(self, probe: Probe) -> None:
+        if len(probe):
+            start, stop = self._order_range(None)
+            if not start <= int(probe.orders[0]) <= int(probe.orders[-1]) < stop:
+                raise ValueError(
+                    f"state {self.layout.state!r}: a key outside the key groups {self.groups} of this view"
+                )
+
+    @_timed
+    def scan_keys(self, keys: KeyColumn) -> pa.RecordBatch:
+        """All live rows of these keys, with the `position` of the key asked for, sorted by (position, sub order).
+
+        Subs that are 64-bit numbers or times come in their own order, others in a fixed one.
+        """
+        probe = Probe.of(keys, self.layout)
+        self._check_groups(probe)
+        pending = np.ones(len(probe), dtype=np.bool_)
+        pieces: list[pa.RecordBatch] = []
+        positions: list[Int64s] = []
+        for layer in reversed(self.layers):
+            span = layer.among(probe.orders)
+            asked = span.start + pending[span].nonzero()[0]
+            for runs in find_runs(layer.segment, probe, asked) if asked.size else ():
+                pending[runs.at[runs.cleared]] = False
+                rows, run = expanded(runs.starts, runs.stops)
+                pieces.append(runs.chunk.batch.take(pa.array(rows)))
+                positions.append(probe.positions[runs.at][run])
+        if not pieces:
+            return presented(_no_rows(self.layout), self.layout, np.empty(0, dtype=np.int64))
+        changes, of_key = pa.concat_batches(pieces[::-1]), np.concatenate(positions[::-1])
+        standing = newest_of_each(changes, self.layout, of_key)
+        rows_found = changes.take(pa.array(standing))
+        live = live_rows(rows_found, self.layout, self.now_ms)
+        return presented(rows_found.filter(pa.array(live)), self.layout, of_key[standing][live])
+
+    @_timed
+    def scan_due(self, through_ms: int, *, after_ms: int | None = None) -> pa.RecordBatch:
+        """The live rows with `after_ms` < due_ms <= `through_ms`, sorted by (due_ms, key's order, sub order).
+
+        `after_ms` is for a caller who knows that nothing at or before it is left: rows long gone, but not yet
+        compacted away, are then not looked at.
+        """
+        return presented(due_rows(self.layers, self.layout, self.now_ms, through_ms, after_ms), self.layout)
+
+    def min_due(self, *, after_ms: int | None = None) -> int | None:
+        """The earliest due time of a live row, later than `after_ms` if given; None if no row is ever due."""
+        return earliest_due(self.layers, self.layout, self.now_ms, after_ms)
+
+    def scan(self, groups: range | None = None, *, block_rows: int = BLOCK_ROWS) -> Iterator[pa.RecordBatch]:
+        """All live rows (of some key groups), in the order of segments, about `block_rows` at a time."""
+        if groups is not None and groups and not (groups[0] in self.groups and groups[-1] in self.groups):
+            raise ValueError(f"state {self.layout.state!r}: {groups} is not within the key groups {self.groups}")
+        for block in merged_blocks(self.layers, self.layout, *self._order_range(groups), block_rows):
+            live = live_rows(block, self.layout, self.now_ms)
+            rows = block if live.all() else block.filter(pa.array(live))
+            if rows.num_rows:
+                yield presented(rows, self.layout)
+
+    def _order_range(self, groups: range | None) -> tuple[int, int]:
+        chosen = self.groups if groups is None else groups
+        return order_of_group(chosen.start), order_of_group(chosen.stop)
+
+
+def _no_rows(layout: TableLayout) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=layout.schema)
