@@ -2,7 +2,8 @@
 
 One job holds the rules in the three ways there are: beside a plain stream, beside a keyed one, and as operator state of
 a function that gets every rule. It is stopped or dies after each epoch and goes on at a parallelism drawn at random; in
-each epoch every subtask of each operator tells its copy. (`tests/fast/test_broadcast_state.py` has small random cases.)
+each epoch every subtask of each operator tells its copy. (`tests/fast/runtime/operators/test_broadcast_state.py` has
+small random cases.)
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.aggregation import pane_firing
 from millstream.checkpoint.manifest import Manifest
 from millstream.common import Configuration, Row, Types, WatermarkStrategy
 from millstream.datastream import (
@@ -36,7 +37,7 @@ from millstream.datastream.window import (
 from millstream.errors import JobFailedError, ProgramError
 from millstream.graph.nodes import PaneAggregate, PartialAggregate, Window
 from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
-from millstream.runtime.windows import pane_firing, pane_operator, partial_aggregates
+from millstream.runtime.windows import pane_operator, partial_aggregates
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 
 CLICK = Types.ROW_NAMED(["ad", "at", "price"], [Types.STRING(), Types.LONG(), Types.LONG()])

@@ -22,8 +22,8 @@ from typing import Any
 
 import httpx
 import pytest
-from fast.refusals import Refused
 from query_programs import PAIR, Keeps
+from refusals import Refused
 from watched_store import WatchedStore
 
 from millstream.common import Configuration, RestartStrategies, Types

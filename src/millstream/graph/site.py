@@ -11,9 +11,10 @@ import os
 import sys
 from dataclasses import dataclass
 
-__all__ = ["UNKNOWN_SITE", "Site", "here"]
+__all__ = ["PACKAGE_FOLDER", "UNKNOWN_SITE", "Site", "here"]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+"""Where Millstream's own modules lie: what a frame or a module is told by."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def here() -> Site:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((_PACKAGE, "<frozen")):
+        if not file.startswith((PACKAGE_FOLDER, "<frozen")):
             return Site(file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return UNKNOWN_SITE

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millstream.datastream.output_tag import OutputTag
+from millstream.graph.site import PACKAGE_FOLDER
 from millstream.graph.tags import SideTag
 
 __all__ = ["declared_tags"]
@@ -30,8 +31,8 @@ _OBJECTS_MAX = 3_000
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), types.BuiltinFunctionType, logging.Logger)
 _CONTAINERS = (list, tuple, set, frozenset, deque)
 _BY_NAME = {getattr(builtins, name) for name in ("getattr", "eval", "exec", "globals", "vars", "locals", "__import__")}
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OURS = tuple(os.path.join(_PACKAGE, name, "") for name in ("common", "datastream", "graph", "metrics", "runtime"))
+_ROOMS = ("aggregation", "common", "datastream", "graph", "metrics", "runtime", "state")
+_OURS = tuple(os.path.join(PACKAGE_FOLDER, name, "") for name in _ROOMS)
 _PYTHONS = tuple({sysconfig.get_path("stdlib") + os.sep, sysconfig.get_path("platstdlib") + os.sep})
 
 

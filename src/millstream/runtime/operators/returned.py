@@ -7,15 +7,14 @@ pay for it. Afterwards it is plain: an error whose traceback has no line of the 
 
 from __future__ import annotations
 
-import os
 import re
 import traceback
 
 from millstream.errors import ProgramError
+from millstream.graph.site import PACKAGE_FOLDER
 
 __all__ = ["explained", "is_engine_file"]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NOT_ITERABLE = re.compile(r"'(.+)' object is not (?:iterable|an iterator)")
 _RECORDS = "records, one by one: yield them, or return a list of them (None when there are none)"
 _EXPECTED = {"window assigner": "a collection of windows"}
@@ -23,7 +22,7 @@ _EXPECTED = {"window assigner": "a collection of windows"}
 
 def is_engine_file(filename: str) -> bool:
     """Whether a line of a traceback is the engine's own."""
-    return filename.startswith(_PACKAGE)
+    return filename.startswith(PACKAGE_FOLDER)
 
 
 def explained(error: BaseException, role: str) -> BaseException:

@@ -1,0 +1,271 @@
+"""What can be typed: settings from options, refusals with exit code 2, quick help, and the list of jobs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from millstream.checkpoint.job_record import claim
+from millstream.checkpoint.manifest import Manifest, ManifestLog, SplitPosition
+from millstream.cli.listing import list_jobs
+from millstream.cli.run import RunRequest, run_program, settings_of
+from millstream.errors import ConfigurationError
+from millstream.storage.store import open_store
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def python(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def script(folder: Path, text: str, name: str = "job.py") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# --- help -----------------------------------------------------------------------------------------------------
+
+
+def test_help_loads_neither_pyspark_nor_pyarrow() -> None:
+    heavy = "{m.partition('.')[0] for m in sys.modules} & {'pyspark', 'pyarrow', 'pandas', 'numpy', 'py4j'}"
+    done = python(
+        "-c",
+        "import sys\n"
+        "from millstream.cli.main import app\n"
+        "try:\n    app(['--help'], prog_name='millstream')\n"
+        f"except SystemExit:\n    print('loaded', sorted({heavy}))\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "run" in done.stdout and "list" in done.stdout and "version" in done.stdout
+    assert done.stdout.rstrip().endswith("loaded []")
+
+
+def test_version_names_what_a_bug_report_needs() -> None:
+    done = python("-m", "millstream.cli", "version")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["millstream", "pyspark", "pyarrow", "python"]
+
+
+# --- options --------------------------------------------------------------------------------------------------
+
+
+def test_options_become_settings() -> None:
+    request = RunRequest(
+        Path("job.py"),
+        parallelism=3,
+        definitions=("millstream.epoch.max-records=10", "user.name = a=b"),
+        store="jobs/x",
+    )
+    assert settings_of(request, console_is_terminal=True) == {
+        "millstream.epoch.max-records": "10",
+        "user.name": "a=b",
+        "parallelism.default": "3",
+        "millstream.store": "jobs/x",
+    }
+
+
+@pytest.mark.parametrize(("plain", "terminal", "expected"), [(True, True, "plain"), (False, False, "plain")])
+def test_the_console_is_plain_when_asked_or_without_a_terminal(plain: bool, terminal: bool, expected: str) -> None:
+    settings = settings_of(RunRequest(Path("job.py"), plain=plain), console_is_terminal=terminal)
+    assert settings["millstream.console"] == expected
+
+
+def test_a_console_given_by_definition_is_kept() -> None:
+    request = RunRequest(Path("job.py"), definitions=("millstream.console=off",))
+    assert settings_of(request, console_is_terminal=False)["millstream.console"] == "off"
+
+
+def test_a_misspelt_key_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigurationError, match=r"Did you mean 'millstream\.epoch\.max-records'"):
+        settings_of(
+            RunRequest(Path("job.py"), definitions=("millstream.epoch.max-record=1",)), console_is_terminal=True
+        )
+
+
+@pytest.mark.parametrize("text", ["parallelism.default", "=4", ""])
+def test_a_definition_without_key_and_value_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="expected KEY=VALUE"):
+        settings_of(RunRequest(Path("job.py"), definitions=(text,)), console_is_terminal=True)
+
+
+def refused(request: RunRequest, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run_program(request) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and "Traceback" not in shown.err
+    return shown.err
+
+
+def test_a_program_that_is_not_there_is_refused_and_its_neighbours_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script(tmp_path, "", "job.py")
+    message = refused(RunRequest(tmp_path / "jop.py"), capsys)
+    assert (
+        message == f"millstream: there is no program {tmp_path / 'jop.py'}; there are job.py. "
+        "Give the path of a Python file\n"
+    )
+
+
+def test_a_folder_is_no_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "is a folder" in refused(RunRequest(tmp_path), capsys)
+
+
+def test_parallelism_zero_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "-p: found 0" in refused(RunRequest(script(tmp_path, ""), parallelism=0), capsys)
+
+
+# --- running a script (no job in it) --------------------------------------------------------------------------
+
+
+def test_the_program_runs_as_python_would_run_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script(tmp_path, "VALUE = 7\n", "beside.py")
+    path = script(tmp_path, "import sys, beside\nprint(__name__, __file__, sys.argv[1:], beside.VALUE)\n")
+    before = list(sys.path), list(sys.argv), dict(os.environ)
+
+    assert run_program(RunRequest(path, arguments=("--input", "x"))) == 0
+
+    assert capfd.readouterr().out == f"__main__ {path} ['--input', 'x'] 7\n"
+    assert (list(sys.path), list(sys.argv), dict(os.environ)) == before
+    sys.modules.pop("beside")
+
+
+def test_workers_find_the_modules_beside_the_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = script(tmp_path, "import os\nprint(os.environ['PYTHONPATH'].split(os.pathsep)[0])\n")
+    assert run_program(RunRequest(path)) == 0
+    assert capfd.readouterr().out == f"{tmp_path}\n"
+
+
+def test_environments_start_from_the_options(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = script(
+        tmp_path,
+        "from millstream.datastream import StreamExecutionEnvironment\n"
+        "print(StreamExecutionEnvironment.get_execution_environment().get_parallelism())\n",
+    )
+    assert run_program(RunRequest(path, parallelism=5)) == 0
+    assert capfd.readouterr().out == "5\n"
+
+
+def test_a_programs_own_error_is_shown_from_its_first_line_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = script(tmp_path, "def f():\n    raise ValueError('broken')\n\nf()\n")
+    assert run_program(RunRequest(path)) == 1
+    shown = capfd.readouterr().err
+    assert shown.startswith(f'Traceback (most recent call last):\n  File "{path}", line 4, in <module>')
+    assert shown.rstrip().endswith("ValueError: broken") and "runpy" not in shown
+
+
+def test_a_program_that_does_not_compile_shows_the_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = script(tmp_path, "x = (\n")
+    assert run_program(RunRequest(path)) == 1
+    shown = capfd.readouterr().err
+    assert "SyntaxError" in shown and f'"{path}", line 1' in shown and "runpy" not in shown
+
+
+def test_an_error_of_ours_is_its_message_and_debug_adds_the_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = script(
+        tmp_path,
+        "from millstream.datastream import StreamExecutionEnvironment\n"
+        "StreamExecutionEnvironment.get_execution_environment().set_parallelism(0)\n",
+    )
+    assert run_program(RunRequest(path)) == 1
+    shown = capfd.readouterr().err
+    assert shown.startswith("millstream: set_parallelism") and "(job.py:2)" in shown and "Traceback" not in shown
+    assert run_program(RunRequest(path, debug=True)) == 1
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_programs_exit_code_is_ours(tmp_path: Path) -> None:
+    path = script(tmp_path, "import sys\nsys.exit(3)\n")
+    assert python("-m", "millstream.cli", "run", str(path)).returncode == 3
+
+
+# --- list -----------------------------------------------------------------------------------------------------
+
+
+def store_of(folder: Path, name: str, *, epoch: int = 0, created_ms: int = 0, status: str = "RUNNING") -> None:
+    store = open_store(str(folder))
+    claim(store, name, job_id=f"id-of-{name}", now_ms=0)
+    if epoch:
+        manifest = Manifest(
+            job=name,
+            job_id=f"id-of-{name}",
+            epoch=epoch,
+            parent=epoch - 1,
+            created_ms=created_ms,
+            attempt="a1",
+            status=status,  # type: ignore[arg-type]
+            sources={"in": {"0": SplitPosition(1200)}},
+            counters={"operators": {"in": {"in": 0, "out": 1200}, "out": {"in": 1200, "out": 0}}},
+        )
+        assert ManifestLog(store).commit(manifest)
+
+
+def listed(root: Path, *, as_json: bool = False) -> str:
+    screen = io.StringIO()
+    assert list_jobs(str(root), as_json=as_json, screen=screen, now_ms=100_000) == 0
+    return screen.getvalue()
+
+
+def test_jobs_are_listed_newest_work_first(tmp_path: Path) -> None:
+    store_of(tmp_path / "a", "clicks", epoch=7, created_ms=88_000)
+    store_of(tmp_path / "b", "orders", epoch=3, created_ms=97_500, status="FINISHED")
+    store_of(tmp_path / "c", "new")
+    (tmp_path / "not-a-store").mkdir()
+    lines = [line.split(maxsplit=7) for line in listed(tmp_path).splitlines()[1:]]
+    assert [(row[0], row[2], row[3], row[4]) for row in lines] == [
+        ("orders", "FINISHED", "3", "1,200"),
+        ("clicks", "RUNNING", "7", "1,200"),
+        ("new", "NO", "EPOCH", "YET"),
+    ]
+    assert "2.5 s ago" in listed(tmp_path) and "12 s ago" in listed(tmp_path)
+
+
+def test_one_store_is_a_list_of_one_job(tmp_path: Path) -> None:
+    store_of(tmp_path, "clicks", epoch=7, created_ms=88_000)
+    (job,) = json.loads(listed(tmp_path, as_json=True))
+    assert job == {
+        "name": "clicks",
+        "id": "id-of-clicks",
+        "status": "RUNNING",
+        "epoch": 7,
+        "records": 1200,
+        "last_epoch_ms": 88_000,
+        "store": str(tmp_path),
+        "problem": "",
+    }
+
+
+def test_a_damaged_store_does_not_hide_the_others(tmp_path: Path) -> None:
+    store_of(tmp_path / "a", "clicks", epoch=7, created_ms=88_000)
+    store_of(tmp_path / "b", "orders", epoch=1, created_ms=1)
+    (tmp_path / "b" / "manifests" / "000000000001.json").write_bytes(b"{}")
+    shown = listed(tmp_path)
+    assert "clicks" in shown and "DAMAGED: manifests/000000000001.json is damaged" in shown
+
+
+def test_no_jobs_is_said_and_a_missing_root_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert list_jobs(None, as_json=False) == 0
+    assert capsys.readouterr().out == "no jobs under .millstream\n"
+    assert list_jobs("nowhere", as_json=False) == 2
+    assert "there is no folder nowhere" in capsys.readouterr().err

@@ -1,0 +1,108 @@
+"""`pyflink` imports served by Millstream: the same objects, clear refusals, one process and its workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def served(program: str, *, by_variable: bool = False, path: tuple[Path, ...] = ()) -> str:
+    """What a program prints in a fresh process that serves pyflink."""
+    start = (
+        "import millstream\n"
+        if by_variable
+        else ("from millstream.cli.pyflink_import import serve_pyflink\nserve_pyflink()\n")
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT / "src")))}
+    environment.pop("MILLSTREAM_SERVE_PYFLINK", None)
+    if by_variable:
+        environment["MILLSTREAM_SERVE_PYFLINK"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-c", start + program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_both_names_are_the_same_module_object() -> None:
+    assert (
+        served(
+            "import pyflink.common.typeinfo, millstream.common.typeinfo\n"
+            "from pyflink.common import Types\n"
+            "import pyflink.datastream.functions as theirs\n"
+            "import millstream.datastream.functions as ours\n"
+            "print(pyflink.common.typeinfo is millstream.common.typeinfo, theirs is ours, Types.__module__,\n"
+            "      pyflink is millstream, millstream.common.typeinfo.__spec__.name)\n"
+        )
+        == "True True millstream.common.typeinfo True millstream.common.typeinfo"
+    )
+
+
+def test_a_class_has_one_identity_under_both_names() -> None:
+    assert (
+        served(
+            "from pyflink.common import Row as Theirs\nfrom millstream.common import Row as Ours\n"
+            "import pickle\n"
+            "print(isinstance(Theirs(1), Ours), pickle.loads(pickle.dumps(Theirs(1))) == Ours(1))\n"
+            "print(b'pyflink' in pickle.dumps(Theirs))"
+        )
+        == "True True\nFalse"
+    )
+
+
+def test_a_module_that_is_not_there_is_named_with_what_is() -> None:
+    program = "try:\n    import pyflink.{}\nexcept ImportError as error:\n    print(error.name, '|', error)\n"
+    assert served(program.format("table")) == (
+        "pyflink.table | Millstream does not serve pyflink.table: the Table API is not built yet. "
+        "Served are pyflink.common, pyflink.datastream, pyflink.metrics and what lies below them"
+    )
+    assert served(program.format("java_gateway")).startswith("pyflink.java_gateway | Millstream does not serve")
+    assert served(program.format("common.nothing")).startswith("pyflink.common.nothing | Millstream does not serve")
+
+
+def test_our_own_inner_packages_are_not_served_as_pyflinks() -> None:
+    program = "try:\n    import pyflink.runtime\nexcept ImportError as error:\n    print('refused')\n"
+    assert served(program) == "refused"
+
+
+def test_an_installed_pyflink_is_not_mixed_in(tmp_path: Path) -> None:
+    for package in ("", "common", "table"):
+        (tmp_path / "pyflink" / package).mkdir(exist_ok=True)
+        (tmp_path / "pyflink" / package / "__init__.py").write_text("FOREIGN = True\n", encoding="utf-8")
+    assert (
+        served(
+            "import pyflink.common\n"
+            "try:\n    import pyflink.table\nexcept ImportError:\n    print(hasattr(pyflink.common, 'FOREIGN'))\n",
+            path=(tmp_path,),
+        )
+        == "False"
+    )
+
+
+def test_workers_serve_it_as_soon_as_they_import_millstream(tmp_path: Path) -> None:
+    program = "from pyflink.common import Types\nTEXT = Types.STRING()\n"
+    (tmp_path / "splitting.py").write_text(program, encoding="utf-8")
+    printed = served("import splitting\nprint(type(splitting.TEXT).__module__)", by_variable=True, path=(tmp_path,))
+    assert printed.startswith("millstream.common")
+
+
+def test_nothing_is_served_unasked() -> None:
+    code = "import millstream, sys\nprint([f for f in sys.meta_path if 'PyFlink' in type(f).__name__])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.strip() == "[]"

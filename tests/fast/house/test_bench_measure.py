@@ -1,0 +1,80 @@
+"""The benchmarks' own arithmetic: a wrong verdict would be worse than none."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+_BENCH = Path(__file__).resolve().parents[3] / "bench"
+
+
+def _load(name: str) -> ModuleType:
+    found = importlib.util.spec_from_file_location(f"bench_{name}", _BENCH / f"{name}.py")
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = module
+    found.loader.exec_module(module)
+    return module
+
+
+measure = _load("measure")
+
+
+def test_a_missed_requirement_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    report = measure.Report("speed", as_json=False, quick=False)
+    report.add(measure.at_least("fast enough", 0.9, 0.8))
+    report.add(measure.at_most("small enough", 1.4, 1.3))
+    assert report.close() == 1
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.split()[0] == "PASS" and "fast enough" in first and "0.900" in first and "≥ 0.8" in first
+    assert second.split()[0] == "FAIL" and "small enough" in second and "1.400" in second and "≤ 1.3" in second
+
+
+def test_the_bound_itself_passes() -> None:
+    assert measure.at_least("x", 0.8, 0.8).passed
+    assert measure.at_most("x", 1.3, 1.3).passed
+
+
+def test_json_is_all_that_is_printed_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    report = measure.Report("speed", as_json=True, quick=True)
+    report.add(measure.at_least("fast enough", 0.9, 0.8))
+    assert report.close() == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["passed"] is True and body["quick"] is True
+    assert body["requirements"][0]["name"] == "fast enough"
+
+
+def test_contestants_take_turns_and_nobody_is_always_first() -> None:
+    order: list[str] = []
+
+    def contestant(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    both = {name: partial(contestant, name) for name in ("a", "b")}
+    figures = measure.take_turns(both, rounds=2, warm_up_rounds=1)
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert figures == {"a": [4.0, 5.0], "b": [3.0, 6.0]}
+
+
+def test_a_slow_minute_does_not_change_the_ratio() -> None:
+    quiet = measure.median_ratio([1.0, 1.0, 1.0], [2.0, 2.0, 2.0])
+    disturbed = measure.median_ratio([1.0, 9.0, 1.0], [2.0, 18.0, 2.0])
+    assert quiet == disturbed == 0.5
+
+
+def test_growth_is_told_from_a_warm_machine_that_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(_BENCH))
+    soak = _load("soak")
+    growing = soak.flatness("disk", "MB", [100.0 + 5 * i for i in range(30)])
+    assert not growing.flat and not growing.requirement(3000).passed
+    assert soak.flatness("disk", "MB", [100.0, 104.0, 99.0] * 10).flat
+    # A tenth of almost nothing is nothing: small absolute growth is no leak.
+    assert soak.flatness("disk", "MB", [1.0] * 10 + [5.0] * 20).flat
+    assert soak.flatness("files", "files", [0.0] * 30).requirement(3000).passed

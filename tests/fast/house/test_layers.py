@@ -1,0 +1,57 @@
+"""What the import contracts in pyproject.toml cannot see: what really gets loaded.
+
+import-linter reads the imports; here modules are imported, in a process of their own, and the loaded modules
+are looked at. A PySpark that sneaks in through a third package, or at import time of the façade, shows up.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[3] / "src"
+PACKAGES_WITHOUT_SPARK = (
+    "errors",
+    "common",
+    "metrics",
+    "records",
+    "storage",
+    "state",
+    "checkpoint",
+    "connectors",
+    "graph",
+    "runtime",
+    "datastream",
+    "state_reader",
+    "query",
+)
+# May import PySpark when imported themselves; nobody below may import them in turn at import time.
+EDGES = {"millstream.connectors.spark_frame"}
+
+
+def modules_of(package: str) -> list[str]:
+    place = SOURCE / "millstream" / package
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+    names = (path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".") for path in files if path.is_file())
+    return [name.removesuffix(".__init__") for name in names if name not in EDGES and not name.endswith("__main__")]
+
+
+@pytest.mark.parametrize("package", PACKAGES_WITHOUT_SPARK)
+def test_importing_a_lower_layer_does_not_load_pyspark(package: str) -> None:
+    names = modules_of(package)
+    if not names:
+        pytest.skip(f"millstream.{package} is not there yet")
+    program = (
+        "import importlib, json, sys\n"
+        f"[importlib.import_module(name) for name in {names!r}]\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules} & {'pyspark', 'py4j'})))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(SOURCE)}
+    )
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout.splitlines()[-1]) == [], f"millstream.{package} loads the JVM's side when imported"

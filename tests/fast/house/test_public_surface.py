@@ -1,0 +1,128 @@
+"""Our public names held against PyFlink's: nothing is missing, and what is not built says so.
+
+The list in tests/reference is PyFlink's surface; `scripts/api-coverage` does the comparing and writes the page in docs.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from millstream.errors import NotAvailableError, NotYetError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# Names of the reference that are left out on purpose. Keep it empty if you can.
+LEFT_OUT: frozenset[str] = frozenset()
+
+# What Flink's Java API has and PyFlink has not, under Flink's names.
+BEYOND_PYFLINK = {
+    "CoGroupFunction",
+    "DataStreamUtils",
+    "FlatJoinFunction",
+    "IterativeStream",
+    "JoinFunction",
+    "ProcessJoinFunction",
+}
+
+
+def _coverage() -> ModuleType:
+    """The script as a module; it has no .py ending because people run it."""
+    loader = importlib.machinery.SourceFileLoader("api_coverage", str(ROOT / "scripts" / "api-coverage"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up by name.
+    sys.modules[loader.name] = module
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = written
+    return module
+
+
+coverage = _coverage()
+FINDINGS: list[Any] = coverage.findings()
+
+
+def _name(finding: Any) -> str:
+    return f"{finding.expected.module}.{finding.expected.path}"
+
+
+def test_every_name_of_the_reference_exists_with_its_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        last = coverage.table(FINDINGS).splitlines()
+        print(f"\n{last[0]}\n{last[-1]}")
+    missing = [f"{_name(f)}: {f.problem}" for f in FINDINGS if f.kind == coverage.MISSING and _name(f) not in LEFT_OUT]
+    assert not missing, "\n".join(missing)
+
+
+def test_names_left_out_are_really_absent() -> None:
+    present = [_name(f) for f in FINDINGS if _name(f) in LEFT_OUT and f.kind != coverage.MISSING]
+    assert not present, f"these exist now; take them off the list: {present}"
+
+
+def test_the_page_in_docs_says_what_the_code_says() -> None:
+    assert coverage.PAGE.read_text() == coverage.page(FINDINGS), "run scripts/api-coverage --write"
+
+
+@pytest.mark.parametrize(
+    "finding", [f for f in FINDINGS if f.kind == coverage.NOT_YET and f.expected.parameters is not None], ids=_name
+)
+def test_what_is_not_built_yet_says_so_when_it_is_called(finding: Any) -> None:
+    found, owner = coverage._resolve(finding.expected)
+    count = sum(not parameter.startswith("*") for parameter in finding.expected.parameters)
+    arguments: list[Any] = [None] * count
+    if isinstance(owner, type) and not coverage._is_static(owner, found.__name__):
+        arguments.insert(0, object.__new__(_concrete(owner)))
+        if coverage._raised(found) != coverage.NOT_YET:
+            # Inherited by a class that cannot be made yet: making one is what is refused.
+            found, arguments = owner, []
+    with pytest.raises(NotYetError) as raised:
+        found(*arguments)
+    assert "comes with" in str(raised.value)
+
+
+def _concrete(owner: type) -> type:
+    """The class with its abstract methods filled in, so that an object can be had to call a method on."""
+    abstract: frozenset[str] = getattr(owner, "__abstractmethods__", frozenset())
+    return type(owner.__name__, (owner,), {name: lambda self: None for name in abstract}) if abstract else owner
+
+
+def test_what_is_not_available_says_what_to_use_instead() -> None:
+    from millstream.datastream import StreamExecutionEnvironment
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(NotAvailableError, match=r"spark\.jars"):
+        env.add_jars("file:///connector.jar")
+    with pytest.raises(NotAvailableError, match="executors"):
+        env.set_python_requirements("requirements.txt")
+
+
+def test_importing_the_api_imports_neither_pyspark_nor_java() -> None:
+    program = (
+        "import sys, millstream.datastream, millstream.datastream.connectors.file_system\n"
+        "import millstream.datastream.formats.csv\n"
+        "from millstream.common import Types\n"
+        "env = millstream.datastream.StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1], Types.LONG()).map(lambda n: n + 1).print()\n"
+        "sys.exit(', '.join(name for name in ('pyspark', 'py4j') if name in sys.modules) or None)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_package_exports_what_pyflink_exports_and_what_only_flink_has() -> None:
+    text = coverage.REFERENCE.read_text().splitlines()[0]
+    exported = set(ast.literal_eval(text.split("__all__= ", 1)[1]))
+    assert set(importlib.import_module("millstream.datastream").__all__) == exported | BEYOND_PYFLINK

@@ -1,0 +1,226 @@
+"""The habits of the house that a machine can judge fairly.
+
+What needs taste (is this name good, is this comment true) is left to reviewers. What is checked here has no
+exceptions list: a module that fails is mended, not excused. PyFlink's own public module names are the one
+thing we did not choose, and they are named below as such.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE = ROOT / "src" / "millstream"
+
+MODULE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 80
+PROSE_EXPECTED_ABOVE_LINES = 30
+
+NAMES_OF_NOTHING = re.compile(r"(^|_)(utils?|helpers?|base|managers?|impl|misc|v2)$")
+# Programs written for PyFlink import these, so they keep their names.
+PYFLINK_MODULES = {"common/utils.py", "datastream/utils.py", "datastream/connectors/base.py"}
+
+# Written in pieces, so that this file does not find itself.
+HOSTS = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("repo1", "maven", "org"),
+        ("maven", "apache", "org"),
+        ("npmjs", "org"),
+        ("crates", "io"),
+        ("golang", "org"),
+        ("debian", "org"),
+    )
+]
+REGISTRY = re.compile("|".join(re.escape(host) for host in HOSTS))
+MACHINE_PATH = re.compile(
+    r"(?<![\w.*?)}\]>-])/(?:" + "|".join(["wo" + "rk", "ro" + "ot", "tm" + "p"]) + r")(?=/|\b(?![-\w.]))"
+)
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in SOURCE.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def project_files() -> list[Path]:
+    """What is or would be committed: git's view where there is a repository, else everything not hidden."""
+    listing = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        check=False,
+    )
+    if listing.returncode == 0:
+        names = [name for name in listing.stdout.decode().split("\0") if name]
+        return sorted(ROOT / name for name in names if (ROOT / name).is_file())
+    hidden_or_built = re.compile(r"(^|/)(\.(?!ci/|gitignore)[^/]*|__pycache__|build|dist|[^/]*\.egg-info)(/|$)")
+    files = (path for path in ROOT.rglob("*") if path.is_file())
+    return sorted(path for path in files if not hidden_or_built.search(shown(path)))
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return
+    yield from enumerate(text.splitlines(), start=1)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def test_every_module_of_some_size_opens_with_prose() -> None:
+    silent = [
+        shown(path)
+        for path in modules()
+        if len(path.read_text(encoding="utf-8").splitlines()) > PROSE_EXPECTED_ABOVE_LINES
+        and not ast.get_docstring(tree_of(path))
+    ]
+    assert not silent, f"say what these are, what they keep true and what they refuse: {silent}"
+
+
+def test_modules_are_small_rooms() -> None:
+    sizes = {shown(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+    large = {name: lines for name, lines in sizes.items() if lines > MODULE_LINES_MAX}
+    assert not large, f"split these by concept ({MODULE_LINES_MAX} lines at most): {large}"
+
+
+def test_functions_fit_a_screen() -> None:
+    long = [
+        f"{shown(path)}:{node.lineno} {node.name} ({node.end_lineno - node.lineno + 1} lines)"
+        for path in modules()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert not long, f"name the steps inside these and give each its function: {long}"
+
+
+def test_modules_are_named_after_something() -> None:
+    unnamed = [
+        shown(path)
+        for path in modules()
+        if path.relative_to(SOURCE).as_posix() not in PYFLINK_MODULES
+        and any(NAMES_OF_NOTHING.search(part) for part in (*path.relative_to(SOURCE).parts[:-1], path.stem))
+    ]
+    assert not unnamed, f"name these by the noun they hold: {unnamed}"
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    # Without __init__.py Python still imports the folder, but the layer contracts and the wheel overlook it.
+    folders = {path.parent for path in modules()}
+    bare = sorted(shown(folder) for folder in folders if not (folder / "__init__.py").is_file())
+    assert not bare, f"add an __init__.py to: {bare}"
+
+
+def test_annotations_are_not_evaluated_at_import() -> None:
+    missing = [
+        shown(path)
+        for path in modules()
+        if any(not isinstance(node, ast.Expr) for node in tree_of(path).body)
+        and not any(
+            isinstance(node, ast.ImportFrom)
+            and node.module == "__future__"
+            and any(alias.name == "annotations" for alias in node.names)
+            for node in tree_of(path).body
+        )
+    ]
+    assert not missing, f"put `from __future__ import annotations` at the top of: {missing}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=shown)
+def test_names_in_all_exist_and_are_listed_once(path: Path) -> None:
+    tree = tree_of(path)
+    public = names_in_all(tree)
+    assert len(public) == len(set(public)), f"{shown(path)} lists a name twice in __all__"
+    if has_star_import_or_getattr(tree):
+        return  # its names are only known by importing it; the public surface test does that
+    absent = sorted(set(public) - bound_at_top(tree.body))
+    assert not absent, f"{shown(path)} promises in __all__ what it does not define: {absent}"
+
+
+def names_in_all(tree: ast.Module) -> list[str]:
+    """The literal strings of `__all__`, of `= [...]` as well as of `+= [...]`."""
+    names: list[str] = []
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            names += [str(leaf.value) for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)]
+    return names
+
+
+def has_star_import_or_getattr(tree: ast.Module) -> bool:
+    return any(
+        (isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names))
+        or (isinstance(node, ast.FunctionDef) and node.name == "__getattr__")
+        for node in tree.body
+    )
+
+
+def bound_at_top(body: list[ast.stmt]) -> set[str]:
+    """Names that running the module's top level binds, looking inside `if` and `try` as well."""
+    names: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.For):
+            for field in ("body", "orelse", "finalbody"):
+                names |= bound_at_top(getattr(node, field, []))
+            for handler in getattr(node, "handlers", []):
+                names |= bound_at_top(handler.body)
+        else:
+            stored = (leaf for leaf in ast.walk(node) if isinstance(leaf, ast.Name))
+            names |= {leaf.id for leaf in stored if isinstance(leaf.ctx, ast.Store)}
+    return names
+
+
+def test_no_file_names_a_folder_of_somebodys_machine() -> None:
+    found = [
+        f"{shown(path)}:{number}: {line.strip()[:100]}"
+        for path in project_files()
+        for number, line in text_lines(path)
+        if MACHINE_PATH.search(line)
+    ]
+    assert not found, "use tmp_path, tempfile or a relative path:\n" + "\n".join(found)
+
+
+def test_no_file_names_a_package_registry() -> None:
+    found = [
+        f"{shown(path)}:{number}: {line.strip()[:100]}"
+        for path in project_files()
+        for number, line in text_lines(path)
+        if REGISTRY.search(line)
+    ]
+    assert not found, "each installation chooses its own registry:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "guilty"),
+    [
+        ("open('/{}/x')".format("tm" + "p"), True),
+        ("path = '/{}'".format("ro" + "ot"), True),
+        ("see /{}/main".format("wo" + "rk"), True),
+        ("GET /{}ers/3".format("wo" + "rk"), False),
+        ("docs/{}/notes.md".format("wo" + "rk"), False),
+        ("file://{{base}}/{}/x".format("tm" + "p"), False),
+    ],
+)
+def test_the_path_rule_tells_places_from_words(line: str, guilty: bool) -> None:
+    assert bool(MACHINE_PATH.search(line)) is guilty

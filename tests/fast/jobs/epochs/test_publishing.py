@@ -1,0 +1,332 @@
+"""Publishing: once, in order, by the driver that owns the job, and never again what somebody may have taken away."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_totals import totals
+
+from millstream.checkpoint.job_record import JobRecord, renew
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest import ManifestLog, SplitPosition
+from millstream.checkpoint.pins import Pin, pin_epoch
+from millstream.checkpoint.receipts import Receipt, known_published, newest_receipt
+from millstream.checkpoint.retention import RetentionPolicy
+from millstream.common import JobStatus, Types
+from millstream.connectors.files.parts import TextParts
+from millstream.connectors.files.sink import FileSink
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import FencedError, StoreDamagedError
+from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
+from millstream.state_reader.verifying import verify
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import job_name, manifest_name, receipt_name
+from millstream.testing import EPOCH, Collect, ManualClock, Script, run
+
+_STORES = itertools.count()
+
+
+def new_store() -> MemoryStore:
+    return MemoryStore(f"publishing-{next(_STORES)}")
+
+
+def prepared(store: MemoryStore, *sinks: Any, items: Sequence[Any] = ("a", EPOCH, "b", EPOCH, "c")) -> Job:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    lines = env.add_source(Script(list(items), type_info=Types.STRING())).uid("in")
+    for number, sink in enumerate(sinks):
+        lines.sink_to(sink).uid(f"out-{number}")
+    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("lines"), env._job_settings())
+
+
+def killed_when(job: Job, is_time: Callable[[JobProgress], bool]) -> None:
+    """Run the job and end it, without a word in its store, when it is time."""
+    job.board.listen(lambda progress: job.cancel() if is_time(progress) else None)
+    job.start().wait()
+    assert job.status() is JobStatus.CANCELED
+
+
+def receipt_of(store: MemoryStore) -> Receipt | None:
+    record = read_job_record(store)
+    assert record is not None
+    return newest_receipt(store, record.job_id)
+
+
+def published(folder: Path) -> list[str]:
+    return sorted(path.read_text() for path in folder.glob("part-*"))
+
+
+# --- receipts -------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_that_removes_what_was_published_does_not_keep_the_job_from_starting(tmp_path: Path) -> None:
+    store = new_store()
+    killed_when(prepared(store, FileSink(str(tmp_path), TextParts())), lambda progress: progress.published >= 1)
+    newest = ManifestLog(store).newest()
+    assert newest is not None and newest.published_through < newest.epoch
+    taken = published(tmp_path)
+    for path in tmp_path.glob("part-*"):
+        path.unlink()
+    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    assert sorted([*taken, *published(tmp_path)]) == ["a\n", "b\n", "c\n"]
+
+
+def test_an_epoch_that_has_a_receipt_is_not_published_again_and_one_that_has_none_is() -> None:
+    for forgets in (False, True):
+        store, out = new_store(), Collect()
+        killed_when(prepared(store, out), lambda progress: progress.published >= 2)
+        newest, receipt = ManifestLog(store).newest(), receipt_of(store)
+        assert newest is not None and receipt is not None and receipt.epoch == newest.epoch >= 2
+        before = list(out.publications)
+        if forgets:
+            store.delete(receipt_name(receipt.epoch))
+        prepared(store, out).start().result()
+        assert list(out.publications).count(newest.epoch) if forgets else newest.epoch in before
+        assert out.values == ["a", "b", "c"]
+
+
+def test_a_receipt_that_cannot_be_read_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    store, out = new_store(), Collect()
+    killed_when(prepared(store, out), lambda progress: progress.published >= 1)
+    for name in store.list("receipts"):
+        store.put(name, b"{")
+    store.put("receipts/notes.txt", b"mine")
+    prepared(store, out).start().result()
+    assert out.values == ["a", "b", "c"] and "is no whole receipt" in caplog.text
+
+
+def test_a_receipt_under_the_name_of_another_epoch_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    store, out = new_store(), Collect()
+    killed_when(prepared(store, out), lambda progress: progress.published >= 1)
+    newest, [name] = ManifestLog(store).newest(), store.list("receipts")[-1:]
+    assert newest is not None
+    store.put(receipt_name(newest.epoch + 5), store.get(name))
+    store.delete(name)
+    assert known_published(store, newest, newest.job_id) == newest.published_through
+    assert "Was it copied or renamed?" in caplog.text
+    prepared(store, out).start().result()
+    assert out.values == ["a", "b", "c"]
+
+
+def test_what_was_taken_away_is_not_asked_for_by_a_start_from_a_savepoint_of_a_removed_job(tmp_path: Path) -> None:
+    store = new_store()
+    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    pin_epoch(store, Pin("before", 2, "savepoint", 0))
+    Sweeper(store, lambda: 0).clear()
+    newest = ManifestLog(store).newest()
+    assert newest is not None and newest.epoch == 2 and newest.published_through == 1
+    for path in tmp_path.glob("part-*"):
+        path.unlink()
+    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    assert published(tmp_path) == ["c\n"] and verify(store.url).is_whole
+
+
+def test_a_job_that_was_removed_half_way_still_knows_what_it_published() -> None:
+    store, out = new_store(), Collect()
+    prepared(store, out).start().result()
+    for epoch in ManifestLog(store).epochs()[2:]:
+        store.delete(manifest_name(epoch))
+    renew(store, "another-id")  # and there it died, with the receipts of epochs that are gone
+    newest = ManifestLog(store).newest()
+    assert newest is not None and known_published(store, newest, "another-id") == newest.epoch == 2
+
+
+def test_receipts_are_swept_but_for_the_newest() -> None:
+    store = new_store()
+    items = [item for n in range(12) for item in (str(n), EPOCH)]
+    prepared(store, Collect(), items=items).start().result()
+    newest = ManifestLog(store).newest()
+    Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
+    assert len(store.list("receipts")) == 1 and verify(store.url).is_whole
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_missing_newest_manifest_is_noticed(all_of_them: bool) -> None:
+    store, out = new_store(), Collect()
+    killed_when(prepared(store, out), lambda progress: progress.published >= 2)
+    log = ManifestLog(store)
+    epochs = log.epochs()
+    saved = {name: store.get(name) for name in store.list("manifests")}
+    for epoch in epochs if all_of_them else epochs[-1:]:
+        store.delete(manifest_name(epoch))
+    with pytest.raises(StoreDamagedError, match=f"{manifest_name(epochs[-1])} is missing"):
+        prepared(store, out).start().result()
+    report = verify(store.url)
+    assert not report.is_whole and f"{manifest_name(epochs[-1])} is missing" in report.text()
+    for name, data in saved.items():
+        store.put(name, data)
+    prepared(store, out).start().result()
+    assert out.values == ["a", "b", "c"]
+
+
+def test_a_job_that_goes_on_while_it_is_looked_at_is_not_called_damaged() -> None:
+    store = new_store()
+    prepared(store, Collect()).start().result()
+    first = ManifestLog(store).read(1)
+    assert known_published(store, first, first.job_id) == 1
+
+
+# --- a driver that was replaced -------------------------------------------------------------------------------
+
+
+class Stalling(Collect):
+    """A sink whose first driver sleeps in the middle of publishing."""
+
+    def __init__(self, asleep: threading.Event, wakes: threading.Event) -> None:
+        super().__init__()
+        self._asleep, self._wakes = asleep, wakes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_asleep": None, "_wakes": None}
+
+    def commit(self, *what: Any) -> None:
+        if not self._asleep.is_set():
+            self._asleep.set()
+            self._wakes.wait(30)
+        super().commit(*what)
+
+
+class Table(Collect):
+    """An upsert: the newest value that was written is what readers see."""
+
+    shown: list[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = []
+
+    def commit(self, *what: Any) -> None:
+        super().commit(*what)
+        self.shown.append(what[0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "shown": []}
+
+
+def test_a_driver_that_wakes_up_after_its_successor_publishes_nothing_more() -> None:
+    store, asleep, wakes = new_store(), threading.Event(), threading.Event()
+    table = Table()
+    first = prepared(store, Stalling(asleep, wakes), table).start()
+    assert asleep.wait(30)
+    prepared(store, Collect(), table).start().result()
+    seen = list(table.shown)
+    assert len(seen) == 3
+    wakes.set()
+    with pytest.raises(FencedError, match="owns the job now"):
+        first.result()
+    assert table.shown == seen
+
+
+def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_two_sinks() -> None:
+    store, table = new_store(), Table()
+
+    class Replaced(Collect):
+        def commit(self, *what: Any) -> None:
+            super().commit(*what)
+            newest = ManifestLog(store).newest()
+            assert newest is not None
+            other = type(newest)(
+                **{
+                    **vars(newest),
+                    "epoch": newest.epoch + 1,
+                    "parent": newest.epoch,
+                    "attempt": "other",
+                    "staged": {},
+                    "sources": {"in": {"script-0": SplitPosition(0)}},
+                }
+            )
+            ManifestLog(store).commit(other)
+
+        def __getstate__(self) -> dict[str, Any]:
+            return self.__dict__
+
+    with pytest.raises(FencedError, match="another driver committed epoch 2 first"):
+        prepared(store, Replaced(), table).start().result()
+    assert table.shown == []
+
+
+def test_a_driver_whose_state_was_swept_by_its_successor_says_that_it_was_replaced_and_not_that_a_file_is_damaged() -> (
+    None
+):
+    name, asleep = f"publishing-{next(_STORES)}", threading.Event()
+
+    class Slow(LocalRunner):
+        """Its first epoch begins after another driver has done all the work."""
+
+        def run(self, *what: Any) -> Any:
+            if not asleep.is_set():
+                asleep.set()
+                run(totals(Collect()), store=name)
+                store = MemoryStore(name)
+                Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(ManifestLog(store).newest())
+            return super().run(*what)
+
+    run(totals(Collect()), store=name, epochs=2)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    totals(Collect())(env)
+    settings = env._job_settings()
+    job = Launch(ManualClock(), Slow(), MemoryStore(name)).prepare(env._graph(None), settings)
+    with pytest.raises(FencedError, match="owns the job now"):
+        job.start().result()
+
+
+def removed_by_another_driver(store: MemoryStore, sinks: int = 1) -> None:
+    """Another driver runs the job to its end, and somebody has its epochs removed."""
+    prepared(store, *(Collect() for _ in range(sinks))).start().result()
+    Sweeper(store, lambda: 0).clear()
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_a_driver_that_wakes_up_in_its_commit_after_the_job_was_removed_publishes_nothing_and_leaves_nothing(
+    epoch: int,
+) -> None:
+    class Slept(MemoryStore):
+        is_removed = False
+
+        def create(self, name: str, data: bytes) -> bool:
+            if name == manifest_name(epoch) and not self.is_removed:
+                self.is_removed = True
+                removed_by_another_driver(MemoryStore(self._name))
+            return super().create(name, data)
+
+    store, table = Slept(f"publishing-{next(_STORES)}"), Table()
+    with pytest.raises(FencedError, match="owns the job now"):
+        prepared(store, table).start().result()
+    assert [commit.epoch for commit in table.shown] == list(range(1, epoch)) and not ManifestLog(store).epochs()
+    out = Collect()
+    prepared(store, out).start().result()  # whoever starts the job then begins anew
+    assert out.values == ["a", "b", "c"]
+
+
+def test_a_driver_that_wakes_up_before_it_publishes_after_the_job_was_removed_publishes_nothing() -> None:
+    store, asleep, wakes, table = new_store(), threading.Event(), threading.Event(), Table()
+    first = prepared(store, Stalling(asleep, wakes), table).start()
+    assert asleep.wait(30)
+    removed_by_another_driver(store, sinks=2)
+    wakes.set()
+    with pytest.raises(FencedError, match="owns the job now"):
+        first.result()
+    assert table.shown == []
+
+
+# --- formats --------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_and_a_job_record_that_were_written_before_this_version_are_read() -> None:
+    folder, store = Path(__file__).parents[3] / "compatibility", new_store()
+    store.put(receipt_name(7), (folder / "receipt-1.json").read_bytes())
+    store.put(job_name(), (folder / "job-2.json").read_bytes())
+    job_id = "0bd54aef6e32ba62dc436ae6e8874cd7"
+    assert newest_receipt(store, job_id) == Receipt(job_id, 7, "a1b2c3d4")
+    began = JobRecord("clicks", job_id, 1_700_000_000_000, ("file:///jobs/a",), "file:///jobs/a@3", past_ids=("11",))
+    assert read_job_record(store) == began

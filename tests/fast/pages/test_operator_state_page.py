@@ -1,0 +1,13 @@
+"""The examples of docs/operator-state.md run as they are printed."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "operator-state.md"
+
+
+def test_the_examples_of_the_page_give_what_the_page_says() -> None:
+    result = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert result.attempted > 10 and result.failed == 0

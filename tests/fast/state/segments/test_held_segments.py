@@ -1,0 +1,203 @@
+"""Segments that are not mapped: what is held of them is bounded, and a file that is cut is an error, not the end."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.state.keys.key_columns import key_column_of_arrow
+from millstream.state.segments import open_segments, segment_file
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment_memory import SegmentMemory
+from millstream.state.segments.version import SegmentRef
+from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.layout import TableLayout
+from millstream.state.tables.table import TableView
+from millstream.storage.local import LocalStore
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import segment_name
+from millstream.storage.store import Store
+
+LAYOUT = TableLayout("total", pa.string(), value_type=pa.int64())
+ROWS, CHUNK_ROWS = 400, 50
+
+
+def written(store: Store, at: int) -> SegmentRef:
+    changes = TableChanges(LAYOUT)
+    keys = key_column_of_arrow(pa.array([f"key {at} {i}" for i in range(ROWS)]))
+    changes.put(keys, pa.array(np.arange(ROWS)))
+    ref = changes.write(store, segment_name("count", "total", 7, at, "a1"), 7, range(128), chunk_rows=CHUNK_ROWS)
+    assert ref is not None
+    return ref
+
+
+def scanned(segments: OpenSegments, refs: list[SegmentRef]) -> dict[str, int]:
+    view = TableView(segments, LAYOUT, refs, range(LAYOUT.max_parallelism), 0)
+    return {row["key"]: row["value"] for batch in view.scan() for row in batch.to_pylist()}
+
+
+def whole(count: int) -> dict[str, int]:
+    return {f"key {at} {i}": i for at in range(count) for i in range(ROWS)}
+
+
+class CountingStore(MemoryStore):
+    """A store as far away as an object store, that counts what is asked of it."""
+
+    gets = ranges = 0
+
+    def get(self, name: str) -> bytes:
+        self.gets += 1
+        return super().get(name)
+
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        self.ranges += 1
+        return MemoryStore.get(self, name)[start:stop]
+
+
+def test_segments_of_a_remote_store_are_held_up_to_a_bound_and_fetched_again() -> None:
+    store = CountingStore("held-segments-bound")
+    refs = [written(store, at) for at in range(6)]
+    memory = SegmentMemory(bytes_max=2 * refs[0].file_bytes + 100)
+    segments = OpenSegments(store, memory=memory)
+    for _ in range(2):
+        for ref in refs:
+            assert len(scanned(segments, [ref])) == ROWS
+            assert memory.held_bytes <= 2 * refs[0].file_bytes + 100
+    assert store.gets == 2 * len(refs)  # each was let go before it was asked for again
+    scanned(segments, [refs[-1]])
+    assert store.gets == 2 * len(refs)  # and what was used last is still there
+
+
+def test_of_a_large_remote_segment_parts_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_segments, "WHOLE_BYTES_MAX", 100)
+    monkeypatch.setattr(segment_file, "_HEAD_BYTES", 64)
+    monkeypatch.setattr(segment_file, "_TAIL_BYTES", 4096)
+    store = CountingStore("held-segments-ranges")
+    refs = [written(store, at) for at in range(3)]
+    memory = SegmentMemory(bytes_max=refs[0].file_bytes)
+    segments = OpenSegments(store, memory=memory)
+    assert scanned(segments, refs) == whole(3)
+    assert memory.held_bytes <= refs[0].file_bytes and not store.gets
+    asked = store.ranges
+    view = TableView(segments, LAYOUT, refs, range(LAYOUT.max_parallelism), 0)
+    assert view.get_one("key 1 7") == 7
+    assert store.ranges - asked <= len(refs)  # one chunk of a segment, not all of it
+
+
+def test_what_is_closed_is_not_counted_any_more() -> None:
+    store = MemoryStore("held-segments-closed")
+    ref, memory = written(store, 0), SegmentMemory()
+    segments = OpenSegments(store, memory=memory)
+    scanned(segments, [ref])
+    assert memory.held_bytes == ref.file_bytes
+    segments.keep_only([], LAYOUT)
+    gc.collect()
+    other = OpenSegments(MemoryStore("held-segments-closed"), memory=memory)
+    scanned(other, [ref])
+    assert memory.held_bytes == ref.file_bytes
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=60), st.integers(1, 40))
+def test_the_memory_lets_go_of_what_was_used_longest_ago(uses: list[tuple[int, int]], bytes_max: int) -> None:
+    class Owner:
+        def __init__(self, at: int) -> None:
+            self.at = at
+
+        def let_go(self, part: int) -> None:
+            held.remove((self.at, part))
+
+    held: list[tuple[int, int]] = []
+    memory, owners = SegmentMemory(bytes_max), [Owner(at) for at in range(4)]
+    tokens = [memory.join(owner) for owner in owners]
+    for at, part in uses:
+        expected = [place for place in held if place != (at, part)] + [(at, part)]
+        while sum(place[1] + 5 for place in expected) > bytes_max and len(expected) > 1:
+            expected.pop(0)
+        if (at, part) in held:
+            held.remove((at, part))
+        held.append((at, part))
+        memory.use(tokens[at], part, part + 5)
+        assert held == expected and memory.held_bytes == sum(place[1] + 5 for place in held)
+
+
+# --- files that are cut while they are open -----------------------------------------------------------------------
+
+
+def test_a_file_cut_under_a_reader_that_does_not_map_is_an_error_for_who_asks(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    refs = [written(store, at) for at in range(2)]
+    segments = OpenSegments(store, maps=False)
+    for ref in refs:
+        segments.segment(ref, LAYOUT).chunk(0)
+    os.truncate(tmp_path / refs[0].file, 10)
+    assert segments.segment(refs[0], LAYOUT).chunk(0).rows == CHUNK_ROWS  # what was read and checked stays right
+    with pytest.raises(StoreDamagedError, match=r"segment segments/count.* was cut while it was open.*Nothing may"):
+        segments.segment(refs[0], LAYOUT).chunk(3)
+    assert scanned(segments, refs[1:])  # and others are read on
+
+
+def test_a_segment_that_is_collected_while_it_is_open_is_read_to_its_end(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    ref = written(store, 0)
+    segments = OpenSegments(store, maps=False)
+    segments.segment(ref, LAYOUT)
+    store.delete(ref.file)
+    assert scanned(segments, [ref]) == whole(1)
+
+
+def test_with_very_many_open_files_later_ones_are_opened_for_each_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_file, "_DESCRIPTORS_MAX", 0)
+    store = LocalStore(tmp_path)
+    ref = written(store, 0)
+    segments = OpenSegments(store, maps=False)
+    assert scanned(segments, [ref]) == whole(1)
+    unread = OpenSegments(store, maps=False).segment(ref, LAYOUT)
+    store.delete(ref.file)
+    with pytest.raises(StoreDamagedError, match=r"cannot be read.*moved or removed"):
+        unread.chunk(0)
+
+
+def test_threads_that_read_while_parts_are_let_go_all_find_the_same() -> None:
+    store = MemoryStore("held-segments-threads")
+    refs = [written(store, at) for at in range(4)]
+    segments = OpenSegments(store, memory=SegmentMemory(bytes_max=refs[0].file_bytes))
+    for ref in refs:
+        segments.segment(ref, LAYOUT)
+    wrong: list[object] = []
+
+    def read() -> None:
+        for _ in range(5):
+            if scanned(segments, refs) != whole(4):
+                wrong.append("other rows")
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# --- the folder of copies -----------------------------------------------------------------------------------------
+
+
+def test_a_cache_folder_that_others_can_write_to_is_refused_and_a_new_one_is_for_its_owner(tmp_path: Path) -> None:
+    store = MemoryStore("held-segments-cache")
+    ref = written(store, 0)
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(StoreError, match=r"can be written by others than this user.*chmod go-w"):
+        OpenSegments(store, shared).segment(ref, LAYOUT)
+    assert OpenSegments(store, own).segment(ref, LAYOUT).rows == ROWS and own.stat().st_mode & 0o777 == 0o700
