@@ -245,7 +245,7 @@ class StateTable:
             self.changes.clear(self.column(keys))
 
     def end(self) -> tuple[SegmentRef, ...]:
-        """Write what changed as a segment (very much of it as several), compact a little, and return the new version."""
+        """Write what changed as a segment, or several if it is much; compact a little; return the new version."""
         self._write()
         # What earlier epochs left to be merged is merged in quiet ones too.
         refs = self._compacted(tuple(self.view.refs), budget_of(sum(ref.file_bytes for ref in self._written)))
