@@ -43,12 +43,12 @@ from millstream.graph.nodes import (
     PartialAggregate,
     Read,
     Reduce,
-    Rolling,
     Window,
     WindowJoin,
     Write,
 )
 from millstream.metrics.registry import MetricRegistry
+from millstream.plan.operations import Rolling
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.cached_blocks import CacheOperator
 from millstream.runtime.joins.co_group_operator import CoGroupOperator
