@@ -21,8 +21,6 @@ from millstream.graph.nodes import (
     LoopHead,
     LoopTail,
     Node,
-    PaneAggregate,
-    PartialAggregate,
     Process,
     Read,
     Reduce,
@@ -30,7 +28,7 @@ from millstream.graph.nodes import (
     WindowJoin,
     Write,
 )
-from millstream.plan.operations import Rolling
+from millstream.plan.operations import PaneAggregate, PartialAggregate, Rolling
 from millstream.plan.stages import Channel, Plan, Stage
 from millstream.records.batch import is_typed
 from millstream.records.columns import stream_schema

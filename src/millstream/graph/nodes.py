@@ -52,12 +52,11 @@ __all__ = [
     "MapBatches",
     "Node",
     "Operation",
-    "PaneAggregate",
-    "PartialAggregate",
     "Partitioning",
     "Process",
     "Project",
     "Read",
+    "ReadyAggregates",
     "Reduce",
     "RollingField",
     "Window",
@@ -177,6 +176,17 @@ class KeyedBroadcastProcess(KeyedProcess):
 
 
 @dataclass(frozen=True)
+class ReadyAggregates:
+    """Aggregates whose meaning the engine knows. A result is a row of the key (`has_key`), the start and the end of the
+    window (`has_bounds`) and the measures. `row_type` None: one of these has no type with columns."""
+
+    measures: tuple[Measure, ...]
+    has_key: bool
+    has_bounds: bool
+    row_type: TypeInformation | None
+
+
+@dataclass(frozen=True)
 class Window(Process):
     """Records of a key by window. `function` gets a window's contents when it fires; what they are follows from
     `reduce` or `aggregate` (one value, kept up to date) or neither (all records, as with an evictor)."""
@@ -189,6 +199,7 @@ class Window(Process):
     contents_type: TypeInformation | None = None  # of a record, or of the accumulator
     allowed_lateness_ms: int = 0
     late_tag: Any = None  # records that come too late go to this side output; None: they are dropped and counted
+    ready: ReadyAggregates | None = None  # what `aggregate` and `function` come to, where the engine knows
     merges: bool = False  # whether windows of the assigner can become one
     waits: bool = False  # whether an open window never fires for a record alone: its contents need not be at hand
     waits_only: bool = False  # and the trigger does the same for every further record of an epoch: set one timer
@@ -263,25 +274,6 @@ class KeyedBatches(Operation):
 
     function: Any
     states: tuple[tuple[str, TypeInformation], ...]
-
-
-@dataclass(frozen=True)
-class PartialAggregate(Operation):
-    """Ready aggregates by key and pane, before the exchange: each task sums up what it reads."""
-
-    measures: tuple[Measure, ...]
-    windows: PaneWindows
-
-
-@dataclass(frozen=True)
-class PaneAggregate(Operation):
-    """Ready aggregates by window, from partials, in columns. `has_key` and `has_bounds`: what stands before them in a
-    result."""
-
-    measures: tuple[Measure, ...]
-    windows: PaneWindows
-    has_key: bool = True
-    has_bounds: bool = True
 
 
 @dataclass(frozen=True)

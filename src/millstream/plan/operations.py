@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.graph.nodes import Operation
+from millstream.state.windows.measures import Measure
+from millstream.state.windows.pane_windows import PaneWindows
 
-__all__ = ["Rolling"]
+__all__ = ["PaneAggregate", "PartialAggregate", "Rolling"]
 
 
 @dataclass(frozen=True)
@@ -19,3 +21,22 @@ class Rolling(Operation):
 
     kind: str  # sum, min, max, min_by, max_by
     position: int
+
+
+@dataclass(frozen=True)
+class PartialAggregate(Operation):
+    """Ready aggregates by key and pane, before the exchange: each task sums up what it reads."""
+
+    measures: tuple[Measure, ...]
+    windows: PaneWindows
+
+
+@dataclass(frozen=True)
+class PaneAggregate(Operation):
+    """Ready aggregates by window, from partials, in columns. `has_key` and `has_bounds`: what stands before them in a
+    result."""
+
+    measures: tuple[Measure, ...]
+    windows: PaneWindows
+    has_key: bool = True
+    has_bounds: bool = True

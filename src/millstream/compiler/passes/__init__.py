@@ -19,15 +19,23 @@ from millstream.compiler.passes.link_loops import link_loops
 from millstream.compiler.passes.resolve_parallelism import resolve_parallelism
 from millstream.compiler.passes.resolve_partitioning import resolve_partitioning
 from millstream.compiler.passes.roll_in_columns import roll_in_columns
+from millstream.compiler.passes.split_windows import split_windows
 from millstream.graph.nodes import Graph
 from millstream.plan.stages import Plan
 
-__all__ = ["PASSES", "compile_graph"]
+__all__ = ["LOWERING", "PASSES", "compile_graph"]
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (
+Pass = Callable[[Graph], Graph]
+
+LOWERING: tuple[Pass, ...] = (
+    roll_in_columns,
+    split_windows,
+)
+
+PASSES: tuple[Pass, ...] = (
     check_program,
     check_loops,
-    roll_in_columns,
+    *LOWERING,
     check_event_time,
     check_functions,
     resolve_parallelism,

@@ -16,12 +16,11 @@ from millstream.graph.nodes import (
     LoopHead,
     LoopTail,
     Node,
-    PaneAggregate,
-    PartialAggregate,
     Read,
     Window,
     WindowJoin,
 )
+from millstream.plan.operations import PaneAggregate, PartialAggregate
 
 __all__ = ["check_event_time"]
 

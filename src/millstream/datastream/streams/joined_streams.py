@@ -14,14 +14,14 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import Row
 from millstream.datastream.functions.joining import FlatJoinFunction, JoinFunction, PairsOfWindow
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type
-from millstream.datastream.streams.columnar_windows import pane_windows
 from millstream.datastream.streams.interval_join import projection
-from millstream.datastream.streams.notices import say_once
 from millstream.datastream.streams.paired_streams import PairedStreams, PairedWindows
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.window.triggers import EventTimeTrigger
 from millstream.graph.nodes import WindowJoin
+from millstream.graph.notices import say_once
 from millstream.graph.site import here
+from millstream.graph.window_traits import fixed_windows
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["JoinedStreams", "JoinedWindows"]
@@ -75,7 +75,7 @@ class JoinedWindows(PairedWindows):
     def _in_columns(self) -> PaneWindows | None:
         """The windows as panes, where nothing was asked for that needs every record; else it is said what it costs."""
         settings = self._windowing
-        windows = pane_windows(settings.assigner, 0)
+        windows = fixed_windows(settings.assigner, 0)
         slower = [
             what
             for what, is_asked in (

@@ -8,7 +8,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.datastream.streams.declared_tags import declared_tags
-from millstream.graph.nodes import Node, PaneAggregate, Process, Window
+from millstream.graph.nodes import Node, Process, Window
 from millstream.records.batch import is_typed
 
 __all__ = ["with_side_output"]
@@ -16,7 +16,7 @@ __all__ = ["with_side_output"]
 
 def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | None) -> Process:
     """The operation of `node`, giving out this side output with records of `type_info`."""
-    if isinstance(node.operation, PaneAggregate):
+    if isinstance(node.operation, Window) and node.operation.ready is not None and node.operation.late_tag is None:
         raise refuse(
             f"get_side_output: '{node.name}' has no side outputs. For late records call side_output_late_data(tag) "
             "before aggregate()"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
-from millstream.datastream.streams.notices import say_once
 from millstream.errors import NotAvailableError
 from millstream.graph.nodes import Edge, Node, Operation, Partitioning, Process, Read, Write
+from millstream.graph.notices import say_once
 from millstream.graph.site import here
 
 if TYPE_CHECKING:

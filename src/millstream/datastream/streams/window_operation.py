@@ -30,7 +30,6 @@ from millstream.datastream.functions.window import (
     WindowFunction,
 )
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
-from millstream.datastream.streams.columnar_windows import pane_windows
 from millstream.datastream.streams.windowing import Windowing
 from millstream.datastream.window.assigners import MergingWindowAssigner
 from millstream.datastream.window.counting_triggers import NeverTrigger, PurgingTrigger
@@ -42,7 +41,8 @@ from millstream.datastream.window.triggers import (
     Trigger,
 )
 from millstream.datastream.window.windows import TimeWindow
-from millstream.graph.nodes import Window
+from millstream.graph.nodes import ReadyAggregates, Window
+from millstream.graph.window_traits import fixed_windows
 
 __all__ = ["Contents", "window_operation"]
 
@@ -70,11 +70,12 @@ _ADAPTERS: tuple[tuple[type[Any], type[Any], type[Any]], ...] = (
 @dataclass(frozen=True)
 class Contents:
     """What a window comes to: one value by `reduce` or `aggregate`, else all records. `type_info` is that of a record
-    or of the accumulator."""
+    or of the accumulator; `ready` what the engine knows of `aggregate` and the function on top of it."""
 
     reduce: Any = None
     aggregate: AggregateFunction | None = None
     type_info: TypeInformation | None = None
+    ready: ReadyAggregates | None = None
 
     @property
     def is_single(self) -> bool:
@@ -98,12 +99,13 @@ def window_operation(
         contents_type=contents.type_info,
         allowed_lateness_ms=windowing.allowed_lateness_ms,
         late_tag=windowing.late_tag,
+        ready=contents.ready,
         merges=isinstance(assigner, MergingWindowAssigner),
         waits=_is_one_of(trigger, _WAITING),
         waits_only=_is_one_of(trigger, _WAITING_ONLY),
     )
     if operation.waits_only and operation.evictor is None and contents.is_single and _same_time(trigger, assigner):
-        panes = pane_windows(assigner, windowing.allowed_lateness_ms)
+        panes = fixed_windows(assigner, windowing.allowed_lateness_ms)
         operation = replace(operation, panes=panes, window_type=TimeWindow, passes_through=function is None)
     return operation, type(assigner).__name__
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
-from millstream.graph.nodes import PaneAggregate, Window
+from millstream.graph.nodes import Window
+from millstream.plan.operations import PaneAggregate
 from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
 from millstream.runtime.keyed.states import Aggregating, Reducing
 from millstream.state.schemas.saved_types import written_type

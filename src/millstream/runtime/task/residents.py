@@ -39,8 +39,6 @@ from millstream.graph.nodes import (
     LoopHead,
     LoopTail,
     Node,
-    PaneAggregate,
-    PartialAggregate,
     Read,
     Reduce,
     Window,
@@ -48,7 +46,7 @@ from millstream.graph.nodes import (
     Write,
 )
 from millstream.metrics.registry import MetricRegistry
-from millstream.plan.operations import Rolling
+from millstream.plan.operations import PaneAggregate, PartialAggregate, Rolling
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.cached_blocks import CacheOperator
 from millstream.runtime.joins.co_group_operator import CoGroupOperator
