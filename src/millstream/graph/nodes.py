@@ -200,12 +200,6 @@ class Window(Process):
     allowed_lateness_ms: int = 0
     late_tag: Any = None  # records that come too late go to this side output; None: they are dropped and counted
     ready: ReadyAggregates | None = None  # what `aggregate` and `function` come to, where the engine knows
-    merges: bool = False  # whether windows of the assigner can become one
-    waits: bool = False  # whether an open window never fires for a record alone: its contents need not be at hand
-    waits_only: bool = False  # and the trigger does the same for every further record of an epoch: set one timer
-    panes: PaneWindows | None = None  # what the windows are, if records can be folded into them together
-    window_type: Any = None  # and what a window is to functions: made of its start and end
-    passes_through: bool = False  # whether `function` gives the one value out as it is
 
 
 @dataclass(frozen=True)

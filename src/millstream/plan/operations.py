@@ -6,13 +6,14 @@ made by the passes of the compiler alone, and read by the runtime.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from millstream.graph.nodes import Operation
+from millstream.graph.nodes import Operation, Window
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
-__all__ = ["PaneAggregate", "PartialAggregate", "Rolling"]
+__all__ = ["FoldedWindow", "PaneAggregate", "PartialAggregate", "Rolling"]
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,13 @@ class PaneAggregate(Operation):
     windows: PaneWindows
     has_key: bool = True
     has_bounds: bool = True
+
+
+@dataclass(frozen=True)
+class FoldedWindow(Window):
+    """Windows that stand fixed in time, keep one value each and fire at their end: records are folded into them
+    together."""
+
+    panes: PaneWindows = field(kw_only=True)
+    window_type: type[Any] = field(kw_only=True)  # what a window is to functions: made of its start and its end
+    passes_through: bool = field(kw_only=True)  # whether `function` gives out the one value as it is

@@ -1,4 +1,4 @@
-"""What the compiler makes of what a program asked for: the logical graph before, and the plan after, as text.
+"""What the compiler makes of what a program asked for: the logical graph before, what runs, and the plan, as text.
 
 `lowered/` has a golden text for each lowering pass. The uids in them are those of stores that were written before there
 were such passes: they must never change.
@@ -6,24 +6,31 @@ were such passes: they must never change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lowered_operators import lowered_operation
 
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.compiler.explain import explain
 from millstream.compiler.passes import compile_graph
-from millstream.datastream import DataStream, StreamExecutionEnvironment
+from millstream.datastream import DataStream, ProcessWindowFunction, StreamExecutionEnvironment
 from millstream.datastream import aggregates as agg
 from millstream.datastream.window import (
+    ContinuousEventTimeTrigger,
     CountEvictor,
+    CountTrigger,
     EventTimeSessionWindows,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from millstream.graph.nodes import Graph, Node, Partitioning
+from millstream.graph.nodes import Graph, Node, Partitioning, Window
+from millstream.plan.operations import FoldedWindow
 from millstream.testing import Collect, Script
 
 ORDER = Types.ROW_NAMED(["id", "at", "cents"], [Types.STRING(), Types.LONG(), Types.LONG()])
@@ -40,9 +47,9 @@ def graph_of(program: Callable[[StreamExecutionEnvironment], Any]) -> Graph:
     return env._graph("job")
 
 
-def written(graph: Graph) -> str:
-    """The logical graph: one line per node, with the operation and what it reads."""
-    return "".join(f"{_line(node)}\n" for node in graph.nodes)
+def listed(nodes: Iterable[Node]) -> str:
+    """One line per node, with its operation and what it reads."""
+    return "".join(f"{_line(node)}\n" for node in nodes)
 
 
 def _line(node: Node) -> str:
@@ -73,10 +80,29 @@ def split_windows(env: StreamExecutionEnvironment) -> None:
     stamped(env).window_all(hours).aggregate(TOTALS).uid("all").sink_to(Collect())
 
 
-@pytest.mark.parametrize("program", [roll_in_columns, split_windows], ids=lambda program: program.__name__)
+def fold_windows(env: StreamExecutionEnvironment) -> None:
+    """Records are folded into fixed windows that keep one value; others take them one by one."""
+    orders, minutes = stamped(env).key_by("id"), TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    orders.window(minutes).reduce(max).sink_to(Collect())
+    orders.window(minutes).trigger(PurgingTrigger.of(EventTimeTrigger())).reduce(max).uid("purged").sink_to(Collect())
+    orders.window(minutes).trigger(CountTrigger.of(3)).reduce(max).sink_to(Collect())
+    orders.window(minutes).aggregate(TOTALS, Rows()).sink_to(Collect())
+    orders.window(EventTimeSessionWindows(10)).reduce(max).sink_to(Collect())
+
+
+class Rows(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        return elements
+
+
+@pytest.mark.parametrize(
+    "program", [roll_in_columns, split_windows, fold_windows], ids=lambda program: program.__name__
+)
 def test_a_program_is_lowered_as_before(program: Callable[[StreamExecutionEnvironment], Any]) -> None:
     graph = graph_of(program)
-    assert f"{written(graph)}\n{explain(graph)}" == (GOLDEN / f"{program.__name__}.txt").read_text()
+    lowered = sorted(compile_graph(graph).nodes(), key=lambda node: node.id)
+    text = f"{listed(graph.nodes)}\n{listed(lowered)}\n{explain(graph)}"
+    assert text == (GOLDEN / f"{program.__name__}.txt").read_text()
 
 
 # --- what a program says later ----------------------------------------------------------------------------------------
@@ -94,3 +120,22 @@ def test_a_partial_aggregate_runs_where_the_records_are_though_the_parallelism_i
     assert partial.parallelism == nodes["Map"].parallelism == 3
     assert partial.inputs[0].partitioning is Partitioning.FORWARD
     assert nodes["TumblingEventTimeWindows"].parallelism == 2
+
+
+TRIGGERS = [
+    (EventTimeTrigger(), FoldedWindow),
+    (PurgingTrigger.of(EventTimeTrigger()), FoldedWindow),
+    (type("Own", (EventTimeTrigger,), {})(), Window),
+    (ContinuousEventTimeTrigger(5), Window),
+    (ProcessingTimeTrigger(), Window),
+]
+
+
+@pytest.mark.parametrize(("trigger", "kind"), TRIGGERS, ids=lambda item: getattr(item, "__name__", type(item).__name__))
+def test_only_triggers_that_wait_for_the_end_let_records_be_folded(trigger: Any, kind: type) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    windows = stamped(env).key_by("id").window(TumblingEventTimeWindows(10, 0)).trigger(trigger)
+    assert type(lowered_operation(windows.reduce(max))) is kind
+    own_windows = type("Own", (TumblingEventTimeWindows,), {})(10, 0)
+    own = stamped(env).key_by("id").window(own_windows).reduce(max)
+    assert type(lowered_operation(own)) is Window, "a class of the program's may assign otherwise"

@@ -14,8 +14,12 @@ from dataclasses import replace
 
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Edge, Graph, Node, Partitioning
+from millstream.plan.operations import FoldedWindow
 
 __all__ = ["assign_uids"]
+
+# The kind of an operation is the name of its class. Stores know these under the name of what they stand for.
+_KINDS: dict[type, str] = {FoldedWindow: "Window"}
 
 
 def assign_uids(graph: Graph) -> Graph:
@@ -39,7 +43,7 @@ def assign_uids(graph: Graph) -> Graph:
 
 
 def _derive(node: Node, uid_of: dict[int, str], taken: dict[str, Node]) -> str:
-    kind = type(node.operation).__name__
+    kind = _KINDS.get(type(node.operation), type(node.operation).__name__)
     inputs = [_described(edge, uid_of[edge.source]) for edge in node.inputs]
     slug = re.sub(r"[^a-z0-9]+", "-", node.name.lower()).strip("-")[:32] or kind.lower()
     twin = 0

@@ -46,7 +46,7 @@ from millstream.graph.nodes import (
     Write,
 )
 from millstream.metrics.registry import MetricRegistry
-from millstream.plan.operations import PaneAggregate, PartialAggregate, Rolling
+from millstream.plan.operations import FoldedWindow, PaneAggregate, PartialAggregate, Rolling
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.cached_blocks import CacheOperator
 from millstream.runtime.joins.co_group_operator import CoGroupOperator
@@ -86,13 +86,6 @@ __all__ = ["Job", "Residents", "operator_for"]
 _LOG = logging.getLogger(__name__)
 
 
-def _window_operator(setting: OperatorSetting) -> Operator:
-    """The quick operator where it will do."""
-    operation = setting.node.operation
-    assert isinstance(operation, Window)
-    return WindowOperator(setting) if operation.panes is None else FoldingWindowOperator(setting)
-
-
 _KINDS: dict[type, Callable[[OperatorSetting], Operator]] = {
     **OPERATORS,
     Read: ReadOperator,
@@ -117,7 +110,8 @@ _KINDS: dict[type, Callable[[OperatorSetting], Operator]] = {
     Reduce: ReduceOperator,
     Rolling: RollingOperator,
     KeyedBatches: KeyedBatchesOperator,
-    Window: _window_operator,
+    Window: WindowOperator,
+    FoldedWindow: FoldingWindowOperator,
     CoGroupWindow: CoGroupOperator,
     WindowJoin: WindowJoinOperator,
     IntervalJoin: interval_join_operator,
