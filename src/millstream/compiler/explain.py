@@ -25,10 +25,9 @@ from millstream.graph.nodes import (
     Read,
     Reduce,
     Window,
-    WindowJoin,
     Write,
 )
-from millstream.plan.operations import PaneAggregate, PartialAggregate, Rolling
+from millstream.plan.operations import PaneAggregate, PartialAggregate, Rolling, WindowJoin
 from millstream.plan.stages import Channel, Plan, Stage
 from millstream.records.batch import is_typed
 from millstream.records.columns import stream_schema

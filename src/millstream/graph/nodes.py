@@ -20,7 +20,6 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contracts import Sink, Source
 from millstream.graph.site import UNKNOWN_SITE, Site
 from millstream.state.windows.measures import Measure
-from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = [
     "AssignTimestamps",
@@ -52,6 +51,7 @@ __all__ = [
     "MapBatches",
     "Node",
     "Operation",
+    "PairFields",
     "Partitioning",
     "Process",
     "Project",
@@ -60,7 +60,6 @@ __all__ = [
     "Reduce",
     "RollingField",
     "Window",
-    "WindowJoin",
     "Write",
 ]
 
@@ -175,6 +174,10 @@ class KeyedBroadcastProcess(KeyedProcess):
     states: tuple[Any, ...] = ()
 
 
+PairFields = tuple[tuple[int, ...], tuple[int, ...]]
+"""Fields of a row made of two records: those of the first one by position, then those of the second."""
+
+
 @dataclass(frozen=True)
 class ReadyAggregates:
     """Aggregates whose meaning the engine knows. A result is a row of the key (`has_key`), the start and the end of the
@@ -193,6 +196,7 @@ class Window(Process):
 
     assigner: Any = None
     trigger: Any = None
+    has_own_trigger: bool = False  # whether the program gave the trigger; else it is the assigner's
     evictor: Any = None
     reduce: Any = None  # a function of two records
     aggregate: Any = None  # an AggregateFunction
@@ -207,6 +211,7 @@ class CoGroupWindow(Window):
     """Records of two keyed streams by window: windows hold rows (is_one, one, two), and `function` splits them."""
 
     late_tags: tuple[Any, Any] = (None, None)  # of each side, as `late_tag`
+    fields: PairFields | None = None  # what `function` comes to, where it gives chosen fields of every pair
 
 
 @dataclass(frozen=True)
@@ -219,17 +224,7 @@ class IntervalJoin(Process):
     upper_ms: int = 0
     late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
     is_plain: bool = False
-    fields: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-
-
-@dataclass(frozen=True)
-class WindowJoin(Process):
-    """Pairs of records of two keyed streams that are in one window, in columns: results are `fields` of both."""
-
-    types: tuple[TypeInformation | None, TypeInformation | None] = field(kw_only=True)  # of the two streams
-    windows: PaneWindows = field(kw_only=True)
-    fields: tuple[tuple[int, ...], tuple[int, ...]] = field(kw_only=True)
-    late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
+    fields: PairFields | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ __all__ = [
     "fires_at_its_end",
     "firing",
     "fixed_windows",
+    "is_plain",
     "passes_through",
 ]
 
@@ -90,12 +91,16 @@ def firing(trigger: Any) -> Firing:
     return Firing.UNKNOWN if timed is None else timed.fires
 
 
+def is_plain(trigger: Any, is_event_time: bool) -> bool:
+    """Whether a trigger fires windows at their end, by event time or by the clock, and does nothing else."""
+    timed = _timed(trigger)
+    return timed is trigger and timed.fires is Firing.AT_ITS_END and timed.follows_event_time == is_event_time
+
+
 def fires_at_its_end(assigner: Any, trigger: Any) -> bool:
     """Whether windows fire when they are over, in the assigner's own time, and for no other reason but late records."""
     timed = _timed(trigger)
-    if timed is None or timed.fires is not Firing.AT_ITS_END:
-        return False
-    return timed.follows_event_time == bool(assigner.is_event_time())
+    return timed is not None and is_plain(timed, assigner.is_event_time())
 
 
 def _timed(trigger: Any) -> TimedTrigger | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.graph.nodes import Operation, Window
+from millstream.common.typeinfo import TypeInformation
+from millstream.graph.nodes import IntervalJoin, Operation, PairFields, Process, Window
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
-__all__ = ["FoldedWindow", "PaneAggregate", "PartialAggregate", "Rolling"]
+__all__ = ["FoldedWindow", "PaneAggregate", "PartialAggregate", "ProjectedIntervalJoin", "Rolling", "WindowJoin"]
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,18 @@ class FoldedWindow(Window):
     panes: PaneWindows = field(kw_only=True)
     window_type: type[Any] = field(kw_only=True)  # what a window is to functions: made of its start and its end
     passes_through: bool = field(kw_only=True)  # whether `function` gives out the one value as it is
+
+
+@dataclass(frozen=True)
+class WindowJoin(Process):
+    """Pairs of records of two keyed streams that are in one window, in columns: results are `fields` of both."""
+
+    types: tuple[TypeInformation | None, TypeInformation | None] = field(kw_only=True)  # of the two streams
+    windows: PaneWindows = field(kw_only=True)
+    fields: PairFields = field(kw_only=True)
+    late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
+
+
+@dataclass(frozen=True)
+class ProjectedIntervalJoin(IntervalJoin):
+    """An interval join that gives `fields` of every pair, in columns."""

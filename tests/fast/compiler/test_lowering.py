@@ -16,7 +16,7 @@ from lowered_operators import lowered_operation
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.compiler.explain import explain
 from millstream.compiler.passes import compile_graph
-from millstream.datastream import DataStream, ProcessWindowFunction, StreamExecutionEnvironment
+from millstream.datastream import DataStream, OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
 from millstream.datastream import aggregates as agg
 from millstream.datastream.window import (
     ContinuousEventTimeTrigger,
@@ -28,8 +28,11 @@ from millstream.datastream.window import (
     PurgingTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
+from millstream.graph import notices
 from millstream.graph.nodes import Graph, Node, Partitioning, Window
+from millstream.graph.site import here
 from millstream.plan.operations import FoldedWindow
 from millstream.testing import Collect, Script
 
@@ -95,9 +98,26 @@ class Rows(ProcessWindowFunction):
         return elements
 
 
-@pytest.mark.parametrize(
-    "program", [roll_in_columns, split_windows, fold_windows], ids=lambda program: program.__name__
-)
+def join_in_columns(env: StreamExecutionEnvironment) -> None:
+    """Chosen fields of both sides are joined in columns; by windows that merge, or with a function, they are not."""
+    orders, payments = stamped(env), stamped(env, "payments")
+    pairs = orders.join(payments).where("id").equal_to("id")
+    late = OutputTag("late", ORDER)
+    minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    joined = pairs.window(minutes).side_output_left_late_data(late).project(["id", "cents"], ["at"])
+    joined.sink_to(Collect())
+    joined.get_side_output(late).sink_to(Collect())
+    pairs.window(EventTimeSessionWindows(10)).project(["id"], ["cents"]).sink_to(Collect())
+    pairs.window(minutes).apply(lambda order, payment: order.id, Types.STRING()).sink_to(Collect())
+    interval = orders.key_by("id").interval_join(payments.key_by("id")).between(-1, 1)
+    interval.project(["id"], ["cents"]).sink_to(Collect())
+    interval.apply(lambda order, payment: order.id, Types.STRING()).sink_to(Collect())
+
+
+PROGRAMS = [roll_in_columns, split_windows, fold_windows, join_in_columns]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_program_is_lowered_as_before(program: Callable[[StreamExecutionEnvironment], Any]) -> None:
     graph = graph_of(program)
     lowered = sorted(compile_graph(graph).nodes(), key=lambda node: node.id)
@@ -139,3 +159,27 @@ def test_only_triggers_that_wait_for_the_end_let_records_be_folded(trigger: Any,
     own_windows = type("Own", (TumblingEventTimeWindows,), {})(10, 0)
     own = stamped(env).key_by("id").window(own_windows).reduce(max)
     assert type(lowered_operation(own)) is Window, "a class of the program's may assign otherwise"
+
+
+def test_that_windows_run_a_record_at_a_time_is_said_once_with_their_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "_SAID", set())
+    env = StreamExecutionEnvironment.get_execution_environment()
+    orders, minutes = stamped(env), TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    orders.key_by("id").window(minutes).evictor(CountEvictor.of(3)).aggregate(TOTALS).print()
+    pairs = orders.join(orders).where("id").equal_to("id")
+    pairs.window(TumblingProcessingTimeWindows(10, 0)).project(["id"], ["at"]).print()
+    with caplog.at_level("INFO", "millstream.datastream"):
+        env.explain()
+        env.get_execution_plan()
+    windows, join = (record.message for record in caplog.records)
+    line = here().line
+    assert windows == (
+        f"the windows at test_lowering.py:{line - 7} have an evictor: their aggregates run a record at a time, not in "
+        "columns, which is slower"
+    )
+    assert join == (
+        f"the join at test_lowering.py:{line - 5} has windows of TumblingProcessingTimeWindows: it runs a pair at a "
+        "time and not in columns, which is slower"
+    )

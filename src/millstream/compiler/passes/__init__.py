@@ -16,6 +16,7 @@ from millstream.compiler.passes.check_loops import check_loops
 from millstream.compiler.passes.check_program import check_program
 from millstream.compiler.passes.cut_stages import cut_stages
 from millstream.compiler.passes.fold_windows import fold_windows
+from millstream.compiler.passes.join_in_columns import join_in_columns
 from millstream.compiler.passes.link_loops import link_loops
 from millstream.compiler.passes.resolve_parallelism import resolve_parallelism
 from millstream.compiler.passes.resolve_partitioning import resolve_partitioning
@@ -32,6 +33,7 @@ LOWERING: tuple[Pass, ...] = (
     roll_in_columns,
     split_windows,
     fold_windows,
+    join_in_columns,
 )
 
 PASSES: tuple[Pass, ...] = (

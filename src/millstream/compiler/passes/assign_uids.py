@@ -14,12 +14,12 @@ from dataclasses import replace
 
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Edge, Graph, Node, Partitioning
-from millstream.plan.operations import FoldedWindow
+from millstream.plan.operations import FoldedWindow, ProjectedIntervalJoin
 
 __all__ = ["assign_uids"]
 
 # The kind of an operation is the name of its class. Stores know these under the name of what they stand for.
-_KINDS: dict[type, str] = {FoldedWindow: "Window"}
+_KINDS: dict[type, str] = {FoldedWindow: "Window", ProjectedIntervalJoin: "IntervalJoin"}
 
 
 def assign_uids(graph: Graph) -> Graph:

@@ -18,9 +18,8 @@ from millstream.graph.nodes import (
     Node,
     Read,
     Window,
-    WindowJoin,
 )
-from millstream.plan.operations import PaneAggregate, PartialAggregate
+from millstream.plan.operations import PaneAggregate, PartialAggregate, WindowJoin
 
 __all__ = ["check_event_time"]
 

@@ -20,7 +20,7 @@ from millstream.compiler.stream_types import typed_input
 from millstream.graph.field_key import FieldKey, OneKey
 from millstream.graph.nodes import Edge, Graph, Node, Partitioning, Read, ReadyAggregates, Window
 from millstream.graph.notices import say_once
-from millstream.graph.window_traits import TimedTrigger, fires_at_its_end, fixed_windows
+from millstream.graph.window_traits import fixed_windows, is_plain
 from millstream.plan.operations import PaneAggregate, PartialAggregate
 from millstream.records.columns import arrow_type
 from millstream.state.keys.key_columns import is_stored_as_is
@@ -67,13 +67,11 @@ def _has_columns(graph: Graph, node: Node, ready: ReadyAggregates) -> bool:
 
 def _fires_by_itself(node: Node, operation: Window) -> bool:
     """Whether nothing was asked for that needs every record; else it is said what it costs."""
-    trigger = operation.trigger
-    is_usual = fires_at_its_end(operation.assigner, trigger) and isinstance(trigger, TimedTrigger) and not trigger.wraps
     slower = [
         reason
         for reason, applies in (
             ("an evictor", operation.evictor is not None),
-            ("a trigger of its own", not is_usual),
+            ("a trigger of its own", not is_plain(operation.trigger, operation.assigner.is_event_time())),
             ("late records in a side output", operation.late_tag is not None),
         )
         if applies

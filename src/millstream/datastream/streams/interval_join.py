@@ -21,7 +21,7 @@ from millstream.datastream.streams.argument_checks import checked_function, chec
 from millstream.datastream.streams.connected_streams import connected_environment, second_input
 from millstream.datastream.streams.key_selection import field_position
 from millstream.datastream.streams.stream import DataStream
-from millstream.graph.nodes import Edge
+from millstream.graph.nodes import Edge, PairFields
 from millstream.graph.nodes import IntervalJoin as IntervalJoinNode
 from millstream.graph.site import here
 from millstream.records.batch import is_typed
@@ -174,7 +174,7 @@ def projection(
     types: tuple[TypeInformation | None, TypeInformation | None],
     chosen: tuple[_Fields, _Fields],
     names: Sequence[str] | None,
-) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], TypeInformation]:
+) -> tuple[PairFields, TypeInformation]:
     """Where the chosen fields of two streams stand, and the type of a row of them."""
     places: list[tuple[int, ...]] = []
     fields: list[tuple[str | None, TypeInformation]] = []

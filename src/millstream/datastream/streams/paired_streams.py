@@ -10,7 +10,6 @@ go into one operator as its two inputs, keyed; nothing else is done to them befo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from millstream.common.typeinfo import TypeInformation
@@ -22,9 +21,9 @@ from millstream.datastream.streams.connected_streams import second_input
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.window_operation import Contents, window_operation
 from millstream.datastream.streams.windowing import DescribedWindows
-from millstream.graph.nodes import CoGroupWindow, Edge, Operation, Partitioning
+from millstream.graph.nodes import CoGroupWindow, Edge, PairFields, Partitioning
 from millstream.graph.site import here
-from millstream.runtime.joins.tagged import tagged_type
+from millstream.state.windows.tagged_rows import tagged_type
 
 if TYPE_CHECKING:
     from typing import Self
@@ -97,19 +96,23 @@ class PairedWindows(DescribedWindows):
         return self._streams[0]._stream_type(), self._streams[1]._stream_type()
 
     def _windows(
-        self, function: InternalWindowFunction[Any, Any, Any, Any], name: str, output_type: TypeInformation | None
+        self,
+        function: InternalWindowFunction[Any, Any, Any, Any],
+        name: str,
+        output_type: TypeInformation | None,
+        fields: PairFields | None = None,
     ) -> DataStream:
-        """The results of windows that keep the records of both streams."""
+        """The results of windows that keep the records of both streams; `fields` if these are all `function` gives."""
+        environment = self._streams[0].get_execution_environment()
         contents = Contents(type_info=tagged_type(*self._stream_types()))
-        environment = self._streams[0].get_execution_environment()
         operation, assigner = window_operation(self._windowing, contents, function, environment)
-        settings = {field.name: getattr(operation, field.name) for field in fields(operation)}
-        return self._then(CoGroupWindow(**settings, late_tags=self._late_tags), f"{name} {assigner}", output_type)
-
-    def _then(self, operation: Operation, name: str, output_type: TypeInformation | None) -> DataStream:
-        environment = self._streams[0].get_execution_environment()
-        edges = self._streams[0]._edges + second_input(self._streams[1]._edges)
-        node = environment._builder.add(operation, name, inputs=edges, output_type=output_type, site=here())
+        node = environment._builder.add(
+            CoGroupWindow(**vars(operation), late_tags=self._late_tags, fields=fields),
+            f"{name} {assigner}",
+            inputs=self._streams[0]._edges + second_input(self._streams[1]._edges),
+            output_type=output_type,
+            site=here(),
+        )
         return DataStream(environment=environment, edges=(Edge(node.id),))
 
 

@@ -69,6 +69,7 @@ def window_operation(
         _adapted(function or PassThroughWindowFunction(), contents.is_single),
         assigner=assigner,
         trigger=windowing.trigger or assigner.get_default_trigger(environment),
+        has_own_trigger=windowing.trigger is not None,
         evictor=windowing.evictor,
         reduce=contents.reduce,
         aggregate=contents.aggregate,

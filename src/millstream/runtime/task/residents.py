@@ -42,15 +42,21 @@ from millstream.graph.nodes import (
     Read,
     Reduce,
     Window,
-    WindowJoin,
     Write,
 )
 from millstream.metrics.registry import MetricRegistry
-from millstream.plan.operations import FoldedWindow, PaneAggregate, PartialAggregate, Rolling
+from millstream.plan.operations import (
+    FoldedWindow,
+    PaneAggregate,
+    PartialAggregate,
+    ProjectedIntervalJoin,
+    Rolling,
+    WindowJoin,
+)
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.cached_blocks import CacheOperator
 from millstream.runtime.joins.co_group_operator import CoGroupOperator
-from millstream.runtime.joins.interval_join import interval_join_operator
+from millstream.runtime.joins.interval_join import ProcessJoinOperator, ProjectedJoinOperator
 from millstream.runtime.joins.window_join import WindowJoinOperator
 from millstream.runtime.operators.async_calls import AsyncCallsOperator
 from millstream.runtime.operators.broadcast_operators import BroadcastProcessOperator, KeyedBroadcastOperator
@@ -114,7 +120,8 @@ _KINDS: dict[type, Callable[[OperatorSetting], Operator]] = {
     FoldedWindow: FoldingWindowOperator,
     CoGroupWindow: CoGroupOperator,
     WindowJoin: WindowJoinOperator,
-    IntervalJoin: interval_join_operator,
+    IntervalJoin: ProcessJoinOperator,
+    ProjectedIntervalJoin: ProjectedJoinOperator,
     PartialAggregate: PartialAggregateOperator,
     PaneAggregate: PaneOperator,
 }
