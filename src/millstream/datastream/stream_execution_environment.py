@@ -66,7 +66,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
                 f"StreamExecutionEnvironment: found serializer {serializer!r}; untyped values are always pickled"
             )
         self._builder = GraphBuilder()
-        self._caches = EnvironmentCaches(self._builder, self._cache_directory)
+        self._caches = EnvironmentCaches(self._cache_directory)
         self._session: SparkSession | None = None
         self._start_settings()
         self._merge(Configuration.from_dict(launch_defaults()))
@@ -201,11 +201,10 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         """The frozen graph of the next job."""
         name = self._job_name(job_name)
         self._check_parallelism()
-        self._caches.use()
         graph = self._builder.graph(
             name, self.get_parallelism(), self.get_max_parallelism(), chaining=self.is_chaining_enabled()
         )
-        return self._caches.filled(graph)
+        return self._caches.offered(graph)
 
     def _job_name(self, job_name: str | None) -> str:
         if job_name is None:

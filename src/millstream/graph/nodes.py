@@ -310,9 +310,12 @@ class LoopTail(Operation):
 
 @dataclass(frozen=True)
 class Cache(Operation):
-    """A stream that is kept for later jobs: records pass, and a sink takes a copy. `node` is its id in the builder."""
+    """A stream that is kept for later jobs. The environment says for each job where its records can be read (`source`)
+    or, while they cannot, where they are to be kept (`sink`). `node` is its id in the builder."""
 
     node: int
+    source: Source | None = None
+    sink: Sink | None = None
 
 
 @dataclass(frozen=True)

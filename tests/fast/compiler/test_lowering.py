@@ -14,6 +14,7 @@ import pytest
 from lowered_operators import lowered_operation
 
 from millstream.common import Duration, Types, WatermarkStrategy
+from millstream.compiler import passes
 from millstream.compiler.explain import explain
 from millstream.compiler.passes import compile_graph
 from millstream.datastream import DataStream, OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
@@ -31,7 +32,21 @@ from millstream.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from millstream.graph import notices
-from millstream.graph.nodes import Graph, Node, Partitioning, Window
+from millstream.graph.nodes import (
+    Cache,
+    Edge,
+    Graph,
+    GraphBuilder,
+    LoopHead,
+    LoopTail,
+    Map,
+    Node,
+    Operation,
+    Partitioning,
+    Read,
+    Window,
+    Write,
+)
 from millstream.graph.site import here
 from millstream.plan.operations import FoldedWindow
 from millstream.testing import Collect, Script
@@ -114,7 +129,15 @@ def join_in_columns(env: StreamExecutionEnvironment) -> None:
     interval.apply(lambda order, payment: order.id, Types.STRING()).sink_to(Collect())
 
 
-PROGRAMS = [roll_in_columns, split_windows, fold_windows, join_in_columns]
+def fill_caches(env: StreamExecutionEnvironment) -> None:
+    """A cached stream that cannot be read yet gets a sink, where its records are."""
+    orders = env.from_source(Script([], [], type_info=ORDER), WatermarkStrategy.no_watermarks(), "orders")
+    cached = orders.map(lambda order: order, ORDER).set_parallelism(1).cache()
+    cached.filter(lambda order: order.cents > 0).sink_to(Collect())
+    orders.rebalance().cache().sink_to(Collect())
+
+
+PROGRAMS = [fill_caches, roll_in_columns, split_windows, fold_windows, join_in_columns]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -149,6 +172,39 @@ TRIGGERS = [
     (ContinuousEventTimeTrigger(5), Window),
     (ProcessingTimeTrigger(), Window),
 ]
+
+
+def test_a_cached_stream_stays_where_its_records_are_though_the_parallelism_is_set_afterwards() -> None:
+    def program(env: StreamExecutionEnvironment) -> None:
+        orders = env.add_source(Script([], type_info=ORDER)).map(lambda order: order, ORDER)
+        orders.cache().sink_to(Collect())
+        orders.set_parallelism(3)
+
+    nodes = {node.name: node for node in compile_graph(graph_of(program)).nodes()}
+    assert [nodes[name].parallelism for name in ("Map", "Cached Map", "Sink: Cache", "Sink: Writer")] == [3, 3, 3, 2]
+    assert nodes["Cached Map"].inputs[0].partitioning is Partitioning.FORWARD
+
+
+def test_what_only_a_filled_cache_needed_is_no_part_of_the_job() -> None:
+    """Not even a loop, whose tail nobody reads; what others read, too, stays."""
+    builder = GraphBuilder()
+
+    def add(operation: Operation, name: str, *sources: Node) -> Node:
+        return builder.add(operation, name, inputs=tuple(Edge(source.id) for source in sources), output_type=ORDER)
+
+    read = add(Read(Script([], type_info=ORDER)), "read")
+    head = add(LoopHead(1, None), "head", read)
+    body = add(Map(abs), "body", head)
+    add(LoopTail(1), "tail", body)
+    cached = add(Cache(4, source=Script([], type_info=ORDER)), "cached", body)
+    add(Write(Collect()), "out", cached)
+    assert listed(passes.fill_caches(builder.graph("job", 2, 128)).nodes) == (
+        "[1] Source: cached: Read\n[2] out: Write of 1 unspecified\n"
+    )
+    add(Write(Collect()), "beside", body)
+    assert [node.name for node in passes.fill_caches(builder.graph("job", 2, 128)).nodes] == [
+        "read", "head", "body", "tail", "Source: cached", "out", "beside",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("trigger", "kind"), TRIGGERS, ids=lambda item: getattr(item, "__name__", type(item).__name__))

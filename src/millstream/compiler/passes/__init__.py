@@ -1,8 +1,9 @@
 """The passes that turn what the user wrote into what runs, in the order they run.
 
-Each is a pure function from graph to graph in a file of its own name; `cut_stages` then makes the plan. First the
-program is checked as it was written. Then it is *lowered*: where there is a better way to do what was asked for,
-physical operations (`plan.operations`) take its place. The passes behind that look at what will run.
+Each is a pure function from graph to graph in a file of its own name; `cut_stages` then makes the plan. First cached
+streams become sources or get sinks, and the program is checked as it was written. Then it is *lowered*: where there is
+a better way to do what was asked for, physical operations (`plan.operations`) take its place. The passes behind that
+look at what will run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from millstream.compiler.passes.check_functions import check_functions
 from millstream.compiler.passes.check_loops import check_loops
 from millstream.compiler.passes.check_program import check_program
 from millstream.compiler.passes.cut_stages import cut_stages
+from millstream.compiler.passes.fill_caches import fill_caches
 from millstream.compiler.passes.fold_windows import fold_windows
 from millstream.compiler.passes.join_in_columns import join_in_columns
 from millstream.compiler.passes.link_loops import link_loops
@@ -37,6 +39,7 @@ LOWERING: tuple[Pass, ...] = (
 )
 
 PASSES: tuple[Pass, ...] = (
+    fill_caches,
     check_program,
     check_loops,
     *LOWERING,
