@@ -28,7 +28,8 @@ from millstream.datastream.streams.argument_checks import at_users_line, checked
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotYetError
-from millstream.graph.nodes import Edge, Graph, GraphBuilder, Read
+from millstream.graph.builder import GraphBuilder
+from millstream.graph.nodes import Edge, Graph, Read
 from millstream.graph.site import here
 from millstream.records.batch import Batch
 
@@ -226,9 +227,9 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
 
 
 def _engine_source(method: str, source: Any) -> contracts.Source:
-    found = source._connector if isinstance(source, JavaFunctionWrapper) else source
-    if isinstance(found, contracts.Source):
-        return found
+    engine_source = source._connector if isinstance(source, JavaFunctionWrapper) else source
+    if isinstance(engine_source, contracts.Source):
+        return engine_source
     raise refuse(
         f"{method}: found {source!r} ({type(source).__name__}), expected a source such as FileSource or a PythonSource "
         "of yours. A builder must be finished with build()"

@@ -5,13 +5,13 @@ leads into a node and says how records travel along it (its *partitioning*). Uni
 node; `rebalance`, `key_by` and the like are properties of an edge; so the graph holds only things that do
 something to records.
 
-The graph is built by `GraphBuilder` while the program runs, and never changed afterwards.
+The graph is built while the program runs (`graph.builder`), and never changed afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -34,7 +34,6 @@ __all__ = [
     "Filter",
     "FlatMap",
     "Graph",
-    "GraphBuilder",
     "IntervalJoin",
     "KeyedBatches",
     "KeyedBroadcastProcess",
@@ -361,55 +360,3 @@ class Graph:
     def node(self, id: int) -> Node:
         """The node with this id."""
         return next(node for node in self.nodes if node.id == id)
-
-
-@dataclass
-class GraphBuilder:
-    """Collects nodes while the user's program runs. `amend` replaces a node's attributes (`name`, `uid`, …).
-
-    A job is made of the nodes added since the last job was taken, and of all they read from: an environment
-    can be used again after `execute`, and a stream of the first job can feed the second.
-    """
-
-    nodes: dict[int, Node] = field(default_factory=dict)
-    _fresh: set[int] = field(default_factory=set)
-
-    def add(self, operation: Operation, name: str, **attributes: Any) -> Node:
-        """Add a node and return it. Its id is its place in the order of calls, which makes plans stable."""
-        node = Node(len(self.nodes) + 1, operation, name, **attributes)
-        self.nodes[node.id] = node
-        self._fresh.add(node.id)
-        return node
-
-    def amend(self, id: int, **changes: Any) -> Node:
-        """Replace attributes of node `id`; unknown names are a TypeError of the dataclass."""
-        self.nodes[id] = replace(self.nodes[id], **changes)
-        return self.nodes[id]
-
-    def graph(self, job_name: str, parallelism: int, max_parallelism: int, chaining: bool = True) -> Graph:
-        """The frozen graph of what was added since `take`, with all it reads from, numbered from 1."""
-        wanted: set[int] = set()
-        pending = sorted(self._fresh)
-        tails = {n.operation.loop: n.id for n in self.nodes.values() if isinstance(n.operation, LoopTail)}
-        while pending:
-            id = pending.pop()
-            if id not in wanted:
-                wanted.add(id)
-                pending.extend(edge.source for edge in self.nodes[id].inputs)
-                operation = self.nodes[id].operation
-                if isinstance(operation, LoopHead) and operation.loop in tails:
-                    pending.append(tails[operation.loop])
-        number = {old: new for new, old in enumerate(sorted(wanted), start=1)}
-        nodes = tuple(
-            replace(
-                self.nodes[old],
-                id=new,
-                inputs=tuple(replace(edge, source=number[edge.source]) for edge in self.nodes[old].inputs),
-            )
-            for old, new in number.items()
-        )
-        return Graph(job_name, nodes, parallelism, max_parallelism, chaining)
-
-    def take(self) -> None:
-        """The nodes so far belong to a job that was started; the next job begins with what is added from now on."""
-        self._fresh.clear()

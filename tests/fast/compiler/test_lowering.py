@@ -32,11 +32,11 @@ from millstream.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from millstream.graph import notices
+from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import (
     Cache,
     Edge,
     Graph,
-    GraphBuilder,
     LoopHead,
     LoopTail,
     Map,

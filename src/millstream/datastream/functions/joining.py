@@ -55,9 +55,9 @@ class CoGroupFunction(Function):
 
     >>> class LeftOuter(CoGroupFunction):
     ...     def co_group(self, first, second):
-    ...         for one in first:
-    ...             for two in second or [None]:
-    ...                 yield one, two
+    ...         for left in first:
+    ...             for right in second or [None]:
+    ...                 yield left, right
     >>> list(LeftOuter().co_group(["a"], []))
     [('a', None)]
     """

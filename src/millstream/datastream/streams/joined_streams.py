@@ -82,4 +82,4 @@ class JoinedStreams(PairedStreams[JoinedWindows]):
     """
 
     _method = "join"
-    _made = JoinedWindows
+    _windows_of = JoinedWindows

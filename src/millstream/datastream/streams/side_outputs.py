@@ -37,14 +37,14 @@ def _check_yielded(name: str, operation: Process, tag: OutputTag, type_info: Typ
     """Refuse a tag that the operator never gives a record, or only with another type."""
     late = _late_tags(operation)
     known = declared_tags(operation.function)
-    own = [*(known or {}).get(tag.tag_id, []), *(other for other in late if other.tag_id == tag.tag_id)]
-    if known is not None and not own:
+    tags = [*(known or {}).get(tag.tag_id, []), *(other for other in late if other.tag_id == tag.tag_id)]
+    if known is not None and not tags:
         names = sorted({*known, *(other.tag_id for other in late)})
         raise refuse(
             f"get_side_output: '{name}' never gives out side output '{tag.tag_id}'; it has {names or 'none'}. Use the "
             f"OutputTag the function yields with (yield tag, value){_late_fix(operation)}"
         )
-    typed = [other.type_info for other in own if is_typed(other.type_info)]
+    typed = [other.type_info for other in tags if is_typed(other.type_info)]
     if typed and is_typed(type_info) and type_info not in typed:
         raise refuse(
             f"get_side_output: side output '{tag.tag_id}' of '{name}' is {typed[0]} where it is given out and "
