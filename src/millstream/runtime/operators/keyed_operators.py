@@ -10,6 +10,7 @@ import numpy as np
 
 from millstream.graph.nodes import KeyedProcess
 from millstream.records.batch import Batch, alike, is_typed
+from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.exchange.key_classes import decode_key
 from millstream.runtime.exchange.keying import Keying
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
@@ -26,7 +27,7 @@ from millstream.runtime.operators.operators import (
     inherited_timestamps,
 )
 from millstream.runtime.operators.pieces import Pieces
-from millstream.runtime.task.barrier import MAX_WATERMARK, Acknowledgement
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts, own_accounts
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.tables.state_table import EpochPlace

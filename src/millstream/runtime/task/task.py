@@ -25,6 +25,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.nodes import Process
 from millstream.plan.stages import Channel, Plan
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.blocks import decode_block
 from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
 from millstream.runtime.exchange.mailboxes import Inbox, Outbox
@@ -35,8 +36,7 @@ from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.keyed_operators import KeyedOperator
 from millstream.runtime.operators.loops import LoopHeadOperator, LoopTailOperator
 from millstream.runtime.operators.operators import Operator, Output
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement, Barrier, ChannelEnd
-from millstream.runtime.task.event_time import IDLE_WATERMARK
+from millstream.runtime.task.barrier import Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.task.output_capture import Captured, capture_output
 from millstream.runtime.task.residents import Job, Residents, Subtask
 from millstream.runtime.task.spec import EpochSpec

@@ -24,10 +24,11 @@ from millstream.graph.nodes import Edge, Node, Partitioning, Reduce, Rolling
 from millstream.metrics.registry import MetricRegistry
 from millstream.records.batch import Batch
 from millstream.records.columns import as_declared
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.keyed_operators import KeyedOperator
 from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.residents import _KINDS
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.canonical_decoding import decode

@@ -15,9 +15,10 @@ from millstream.datastream.window import SlidingEventTimeWindows, TumblingEventT
 from millstream.graph.nodes import Window
 from millstream.metrics.registry import MetricRegistry
 from millstream.records.batch import Batch
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MIN_WATERMARK, Acknowledgement
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.residents import _KINDS
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows import folding
