@@ -15,7 +15,7 @@ from millstream.datastream.streams.argument_checks import refuse
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.exchange.keying import Keying
-from millstream.runtime.operators.operators import Operator
+from millstream.runtime.operators.operator import Operator
 from millstream.testing.harness_functions import TWO_INPUTS, Kind
 
 __all__ = ["HarnessInputs"]

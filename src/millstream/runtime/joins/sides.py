@@ -28,8 +28,8 @@ from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.keying import Keying
 from millstream.runtime.joins.buffer import RowBuffer, RowTable, SideRows
 from millstream.runtime.keyed.task_codec import task_codec
-from millstream.runtime.operators.keyed_operators import KeyedOperator
-from millstream.runtime.operators.operators import OperatorSetting, Origin, Output
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.equality import Bools

@@ -26,8 +26,8 @@ from millstream.runtime.keyed.states import ValueHandle
 from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.keyed.visits import Visit
 from millstream.runtime.operators.keyed_batches import ColumnarOperator
-from millstream.runtime.operators.keyed_operators import KeyedOperator, Part, PerRecordOperator
-from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.operators.keyed_operator import KeyedOperator, Part, PerRecordOperator
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.tables.state_table import StateTable
 
