@@ -26,7 +26,8 @@ from pyspark.sql import functions as f
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.envelope import ENVELOPE_DDL
 from millstream.runtime.task.garbage import fewer_collections
-from millstream.runtime.task.residents import Job, Residents
+from millstream.runtime.task.residents import Residents
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.task.task import Assignment, run_task
 from millstream.storage.names import spec_name
@@ -58,7 +59,7 @@ class SpecFile:
 _SPEC_FILE = SpecFile()
 
 
-def build_frame(session: SparkSession, plan: Plan, job: Job) -> DataFrame:
+def build_frame(session: SparkSession, plan: Plan, job: ShippedJob) -> DataFrame:
     """The DataFrame of a plan. Collecting a fresh `_execution_of` it is one epoch."""
     first = plan.stages[0]
     frame = session.range(0, first.width, 1, first.width).mapInArrow(_stage_function(job, 0), ENVELOPE_DDL)
@@ -68,14 +69,14 @@ def build_frame(session: SparkSession, plan: Plan, job: Job) -> DataFrame:
     return frame.select("kind", "payload")
 
 
-def _stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _stage_function(job: ShippedJob, stage: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _run_in_worker(job, stage, rows)
 
     return run
 
 
-def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_in_worker(job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     assert context is not None
     text = context.getLocalProperty(_PROPERTY)
@@ -134,11 +135,11 @@ class SparkRunner:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._frame: DataFrame | None = None
-        self._job: Job | None = None
+        self._job: ShippedJob | None = None
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
         self._planned: Future[DataFrame] | None = None
 
-    def prepare(self, job: Job) -> None:
+    def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin: build its plan."""
         self._job = job
         self._frame = build_frame(self._session, job.plan(), job)
