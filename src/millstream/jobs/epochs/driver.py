@@ -32,7 +32,6 @@ from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.epochs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.epochs.autoscale import decide as decide_scale
 from millstream.jobs.epochs.background_sweeper import BackgroundSweeper
-from millstream.jobs.epochs.changed_types import changed_types
 from millstream.jobs.epochs.epoch_run import EpochRun
 from millstream.jobs.epochs.epoch_size import EpochCost, SizeBounds, first_sizing, next_sizing, recooled
 from millstream.jobs.epochs.epoch_statistics import epoch_statistics, input_lags, statistics_of, with_statistics
@@ -50,6 +49,7 @@ from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.jobs.epochs.watermarks import strategies_of, watermark_is_due
 from millstream.jobs.settings.driver_settings import DriverSettings, Replan, Runner
 from millstream.jobs.settings.settings import Clock
+from millstream.jobs.snapshots.program_changes import changed_types
 from millstream.plan.stages import Plan
 from millstream.runtime.task.shipped_job import ShippedJob
 
