@@ -1,4 +1,4 @@
-"""CSV: files of rows, and rows as messages. How a file looks is said by a `CsvSchema` (`csv_schema`)."""
+"""CSV: files of rows, and rows as messages. How a file looks is said by a `CsvSchema` (`schema`)."""
 
 from __future__ import annotations
 
