@@ -21,9 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from millstream.errors import ConfigurationError, StoreAwayError, StoreDamagedError, StoreError
-from millstream.storage.away import is_away
-from millstream.storage.names import TEMPORARY, checked
+from millstream.storage.names import TEMPORARY, checked_name
 from millstream.storage.store import Names, Store, open_store
+from millstream.storage.transient_errors import is_transient
 
 __all__ = ["LocalStore", "is_private", "make_private"]
 
@@ -80,13 +80,13 @@ class LocalStore:
         return (_reopen, (self.url, self._fsync))
 
     def put(self, name: str, data: bytes) -> None:
-        path = self._root / checked(name)
+        path = self._root / checked_name(name)
         with self._explained(name), self._temporary(path, data) as temporary:
             os.rename(temporary, path)
             self._sync_folder(path.parent)
 
     def create(self, name: str, data: bytes) -> bool:
-        path = self._root / checked(name)
+        path = self._root / checked_name(name)
         with self._explained(name), self._temporary(path, data) as temporary:
             try:
                 os.link(temporary, path)
@@ -107,7 +107,7 @@ class LocalStore:
 
     def _read(self, name: str, start: int, length: int) -> bytes:
         """So many bytes from `start` on; -1 for all."""
-        path = self._root / checked(name)
+        path = self._root / checked_name(name)
         try:
             with path.open("rb") as file:
                 file.seek(start)
@@ -118,7 +118,7 @@ class LocalStore:
             raise _kind(error)(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
 
     def exists(self, name: str) -> bool:
-        path = self._root / checked(name)
+        path = self._root / checked_name(name)
         with self._explained(name):
             try:
                 return stat.S_ISREG(path.stat().st_mode)
@@ -129,7 +129,7 @@ class LocalStore:
 
     def list(self, prefix: str) -> Names:
         folder = prefix.rstrip("/")
-        top = self._root / checked(folder) if folder else self._root
+        top = self._root / checked_name(folder) if folder else self._root
         found: Names = []
         for place, folders, files in os.walk(top, onerror=self._unlistable):
             folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
@@ -141,14 +141,14 @@ class LocalStore:
     def delete(self, name: str) -> None:
         # Not synced: a deletion that a power cut undoes is repeated by the next retention pass.
         with self._explained(name), suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(self._root / checked(name))
+            os.unlink(self._root / checked_name(name))
 
     def delete_many(self, names: Sequence[str]) -> None:
         for name in names:
             self.delete(name)
 
     def modified_ms(self, name: str) -> int:
-        path = self._root / checked(name)
+        path = self._root / checked_name(name)
         with self._explained(name):
             try:
                 return path.stat().st_mtime_ns // 1_000_000
@@ -159,7 +159,7 @@ class LocalStore:
 
     def place(self, name: str) -> Path:
         """Where `name` stands, or would; nothing is made for it."""
-        return self._root / checked(name)
+        return self._root / checked_name(name)
 
     def local_path(self, name: str) -> Path | None:
         path = self.place(name)
@@ -169,7 +169,7 @@ class LocalStore:
 
     def settle(self, name: str) -> None:
         """A file that was written in place is whole: it is for whom the store is for, and durable."""
-        path = self._root / checked(name)
+        path = self._root / checked_name(name)
         with self._explained(name):
             if self.is_private:
                 os.chmod(path, 0o600)
@@ -178,7 +178,7 @@ class LocalStore:
     def sync(self, name: str) -> None:
         """Make durable what somebody wrote; nothing is changed. That is the file and its folder, and once in this
         process every folder above, up to the store's root: who made one may have died before its name was durable."""
-        path = self._root / checked(name)
+        path = self._root / checked_name(name)
         with self._explained(name):
             if self._fsync:
                 _sync(path)
@@ -287,7 +287,7 @@ def _sync(path: Path) -> None:
 
 
 def _kind(error: OSError) -> type[StoreError]:
-    return StoreAwayError if is_away(error) else StoreError
+    return StoreAwayError if is_transient(error) else StoreError
 
 
 def _no_links(root: Path, error: OSError) -> str:

@@ -50,7 +50,7 @@ __all__ = [
     "SegmentName",
     "StagedName",
     "answer_name",
-    "checked",
+    "checked_name",
     "epoch_of_finished",
     "epoch_of_lease",
     "epoch_of_manifest",
@@ -383,12 +383,12 @@ class OutsideStoreError(StoreDamagedError, ValueError):
     """A name that leaves its store: no name of ours, so whoever wrote it into a file has damaged that."""
 
 
-def checked(name: str) -> str:
+def checked_name(name: str) -> str:
     """`name` itself when it is relative and stays inside the store; OutsideStoreError otherwise.
 
-    >>> checked("manifests/1.json")
+    >>> checked_name("manifests/1.json")
     'manifests/1.json'
-    >>> checked("../job.json")
+    >>> checked_name("../job.json")
     Traceback (most recent call last):
     millstream.storage.names.OutsideStoreError: '../job.json' is not a name inside a store: parts are separated by \
 '/', and are not '.', '..' or empty

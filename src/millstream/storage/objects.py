@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.errors import PlatformError, StoreAwayError, StoreDamagedError, StoreError
-from millstream.storage.names import checked
+from millstream.storage.names import checked_name
 from millstream.storage.store import Names, open_store
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class ObjectStore:
         return (open_store, (self._url,))
 
     def put(self, name: str, data: bytes) -> None:
-        with self._explained(checked(name)):
+        with self._explained(checked_name(name)):
             self._connected().put(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError
 
-        with self._explained(checked(name)):
+        with self._explained(checked_name(name)):
             try:
                 # Never multipart: only a single put can be conditional.
                 self._connected().put(name, data, mode="create", use_multipart=False)
@@ -66,21 +66,21 @@ class ObjectStore:
         return True
 
     def get(self, name: str) -> bytes:
-        with self._explained(checked(name)):
+        with self._explained(checked_name(name)):
             try:
                 return bytes(self._connected().get(name).bytes())
             except FileNotFoundError as error:
                 raise self._missing(name) from error
 
     def get_range(self, name: str, start: int, stop: int) -> bytes:
-        with self._explained(checked(name)):
+        with self._explained(checked_name(name)):
             try:
                 return bytes(self._connected().get_range(name, start=start, end=stop)) if stop > start else b""
             except FileNotFoundError as error:
                 raise self._missing(name) from error
 
     def exists(self, name: str) -> bool:
-        with self._explained(checked(name)):
+        with self._explained(checked_name(name)):
             try:
                 self._connected().head(name)
             except FileNotFoundError:
@@ -88,14 +88,14 @@ class ObjectStore:
         return True
 
     def list(self, prefix: str) -> Names:
-        folder = checked(prefix.rstrip("/")) if prefix.rstrip("/") else None
+        folder = checked_name(prefix.rstrip("/")) if prefix.rstrip("/") else None
         with self._explained(prefix):
             # A prefix of object stores ends at a '/', so 'staged/a' does not answer for 'staged/ab'.
             pages = self._connected().list(folder)
             return sorted(item["path"] for page in pages for item in page)
 
     def delete(self, name: str) -> None:
-        with self._explained(checked(name)):
+        with self._explained(checked_name(name)):
             try:
                 self._connected().delete(name)
             except FileNotFoundError:
@@ -103,7 +103,7 @@ class ObjectStore:
 
     def delete_many(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _DELETED_AT_ONCE):
-            some = [checked(name) for name in names[start : start + _DELETED_AT_ONCE]]
+            some = [checked_name(name) for name in names[start : start + _DELETED_AT_ONCE]]
             with self._explained(some[0]):
                 try:
                     self._connected().delete(some)
@@ -113,19 +113,19 @@ class ObjectStore:
                         self.delete(name)
 
     def modified_ms(self, name: str) -> int:
-        with self._explained(checked(name)):
+        with self._explained(checked_name(name)):
             try:
                 return int(self._connected().head(name)["last_modified"].timestamp() * 1000)
             except FileNotFoundError as error:
                 raise self._missing(name) from error
 
     def local_path(self, name: str) -> Path | None:
-        checked(name)
+        checked_name(name)
         return None
 
     def settle(self, name: str) -> None:
         """Nothing to do: an object that can be seen is durable."""
-        checked(name)
+        checked_name(name)
 
     def check_writable(self) -> None:
         """Create a probe, see that a second create is refused, and delete it."""

@@ -22,7 +22,7 @@ from millstream.storage import Store, open_store
 from millstream.storage.local import LocalStore, is_private, make_private
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import (
-    checked,
+    checked_name,
     epoch_of_manifest,
     manifest_name,
     parse_staged,
@@ -350,7 +350,7 @@ def test_any_uid_makes_a_name_that_a_store_accepts(uid: str) -> None:
     part = safe(uid)
     assert part.isascii()
     assert len(part) <= 120
-    assert checked(f"staged/{part}/x").startswith(staged_prefix(uid))
+    assert checked_name(f"staged/{part}/x").startswith(staged_prefix(uid))
 
 
 @given(st.text(max_size=30), st.text(max_size=30))

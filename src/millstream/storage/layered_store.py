@@ -17,13 +17,13 @@ from millstream.errors import StoreDamagedError
 from millstream.storage.names import FINISHED, SEGMENTS, STAGED
 from millstream.storage.store import Names, Store
 
-__all__ = ["LayeredStore", "layered"]
+__all__ = ["LayeredStore", "layered_store"]
 
 _SHARED = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED, FINISHED))
 """Where the files lie that manifests name (`checkpoint.retention.named_files`)."""
 
 
-def layered(store: Store, bases: tuple[Store, ...]) -> Store:
+def layered_store(store: Store, bases: tuple[Store, ...]) -> Store:
     """`store` on top of `bases`; itself where there are none."""
     return LayeredStore(store, bases) if bases else store
 

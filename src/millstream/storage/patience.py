@@ -19,7 +19,7 @@ from typing import TypeVar
 from millstream.errors import StoreAwayError
 from millstream.storage.store import Names, Store
 
-__all__ = ["PATIENCE_S", "Patience", "PatientStore", "patient"]
+__all__ = ["PATIENCE_S", "Patience", "PatientStore", "with_patience"]
 
 PATIENCE_S = 10.0
 """How long an absence of the store is waited out unless something else is set."""
@@ -38,7 +38,7 @@ class Patience:
     monotonic: Callable[[], float] = time.monotonic
 
 
-def patient(store: Store, total_s: float = PATIENCE_S) -> Store:
+def with_patience(store: Store, total_s: float = PATIENCE_S) -> Store:
     """`store`, with absences of up to `total_s` waited out; itself when there is no patience."""
     return PatientStore(store, Patience(total_s)) if total_s > 0 else store
 
