@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.errors import StoreDamagedError
-from millstream.storage.names import checked_name
+from millstream.storage.path_parts import checked_name
 from millstream.storage.store import Names, open_store
 
 __all__ = ["MemoryStore"]
@@ -73,10 +73,10 @@ class MemoryStore:
         with self._shelf.lock:
             data = self._shelf.files.get(checked_name(name))
         if data is None:
-            raise self._absent(name)
+            raise self._missing_error(name)
         return data
 
-    def _absent(self, name: str) -> StoreDamagedError:
+    def _missing_error(self, name: str) -> StoreDamagedError:
         return StoreDamagedError(f"Store {self.url} has no file {name!r}, which was expected there.")
 
     def get_range(self, name: str, start: int, stop: int) -> bytes:
@@ -102,7 +102,7 @@ class MemoryStore:
     def modified_ms(self, name: str) -> int:
         with self._shelf.lock:
             if checked_name(name) not in self._shelf.files:
-                raise self._absent(name)
+                raise self._missing_error(name)
             return self._shelf.modified_ms[name]
 
     def local_path(self, name: str) -> Path | None:

@@ -16,7 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from millstream.errors import ProgramError
-from millstream.storage.names import checked_name
+from millstream.storage.path_parts import checked_name
 
 __all__ = ["BasePathBuckets", "BucketAssigner", "DateTimeBuckets", "FunctionBuckets", "checked_bucket"]
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from millstream.errors import NotYetError, ProgramError, StoreDamagedError
+from millstream.storage.names import INPUT
 from millstream.storage.store import Store
 
 __all__ = ["FileLog", "InputFile", "check_paths", "files_of_list", "is_file_list", "list_files", "local_path_of"]
@@ -101,7 +102,7 @@ class FileLog:
         self._paths = tuple(paths)
         self._store = store
         digest = hashlib.sha256("\0".join(sorted(self._paths)).encode()).hexdigest()[:16]
-        self._folder = f"input/files-{digest}"
+        self._folder = f"{INPUT}/files-{digest}"
         self._rounds = 0
         self.files: list[InputFile] = []
         self._known: set[str] = set()

@@ -24,7 +24,7 @@ from millstream.connectors.files.part_plan import Chunk, PublishedPart, publishe
 from millstream.connectors.files.parts import PartFormat
 from millstream.errors import StoreDamagedError
 from millstream.storage.content import content_of
-from millstream.storage.names import safe
+from millstream.storage.path_parts import safe
 from millstream.storage.store import Store
 
 __all__ = ["STAGING", "chunk_name", "publish_all", "staging_folder"]
