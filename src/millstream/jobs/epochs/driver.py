@@ -26,7 +26,7 @@ from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
 from millstream.checkpoint.receipts import known_published
-from millstream.connectors.checked import removes_input
+from millstream.connectors.contract_checks import removes_input
 from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.epochs.autoscale import EpochLoad, LoadHistory
