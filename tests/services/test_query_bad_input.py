@@ -21,7 +21,7 @@ from millstream.common import Types
 from millstream.errors import StoreError
 from millstream.query.client import NoServerError, QueryClient, QueryRefusedError
 from millstream.query.server import OpenedJob, QueryServer, ServerSettings, read_rights
-from millstream.query.wire.registration import registrations_of
+from millstream.query.wire.servers import registrations_of
 from millstream.storage import Store, open_store
 from millstream.storage.local import LocalStore
 from millstream.storage.names import MANIFESTS, manifest_name

@@ -30,11 +30,10 @@ from millstream import query
 from millstream.checkpoint.job_record import claim
 from millstream.common import Types
 from millstream.query.client import NoServerError, QueryClient, QueryRefusedError
-from millstream.query.client.directory import ServerPlace, in_order
-from millstream.query.client.reading import bodies_of
-from millstream.query.client.shares import shares_of
+from millstream.query.client.discovery import in_order
+from millstream.query.client.epoch_agreement import bodies_of, shares_of
 from millstream.query.server import Limits, OpenedJob, QueryServer, Reader, Rights, ServerSettings
-from millstream.query.wire.registration import Registration, register
+from millstream.query.wire.servers import Registration, ServerPlace, register
 from millstream.storage import Store, open_store
 from millstream.testing import EPOCH, run
 
@@ -165,12 +164,12 @@ def test_a_client_closed_while_a_slow_server_is_asked_lets_connections_go_when_t
         for _ in range(2):  # servers take turns, so one of them was the slow one
             client.get("totals", KEYS[0])
         client.close()
-        assert not client._http.is_closed
+        assert not client._requester._http.is_closed
         slow.newest().gate.set()
         deadline = time.monotonic() + 20
-        while not client._http.is_closed and time.monotonic() < deadline:
+        while not client._requester._http.is_closed and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert client._http.is_closed
+        assert client._requester._http.is_closed
 
 
 def test_replacing_servers_one_after_the_other_loses_no_query() -> None:

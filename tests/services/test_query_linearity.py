@@ -27,7 +27,7 @@ from millstream.checkpoint.job_record import claim
 from millstream.common import Types
 from millstream.query.client import QueryClient
 from millstream.query.server import OpenedJob, QueryServer, ServerSettings
-from millstream.query.wire.registration import register
+from millstream.query.wire.servers import register
 from millstream.storage import Store, open_store
 from millstream.testing import CRASH, EPOCH, run
 

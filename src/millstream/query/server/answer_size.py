@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from millstream.query.wire.refusals import TooLargeError
-from millstream.query.wire.served import ServedState
+from millstream.query.wire.served_state import ServedState
 
 __all__ = ["check_size", "has_small_values", "json_size", "read_in_portions"]
 

@@ -57,11 +57,11 @@ from millstream.query.server.parameters import (
     only_known,
 )
 from millstream.query.server.reads import Moment, Reads
+from millstream.query.server.served import ServedJob
 from millstream.query.server.settings import ServerSettings
 from millstream.query.server.watching import EpochBell, WatchedAnswer, watch
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
-from millstream.query.wire.registration import Registration
-from millstream.query.wire.served import ServedJob
+from millstream.query.wire.servers import Registration
 from millstream.state_reader.job_reader import system_ms
 
 __all__ = ["Neighbourhood", "application"]

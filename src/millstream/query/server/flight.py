@@ -32,10 +32,10 @@ from millstream.query.server.flight_gate import FlightGate
 from millstream.query.server.flight_keys import key_columns, too_many_keys
 from millstream.query.server.reads import Moment, Reads
 from millstream.query.server.rights import EVERYONE, Reader
+from millstream.query.server.served import ServedEpoch
 from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.json_values import key_of_json
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooLargeError, TooManyError, answer_to
-from millstream.query.wire.served import ServedEpoch
 
 __all__ = ["FlightEndpoint"]
 

@@ -16,8 +16,9 @@ from millstream.errors import PickledValueError
 from millstream.query.catalog import Asked, QueryableState
 from millstream.query.epoch_view import EpochView
 from millstream.query.job_view import POLL_MS, JobView
+from millstream.query.server.served import ServedEpoch
 from millstream.query.window_reads import WindowView
-from millstream.query.wire.served import ServedEpoch, ServedState
+from millstream.query.wire.served_state import ServedState
 
 __all__ = ["OpenedJob"]
 

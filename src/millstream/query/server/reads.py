@@ -18,6 +18,7 @@ import pyarrow as pa
 from millstream.query.errors import UnknownStateError
 from millstream.query.server.answer_size import check_size, has_small_values, json_size, read_in_portions
 from millstream.query.server.rights import Reader
+from millstream.query.server.served import ServedEpoch, ServedJob
 from millstream.query.server.settings import Limits
 from millstream.query.window_reads import WindowView
 from millstream.query.wire.json_values import json_of, key_of_json, key_of_text
@@ -30,7 +31,7 @@ from millstream.query.wire.refusals import (
     TooLargeError,
     TooOldError,
 )
-from millstream.query.wire.served import ServedEpoch, ServedJob, ServedState
+from millstream.query.wire.served_state import ServedState
 
 __all__ = ["Moment", "Reads", "moment_ms"]
 

@@ -24,9 +24,9 @@ from millstream.query.server.connections import StoppableServer, impatient_loop,
 from millstream.query.server.flight import FlightEndpoint
 from millstream.query.server.ports import Ports
 from millstream.query.server.reads import Reads
+from millstream.query.server.served import ServedJob
 from millstream.query.server.settings import ServerSettings
-from millstream.query.wire.registration import RENEW_S, Registration, deregister, register, registrations_of
-from millstream.query.wire.served import ServedJob
+from millstream.query.wire.servers import RENEW_S, Registration, deregister, register, registrations_of
 from millstream.state_reader.job_reader import system_ms
 from millstream.storage.store import Store
 

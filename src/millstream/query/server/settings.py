@@ -9,7 +9,7 @@ from pathlib import Path
 from millstream.errors import ConfigurationError
 from millstream.query.server.host_names import HostNames, host_of
 from millstream.query.server.rights import Readers
-from millstream.query.wire.addresses import is_loopback
+from millstream.query.wire.servers import is_loopback
 
 __all__ = ["Limits", "ServerSettings", "key_group_span"]
 
