@@ -32,7 +32,7 @@ from millstream.common import Types
 from millstream.query.client import NoServerError, QueryClient, QueryRefusedError
 from millstream.query.client.discovery import in_order
 from millstream.query.client.epoch_agreement import bodies_of, shares_of
-from millstream.query.server import Limits, OpenedJob, QueryServer, Reader, Rights, ServerSettings
+from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
 from millstream.query.wire.servers import Registration, ServerPlace, register
 from millstream.storage import Store, open_store
 from millstream.testing import EPOCH, run
@@ -321,7 +321,7 @@ def served(*story: Any) -> Iterator[QueryClient]:
     run(keeping(*story), store=name)
     view = query.open(f"memory://{name}", allow_undeclared=True)
     with (
-        QueryServer(OpenedJob(view), ServerSettings(port=0), view.store),
+        QueryServer(view, ServerSettings(port=0), view.store),
         QueryClient(f"memory://{name}") as client,
     ):
         yield client
@@ -334,8 +334,8 @@ def test_a_key_is_found_by_whatever_equals_it_where_the_server_is_that_holds_it(
     counted("process", items, key_type, 2, store=name)
     view, settings = query.open(f"memory://{name}"), ServerSettings(port=0, flight_port=0)
     with (
-        QueryServer(OpenedJob(view), replace(settings, key_groups=LOW), view.store),
-        QueryServer(OpenedJob(view), replace(settings, key_groups=HIGH), view.store),
+        QueryServer(view, replace(settings, key_groups=LOW), view.store),
+        QueryServer(view, replace(settings, key_groups=HIGH), view.store),
         QueryClient(f"memory://{name}") as client,
     ):
         for keys in ([0, nan, 7], [-0.0, math.nan, 7.0]):
@@ -368,7 +368,7 @@ def test_the_page_on_queries_asks_servers_for_values_and_open_windows() -> None:
     name = f"test-query-client-{next(STORES)}"
     page = run_queries_page(name)
     view = query.open(f"memory://{name}")
-    with QueryServer(OpenedJob(view), ServerSettings(port=0, key_groups=range(128)), view.store) as server:
+    with QueryServer(view, ServerSettings(port=0, key_groups=range(128)), view.store) as server:
         assert page["clicks_of"](f"memory://{name}", ["ann", "cy"]) == {"ann": 2, "cy": None}
         with QueryClient([server.url]) as client:
             (window,) = client.windows("spend-per-hour", "ann").value

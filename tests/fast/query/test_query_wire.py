@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from millstream.checkpoint.sealed import seal
 from millstream.common import Row, Types
 from millstream.errors import ConfigurationError
-from millstream.query.server.rates import Rates
-from millstream.query.server.reads import moment_ms
+from millstream.query.server.guard import Rates
+from millstream.query.server.job_answers import moment_ms
 from millstream.query.server.settings import key_group_span
 from millstream.query.wire.json_values import json_of, key_of_json, key_of_text
 from millstream.query.wire.refusals import BadQuestionError, KeyMisfitError, PickledStateError
