@@ -143,9 +143,9 @@ class CsvSchemaBuilder:
 
     def set_array_element_separator(self, separator: str) -> Self:
         """The separator inside lists."""
-        checked = checked_text("set_array_element_separator", separator)
-        self._separators = dict.fromkeys(self._separators, checked)
-        return self._punctuate(array_separator=checked)
+        checked_text("set_array_element_separator", separator)
+        self._separators = dict.fromkeys(self._separators, separator)
+        return self._punctuate(array_separator=separator)
 
     def set_column_separator(self, char: str) -> Self:
         return self._punctuate(delimiter=char)
