@@ -41,7 +41,7 @@ class TaskCounter(Counter, _ReportingMetric):
 
     def __init__(self) -> None:
         self._count = 0
-        self._reported: int | None = None
+        self._reported_count: int | None = None
 
     def inc(self, n: int = 1) -> None:
         self._count += n
@@ -53,10 +53,10 @@ class TaskCounter(Counter, _ReportingMetric):
         return self._count
 
     def report(self) -> Json | None:
-        change = self._count - (self._reported or 0)
-        if self._reported is not None and not change:
+        change = self._count - (self._reported_count or 0)
+        if self._reported_count is not None and not change:
             return None
-        self._reported = self._count
+        self._reported_count = self._count
         return {"counter": change}
 
 

@@ -96,10 +96,10 @@ class CsvSchemaBuilder:
 
     def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> Self:
         """A number; LONG unless said otherwise."""
-        chosen = Types.LONG() if number_type is None else number_type
-        if not isinstance(chosen, BasicTypeInfo) or chosen.basic_type in _NOT_NUMBERS:
+        column_type = Types.LONG() if number_type is None else number_type
+        if not isinstance(column_type, BasicTypeInfo) or column_type.basic_type in _NOT_NUMBERS:
             raise refuse(f"add_number_column: found {number_type!r}, expected a number type, such as Types.DOUBLE()")
-        return self._add(name, chosen)
+        return self._add(name, column_type)
 
     def add_string_column(self, name: str) -> Self:
         return self._add(name, Types.STRING())
