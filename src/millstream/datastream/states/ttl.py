@@ -1,7 +1,7 @@
 """How long a state value lives: plain, immutable settings, made by a builder.
 
-Expiry is a predicate applied when state is read and made physical when it is compacted, so the clean-up strategies
-say when Flink would free the space; they are kept and given back.
+Expired values are left out when state is read and removed when it is compacted. The clean-up strategies say when Flink
+would free the space; they are kept and returned by their getters, and have no other effect.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def _as_duration(ttl: Duration | Time | timedelta) -> Duration:
     elif isinstance(ttl, timedelta):
         ttl = Duration.of_millis(ttl // timedelta(milliseconds=1))
     if not isinstance(ttl, Duration):
-        raise refuse(f"StateTtlConfig: found {ttl!r}, expected a Duration, such as Duration.of_hours(1)")
+        raise refuse(f"StateTtlConfig: strategy {ttl!r}, expected a Duration, such as Duration.of_hours(1)")
     if ttl.to_millis() <= 0:
-        raise refuse(f"StateTtlConfig: found {ttl!r}, expected a time above 0")
+        raise refuse(f"StateTtlConfig: strategy {ttl!r}, expected a time above 0")
     return ttl
 
 
@@ -124,18 +124,18 @@ class StateTtlConfig:
         def get_incremental_cleanup_strategy(
             self,
         ) -> StateTtlConfig.CleanupStrategies.IncrementalCleanupStrategy | None:
-            found = self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP)
-            if found is None and self._is_cleanup_in_background:
+            strategy = self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP)
+            if strategy is None and self._is_cleanup_in_background:
                 return self.IncrementalCleanupStrategy(5, False)
-            return found if isinstance(found, self.IncrementalCleanupStrategy) else None
+            return strategy if isinstance(strategy, self.IncrementalCleanupStrategy) else None
 
         def get_rocksdb_compact_filter_cleanup_strategy(
             self,
         ) -> StateTtlConfig.CleanupStrategies.RocksdbCompactFilterCleanupStrategy | None:
-            found = self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER)
-            if found is None and self._is_cleanup_in_background:
+            strategy = self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER)
+            if strategy is None and self._is_cleanup_in_background:
                 return self.RocksdbCompactFilterCleanupStrategy(1000)
-            return found if isinstance(found, self.RocksdbCompactFilterCleanupStrategy) else None
+            return strategy if isinstance(strategy, self.RocksdbCompactFilterCleanupStrategy) else None
 
     class Builder:
         """Collects the settings."""

@@ -1,6 +1,6 @@
-"""The name under which a state can be asked for from outside: what a descriptor says of it.
+"""The name under which a state can be asked for from outside, as its descriptor has it.
 
-One name, given once; that no two states of a job have the same is checked where all are known.
+A state has one such name, set once. That no two states of a job share one is checked where all are known.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class QueryableDescriptor:
 
 
 def checked_queryable_name(method: str, name: Any, before: str | None = None) -> str:
-    """`name`, when it is a text and no other was given before."""
-    checked = checked_text(method, name)
-    if before not in (None, checked):
+    """`name`, if it is a text and the state has no other such name already."""
+    new_name = checked_text(method, name)
+    if before not in (None, new_name):
         raise refuse(f"{method}: it is queryable as '{before}' already, and a state has one such name")
-    return checked
+    return new_name

@@ -16,8 +16,8 @@ from millstream.common.options import check_key
 from millstream.common.restart_strategy import RestartStrategyConfiguration
 from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_has_no_effect
 from millstream.datastream.checkpointing_mode import CheckpointingMode
-from millstream.datastream.environment.duration_settings import duration_ms
-from millstream.datastream.environment.restart_settings import restart_from
+from millstream.datastream.environment.durations import duration_ms
+from millstream.datastream.environment.restarts import restart_strategy_of
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
@@ -97,7 +97,7 @@ class EnvironmentSettings:
     def set_parallelism(self, parallelism: int) -> Self:
         """How many subtasks an operator has unless it says otherwise."""
         checked_count("set_parallelism", parallelism)
-        maximum = self._given_max_parallelism()
+        maximum = self._max_parallelism_setting()
         if maximum is not None and parallelism > maximum:
             raise refuse(
                 f"set_parallelism: found {parallelism}, above the maximum {maximum} this environment was given"
@@ -120,12 +120,12 @@ class EnvironmentSettings:
 
     def get_max_parallelism(self) -> int:
         """The maximum set, or 128."""
-        return self._given_max_parallelism() or _MAX_PARALLELISM_DEFAULT
+        return self._max_parallelism_setting() or _MAX_PARALLELISM_DEFAULT
 
-    def _given_max_parallelism(self) -> int | None:
-        """The maximum, if the program set one. Until it has, a high parallelism may still be about to be allowed."""
-        given = self._configuration.get_integer(_MAX_PARALLELISM, -1)
-        return given if given > 0 else None
+    def _max_parallelism_setting(self) -> int | None:
+        """The maximum the program set. None until it has: a later call may still allow a higher parallelism."""
+        maximum = self._configuration.get_integer(_MAX_PARALLELISM, -1)
+        return maximum if maximum > 0 else None
 
     def _check_parallelism(self) -> None:
         if self.get_parallelism() > self.get_max_parallelism():
@@ -198,7 +198,7 @@ class EnvironmentSettings:
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration | None:
         """The strategy set, by the call or by configuration; None when neither was."""
-        return self._restart or restart_from(self._configuration)
+        return self._restart or restart_strategy_of(self._configuration)
 
     # --- checkpoints, state and the store ---------------------------------------------------------------
 

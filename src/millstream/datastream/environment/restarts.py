@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from millstream.common.configuration import Configuration
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from millstream.datastream.environment.duration_settings import duration_ms
+from millstream.datastream.environment.durations import duration_ms
 from millstream.errors import ConfigurationError
 
-__all__ = ["restart_from"]
+__all__ = ["restart_strategy_of"]
 
 _PREFIX = "restart-strategy."
 _NONE = ("none", "off", "disable")
@@ -16,11 +16,11 @@ _RATE = ("failure-rate", "failurerate")
 _EXPONENTIAL = ("exponential-delay", "exponentialdelay")
 
 
-def restart_from(configuration: Configuration) -> RestartStrategyConfiguration | None:
+def restart_strategy_of(configuration: Configuration) -> RestartStrategyConfiguration | None:
     """The strategy, or None when the configuration names none.
 
     >>> settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "3"}
-    >>> restart_from(Configuration.from_dict(settings)).get_description()
+    >>> restart_strategy_of(Configuration.from_dict(settings)).get_description()
     'Restart with fixed delay (1000 ms). #3 restart attempts.'
     """
     # Flink 1.x spelt the type `restart-strategy`.
@@ -43,8 +43,8 @@ def restart_from(configuration: Configuration) -> RestartStrategyConfiguration |
         )
     if kind in _EXPONENTIAL:
         return _exponential(configuration, _PREFIX + "exponential-delay.")
-    known = ", ".join(names[0] for names in (_NONE, _FIXED, _RATE, _EXPONENTIAL))
-    raise ConfigurationError(f"{_PREFIX}type is set to {text!r}, expected one of {known}. Correct the setting.")
+    kinds = ", ".join(names[0] for names in (_NONE, _FIXED, _RATE, _EXPONENTIAL))
+    raise ConfigurationError(f"{_PREFIX}type is set to {text!r}, expected one of {kinds}. Correct the setting.")
 
 
 def _exponential(configuration: Configuration, prefix: str) -> RestartStrategyConfiguration:

@@ -1,8 +1,8 @@
 """What a program says of the types its state had before, and serialisers of its own.
 
 Beyond PyFlink, whose state is read by Java serialisers. A change that the types themselves explain
-(`state.schemas.evolution`) needs none of this. Invariant: what is wrong by itself is refused at the line where it is
-written; whether it fits what was saved is known when the job starts.
+(`state.schemas.evolution`) needs none of this. Invariant: what is wrong in itself is refused at the line where it is
+written; whether it fits what was saved is only known, and checked, when the job starts.
 """
 
 from __future__ import annotations
@@ -60,24 +60,24 @@ def checked_evolution(
     upgrade: Upgrade | None = None,
     serializer: Any = None,
 ) -> Evolution:
-    """What a descriptor was told, if it makes sense by itself."""
-    named, given = dict(renames or {}), dict(defaults or {})
-    if not all(isinstance(part, str) and part for pair in named.items() for part in pair):
-        raise refuse(f"evolve of '{state}': found renames={named!r}, expected names: {{old: new}}")
-    dotted = next((new for new in named.values() if "." in new), None)
+    """The evolution a program declares for a state; what cannot be meant is refused."""
+    new_names, default_values = dict(renames or {}), dict(defaults or {})
+    if not all(isinstance(part, str) and part for pair in new_names.items() for part in pair):
+        raise refuse(f"evolve of '{state}': found renames={new_names!r}, expected names: {{old: new}}")
+    dotted = next((new for new in new_names.values() if "." in new), None)
     if dotted is not None:
         raise refuse(f"evolve of '{state}': found {dotted!r} as a new name, expected it without a path")
-    if len(set(named.values())) < len(named) and not any("." in old for old in named):
-        raise refuse(f"evolve of '{state}': found renames={named!r}, two fields with one new name")
-    if not all(isinstance(name, str) for name in given):
-        raise refuse(f"evolve of '{state}': found defaults={given!r}, expected {{field: value}}")
+    if len(set(new_names.values())) < len(new_names) and not any("." in old for old in new_names):
+        raise refuse(f"evolve of '{state}': found renames={new_names!r}, two fields with one new name")
+    if not all(isinstance(name, str) for name in default_values):
+        raise refuse(f"evolve of '{state}': found defaults={default_values!r}, expected {{field: value}}")
     _check_upgrade(state, upgrade)
     version = getattr(serializer, "version", None)
     if serializer is not None and (
         not isinstance(serializer, StateSerializer) or isinstance(version, bool) or not isinstance(version, int)
     ):
         raise refuse(f"state '{state}': found serializer={serializer!r}, expected a StateSerializer with a version")
-    return Evolution(named, given, upgrade, serializer)
+    return Evolution(new_names, default_values, upgrade, serializer)
 
 
 def _check_upgrade(state: str, upgrade: Any) -> None:

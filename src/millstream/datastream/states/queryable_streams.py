@@ -21,19 +21,19 @@ __all__ = ["KeepLast", "QueryableStateStream"]
 
 
 class KeepLast(KeyedProcessFunction):
-    """Keeps the last record of every key, or all of them reduced to one; gives nothing out."""
+    """Keeps the last record of every key, or all of them reduced to one value; emits nothing."""
 
     def __init__(self, descriptor: ValueStateDescriptor | ReducingStateDescriptor) -> None:
         self._descriptor = descriptor
 
     def open(self, runtime_context: Any) -> None:
         if hasattr(self._descriptor, "get_reduce_function"):
-            self._take = runtime_context.get_reducing_state(self._descriptor).add
+            self._update = runtime_context.get_reducing_state(self._descriptor).add
         else:
-            self._take = runtime_context.get_state(self._descriptor).update
+            self._update = runtime_context.get_state(self._descriptor).update
 
     def process_element(self, value: Any, ctx: Any) -> Any:
-        self._take(value)
+        self._update(value)
         return ()
 
 

@@ -59,8 +59,8 @@ class EnvironmentDependencies:
 
     def set_python_executable(self, python_exec: str) -> None:
         """The interpreter the tasks run in: always the one that runs the program. Naming that one is fine."""
-        found = shutil.which(checked_text("set_python_executable", python_exec))
-        if found is None or not os.path.samefile(found, sys.executable):
+        interpreter = shutil.which(checked_text("set_python_executable", python_exec))
+        if interpreter is None or not os.path.samefile(interpreter, sys.executable):
             raise NotAvailableError(
                 f"set_python_executable({python_exec!r}): tasks run in the interpreter that runs the program, so that "
                 "both have the same packages. Start the program with that interpreter"
