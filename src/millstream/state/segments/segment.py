@@ -37,7 +37,10 @@ PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
 
 
 class Chunk:
-    """Some sorted rows: the columns that lookups need as numpy, the others as Arrow."""
+    """Some sorted rows: the columns that lookups need as numpy, the others as Arrow.
+
+    Many attributes: each is a view of a column, made once, because lookups touch them for every segment of every read.
+    """
 
     __slots__ = (
         "batch",
