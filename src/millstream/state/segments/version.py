@@ -136,7 +136,7 @@ def refs_to_json(refs: Iterable[SegmentRef]) -> list[Any]:
     return [dict(vars(ref)) for ref in refs]
 
 
-def refs_from_json(document: Any, subject: str) -> Refs:
+def refs_from_json(written: Any, subject: str) -> Refs:
     """The refs that `refs_to_json` wrote; StoreDamagedError naming `subject` if it did not.
 
     >>> refs_from_json([{"file": "f"}], "state 'total'")
@@ -145,10 +145,10 @@ def refs_from_json(document: Any, subject: str) -> Refs:
 epoch, group_start, group_stop, file_group_start, file_group_stop, rows, file_bytes, due_min_ms. Was the manifest \
 written by another Millstream?
     """
-    if not isinstance(document, list):
-        raise StoreDamagedError(f"{subject} lists its segments as {type(document).__name__}, expected a list.")
+    if not isinstance(written, list):
+        raise StoreDamagedError(f"{subject} lists its segments as {type(written).__name__}, expected a list.")
     refs = []
-    for entry in document:
+    for entry in written:
         try:
             if set(entry) != set(_FIELDS):
                 raise TypeError("fields")
