@@ -33,7 +33,7 @@ def refuse(message: str) -> ProgramError:
 
 
 def checked_function(method: str, func: Any, function_class: type[Function], *, callables: bool = True) -> Any:
-    """`func`, when it is an instance of `function_class` or, if `callables`, a callable that is no other function class."""
+    """`func`, when it is an instance of `function_class` or, if `callables`, a callable of no other function class."""
     expected = function_class.__name__ + (" or a callable" if callables else "")
     if isinstance(func, function_class):
         return func

@@ -26,11 +26,12 @@ from millstream.metrics.registry import MetricRegistry
 from millstream.plan.operations import Rolling
 from millstream.records.batch import Batch
 from millstream.records.columns import as_declared
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
-from millstream.runtime.operators.keyed_operators import KeyedOperator
-from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.task.residents import _KINDS
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.operators.registry import operator_for
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.canonical_decoding import decode
 from millstream.state.keys.settled_keys import settled_keys
@@ -73,7 +74,7 @@ class OneOperator:
         """An epoch over these batches; returns its output."""
         self.epoch += 1
         context = TaskContext("total", 1, 128, 0, 0, {}, MetricRegistry().group(UID))
-        operator = _KINDS[type(self.node.operation)](OperatorSetting(self.node, context, 1024))
+        operator = operator_for(OperatorSetting(self.node, context, 1024))
         assert isinstance(operator, KeyedOperator)
         out: list[Any] = []
         operator.outputs = [lambda given: out.extend(given.values())]
