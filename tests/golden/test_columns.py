@@ -30,7 +30,7 @@ from millstream.records.columns import (
     stream_schema,
     to_record_batch,
 )
-from millstream.records.conform import conform
+from millstream.records.conformance import conform
 from millstream.records.unpickling import unpickled
 from millstream.state.schemas.saved_types import type_from, written_type
 
