@@ -1,8 +1,11 @@
-"""The reads that a server does, the same for HTTP and Flight: rights, key groups, types, then one epoch.
+"""The answers of a server about its job, the same for HTTP and Flight: rights, key groups, types, then one epoch.
 
 Every answer is made from one epoch and carries it. Before a value is read, in this order: may the reader read this
 state, does the state exist, can it be read without unpickling, is every key of the right type and held here. Nothing
 of the store is touched for a request that is refused.
+
+States that were not declared queryable are called `OPERATOR::STATE` (`query.catalog`), where the view of the job allows
+them. It is not known which key group their keys belong to: every server answers for them.
 """
 
 from __future__ import annotations
@@ -15,8 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.errors import PickledValueError
+from millstream.query.catalog import QueryableState, served_name
+from millstream.query.epoch_view import EpochView
 from millstream.query.errors import UnknownStateError
-from millstream.query.server.answer_size import check_size, has_small_values, json_size, read_in_portions
+from millstream.query.job_view import JobView
+from millstream.query.server.answer_bytes import check_size, has_small_values, json_size, read_in_portions
 from millstream.query.server.rights import Reader
 from millstream.query.server.settings import Limits
 from millstream.query.window_reads import WindowView
@@ -30,11 +37,12 @@ from millstream.query.wire.refusals import (
     TooLargeError,
     TooOldError,
 )
-from millstream.query.wire.served import ServedEpoch, ServedJob, ServedState
+from millstream.query.wire.served_state import ServedState
 
-__all__ = ["Moment", "Reads", "moment_ms"]
+__all__ = ["JobAnswers", "Moment", "moment_ms"]
 
 _CLOCK_TOLERANCE_MS = 60_000
+_CHECKED_BYTES_MAX = 64 << 20  # some 20 ms
 
 
 @dataclass(frozen=True)
@@ -51,14 +59,19 @@ class Moment:
         return self.epoch is not None or self.time is not None
 
 
-class Reads:
+class JobAnswers:
     """Answers questions about one job. `held` is the range of key groups of this server, None for all."""
 
-    def __init__(self, job: ServedJob, held: range | None, limits: Limits, now_ms: Callable[[], int]) -> None:
+    def __init__(self, job: JobView, held: range | None, limits: Limits, now_ms: Callable[[], int]) -> None:
         self.job, self._held, self._limits, self._now_ms = job, held, limits, now_ms
+        self._states: tuple[int, dict[str, ServedState]] = (0, {})
+        job.set_name_in_errors(f"job '{job.job}'")
+        job.check_ahead(_CHECKED_BYTES_MAX)
+
+    # --- which epoch ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def epoch(self, moment: Moment) -> Iterator[ServedEpoch]:
+    def epoch(self, moment: Moment) -> Iterator[EpochView]:
         """The epoch that is asked for, for as long as it is read."""
         if not moment.is_past:
             newest = self.job.newest()
@@ -70,17 +83,28 @@ class Reads:
             raise BadQuestionError("epoch= and time= are both given. Give one of them.")
         if moment.epoch is not None and moment.epoch > (newest := self.job.newest()).epoch:
             raise _too_old(newest.epoch, str(moment.epoch))
-        held = self.job.at(epoch=moment.epoch, time_ms=self._past_ms(moment.time))
+        past = self.job.at(epoch=moment.epoch, time=self._past_ms(moment.time))
         try:
-            yield held
+            yield past
         finally:
-            held.close()
+            past.close()
+
+    def _past_ms(self, time: str | None) -> int | None:
+        if time is None:
+            return None
+        asked_ms, now_ms = moment_ms(time), self._now_ms()
+        if asked_ms > now_ms + _CLOCK_TOLERANCE_MS:
+            raise AheadError(
+                f"time {time} is {(asked_ms - now_ms) // 1000} s ahead of this server's clock ({now_ms} ms). Correct "
+                "the clock that made it, or ask for the newest epoch by leaving it out."
+            )
+        return asked_ms
 
     def has_reached(self, epoch: int) -> bool:
         """Whether the newest epoch is this one or a newer one."""
         return self.job.newest().epoch >= epoch
 
-    def facts(self, epoch: ServedEpoch) -> dict[str, Any]:
+    def facts(self, epoch: EpochView) -> dict[str, Any]:
         """What every answer says of its epoch."""
         return {
             "job": self.job.job,
@@ -91,9 +115,23 @@ class Reads:
             "age_ms": max(0, self._now_ms() - epoch.committed_ms),  # the driver's clock may be ahead of ours
         }
 
+    def tag(self, epoch: int) -> str:
+        """The ETag of answers of an epoch."""
+        return f'"{self.job.job_id[:16]}-{epoch}"'
+
+    # --- which state ------------------------------------------------------------------------------------------------
+
     def states(self, reader: Reader) -> list[ServedState]:
         """The states that the reader may read."""
-        return [state for state in self.job.states() if reader.may_read(state.name)]
+        return [state for state in self.states_at(self.job.newest()).values() if reader.may_read(state.name)]
+
+    def states_at(self, epoch: EpochView) -> dict[str, ServedState]:
+        """The states of the newest epoch, by name; described once per epoch."""
+        number, states = self._states
+        if number != epoch.epoch:
+            states = {state.name: state for state in map(_served, epoch.states())}
+            self._states = (epoch.epoch, states)
+        return states
 
     def readable(self, reader: Reader, name: str) -> ServedState:
         """The state, if the reader may read it and nothing would have to be unpickled."""
@@ -108,17 +146,21 @@ class Reads:
 
     def _state(self, reader: Reader, name: str) -> ServedState:
         reader.check(name)
+        newest = self.job.newest()
+        states = self.states_at(newest)
         try:
-            return self.job.state(name)
+            return states.get(name) or _served(newest.state(name))
         except UnknownStateError as error:
-            open_to = self.states(reader)
-            if len(open_to) == len(self.job.states()):
+            readable = [state for state in states if reader.may_read(state)]
+            if len(readable) == len(states):
                 raise
             # The library names all states that there are; the token does not open all of them.
             raise UnknownStateError(
                 f"job '{self.job.job}' has no state {name[:100]!r}. Those that token '{reader.name}' opens: "
-                f"{', '.join(state.name for state in open_to) or 'none'}."
+                f"{', '.join(readable) or 'none'}."
             ) from error
+
+    # --- values of keys ---------------------------------------------------------------------------------------------
 
     def value(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
         """The value of one key, that came as part of a path."""
@@ -126,11 +168,11 @@ class Reads:
         with self.epoch(moment) as epoch:
             return self.value_at(epoch, name, key)
 
-    def value_at(self, epoch: ServedEpoch, name: str, key: Any) -> dict[str, Any]:
+    def value_at(self, epoch: EpochView, name: str, key: Any) -> dict[str, Any]:
         """The value of one key, once all is checked."""
         value = epoch.get(name, key)
-        found = {"key": json_of(key), "found": value is not None, "value": self._sized(json_of(value))}
-        return {**self.facts(epoch), "state": name, **found}
+        answer = {"key": json_of(key), "found": value is not None, "value": self._sized(json_of(value))}
+        return {**self.facts(epoch), "state": name, **answer}
 
     def _sized(self, answer: Any) -> Any:
         check_size(json_size(answer), self._limits.answer_bytes_max)
@@ -140,16 +182,16 @@ class Reads:
         self, reader: Reader, questions: Sequence[tuple[str, Sequence[Any]]], moment: Moment
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The values of many keys of one or several states, all of one epoch: its facts, and an answer for each."""
-        asked = sum(len(keys) for _, keys in questions)
-        if asked > self._limits.keys_max:
+        count = sum(len(keys) for _, keys in questions)
+        if count > self._limits.keys_max:
             raise TooLargeError(
-                f"{asked} keys are asked for at once, of {self._limits.keys_max} at most. Ask in several requests "
+                f"{count} keys are asked for at once, of {self._limits.keys_max} at most. Ask in several requests "
                 "with the same epoch=, or use Arrow Flight."
             )
         typed = []
-        for name, given in questions:
+        for name, json_keys in questions:
             state = self.readable(reader, name)
-            keys = [key_of_json(key, state.key_type) for key in given]
+            keys = [key_of_json(key, state.key_type) for key in json_keys]
             self.check_held(state, keys)
             typed.append((state, keys))
         with self.epoch(moment) as epoch:
@@ -163,7 +205,7 @@ class Reads:
                 answers.append({"state": state.name, "keys": shown, "found": found, "values": values})
             return self.facts(epoch), answers
 
-    def _values(self, epoch: ServedEpoch, state: ServedState, keys: Sequence[Any], most: int) -> tuple[list[Any], int]:
+    def _values(self, epoch: EpochView, state: ServedState, keys: Sequence[Any], most: int) -> tuple[list[Any], int]:
         """The values as JSON has them, and about how many bytes that is."""
 
         def read(portion: Sequence[Any]) -> list[Any]:
@@ -174,9 +216,10 @@ class Reads:
         parts = read_in_portions(keys, read, json_size, most, is_small=False)
         return [value for part in parts for value in part], sum(map(json_size, parts))
 
-    def columns(self, reader: Reader, name: str, keys: pa.Array, epoch: ServedEpoch) -> pa.RecordBatch:
-        """The values of a column of keys at an epoch that is held."""
+    def columns(self, reader: Reader, name: str, keys: pa.Array, epoch: EpochView) -> pa.RecordBatch:
+        """The values of a column of keys at an epoch that is open."""
         state = self.readable(reader, name)
+        _check_no_pickles(epoch, name)
         if self._held is not None and state.key_groups:
             try:
                 groups = state.groups_of_column(keys)
@@ -202,12 +245,12 @@ class Reads:
         with self.epoch(moment) as epoch:
             return self.windows_at(epoch, name, key)
 
-    def windows_at(self, epoch: ServedEpoch, name: str, key: Any) -> dict[str, Any]:
+    def windows_at(self, epoch: EpochView, name: str, key: Any) -> dict[str, Any]:
         """The open windows of one key, once all is checked."""
         windows = self._sized(_windows(epoch.windows(name, key)))
         return {**self.facts(epoch), "state": name, "key": json_of(key), "windows": windows}
 
-    def watched(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
+    def watched_value(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
         """What a watcher of a key is told: its value, or its open windows."""
         read = self.windows if self._state(reader, name).kind == "window" else self.value
         return read(reader, name, text, key_format, Moment())
@@ -224,7 +267,7 @@ class Reads:
         with self.epoch(moment) as epoch:
             rows: list[dict[str, Any]] = []
             size = 0
-            for batch in epoch.scan(name, prefix=prefix, limit=limit + 1):
+            for batch in self.scanned(epoch, name, prefix, limit + 1):
                 size += batch.nbytes
                 check_size(size, self._limits.answer_bytes_max)
                 rows += batch.to_pylist()
@@ -232,6 +275,11 @@ class Reads:
                     break
             shown = [json_of(row) for row in rows[:limit]]
             return {**self.facts(epoch), "state": name, "rows": shown, "is_cut": len(rows) > limit}
+
+    def scanned(self, epoch: EpochView, name: str, prefix: str | None, limit: int) -> pa.RecordBatchReader:
+        """Rows of a state at an epoch that is open, as Arrow."""
+        _check_no_pickles(epoch, name)
+        return epoch.scan(name, prefix=prefix, limit=limit)
 
     def series(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
         """The value of a key at every retained epoch."""
@@ -273,27 +321,31 @@ class Reads:
             key_group=group,
         )
 
-    def _past_ms(self, time: str | None) -> int | None:
-        if time is None:
-            return None
-        asked_ms, now_ms = moment_ms(time), self._now_ms()
-        if asked_ms > now_ms + _CLOCK_TOLERANCE_MS:
-            raise AheadError(
-                f"time {time} is {(asked_ms - now_ms) // 1000} s ahead of this server's clock ({now_ms} ms). Correct "
-                "the clock that made it, or ask for the newest epoch by leaving it out."
-            )
-        return asked_ms
+
+def _served(state: QueryableState) -> ServedState:
+    return ServedState(
+        served_name(state), state.kind, state.key_type, state.value_type, state.is_pickled, state.key_groups
+    )
+
+
+def _check_no_pickles(epoch: EpochView, name: str) -> None:
+    """A state that has a type by now may have had none in an epoch of the past: its pickles are sent to nobody."""
+    if epoch.state(name).is_pickled:
+        raise PickledValueError(
+            f"state {name!r} had values without a declared type in epoch {epoch.epoch}, stored as pickles: these "
+            "are not sent over the network. Ask for a newer epoch"
+        )
 
 
 def _windows(windows: Sequence[WindowView]) -> list[dict[str, Any]]:
     return [
         {
-            "start_ms": one.start,
-            "end_ms": one.end,
-            "result": json_of(one.result),
-            "is_accumulator": one.is_accumulator,
+            "start_ms": window.start,
+            "end_ms": window.end,
+            "result": json_of(window.result),
+            "is_accumulator": window.is_accumulator,
         }
-        for one in windows
+        for window in windows
     ]
 
 

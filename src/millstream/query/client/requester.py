@@ -1,5 +1,5 @@
-"""Asking servers one question until one answers: elsewhere if the first is dead, stale or not the right one, and
-beside it if it is slow.
+"""One question, asked of servers until one answers: of the next if the first is dead, stale or not the right one, and
+of a second at the same time if the first is slow.
 
     answered                        that is the answer
     refused for good (404, 422, …)  QueryRefusedError: every server would say the same
@@ -15,26 +15,37 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from millstream.query.client.deadlines import within
-from millstream.query.client.directory import Directory, ServerPlace
-from millstream.query.client.errors import NoServerError, QueryRefusedError
-from millstream.query.client.received import JobIdentity, NoAnswer, body_of, check_epoch, check_form, json_of_body
-from millstream.query.client.trust import Trust
+from millstream.query.client.discovery import Directory, Trust
+from millstream.query.client.responses import (
+    JobIdentity,
+    NoAnswer,
+    NoServerError,
+    QueryRefusedError,
+    body_of,
+    check_epoch,
+    check_form,
+    json_of_body,
+    lines_of,
+    within,
+)
+from millstream.query.wire.servers import ServerPlace
 
-__all__ = ["PAUSE_S", "Asking", "NobodyAnswered", "Question", "Unanswered", "answer_of"]
+__all__ = ["PAUSE_S", "NobodyAnswered", "Question", "Requester", "Unanswered", "answer_of"]
 
 PAUSE_S = 0.05
 """How long to wait before servers are asked once more."""
 
 _ELSEWHERE = frozenset({408, 412, 421, 429, 500, 502, 503, 504})
 _CONNECT_S = 2.0
+_SILENT_S = 30.0
 _CODE_MAX, _MESSAGE_MAX = 60, 10_000
 
 
@@ -66,10 +77,10 @@ def answer_of(status: int, body: bytes) -> dict[str, Any]:
     if status == 200:
         return json_of_body(body)
     try:
-        told = json_of_body(body)
+        refusal = json_of_body(body)
     except NoAnswer:
-        told = {}
-    code, message = told.get("error"), told.get("message")
+        refusal = {}
+    code, message = refusal.get("error"), refusal.get("message")
     if not (isinstance(code, str) and isinstance(message, str)):
         raise Unanswered(f"status {status}, and no word of a query server")
     # A server of another job may have taken over the address of one of this job.
@@ -78,21 +89,21 @@ def answer_of(status: int, body: bytes) -> dict[str, Any]:
     raise QueryRefusedError(message[:_MESSAGE_MAX], status, code[:_CODE_MAX])
 
 
-class Asking:
-    """Asks the servers of a directory about the job it `expects`. Closing it closes the connections too, with the last
-    request in flight."""
+class Requester:
+    """Asks the servers of a directory about the job of that `identity`. Closing it closes the connections too, with the
+    last request in flight."""
 
     def __init__(
         self,
         directory: Directory,
         http: httpx.Client,
         trust: Trust,
-        expects: Callable[[], JobIdentity],
+        identity: Callable[[], JobIdentity],
         timeout_s: float,
         hedge_after_s: float,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._directory, self._http, self._trust, self._expects = directory, http, trust, expects
+        self._directory, self._http, self._trust, self._identity = directory, http, trust, identity
         self._timeout_s, self._hedge_after_s, self._now_s = timeout_s, hedge_after_s, now_s
         self._threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="query-client")
         self._in_flight, self._is_closed = 0, False
@@ -114,49 +125,50 @@ class Asking:
     def ask_once(self, question: Question, groups: Iterable[int], until_s: float) -> dict[str, Any]:
         """The answer of a server that holds these key groups; NobodyAnswered when each was asked and none answered."""
         wanted = list(groups)
-        said: dict[str, str] = {}
-        found = self._round(question, self._directory.candidates(wanted), said, until_s)
-        if found is None:
-            raise NobodyAnswered(_nobody(said, wanted, self._timeout_s))
-        return found
+        excuses: dict[str, str] = {}
+        answer = self._first_answer(question, self._directory.candidates(wanted), excuses, until_s)
+        if answer is None:
+            raise NobodyAnswered(_nobody(excuses, wanted, self._timeout_s))
+        return answer
 
-    def _round(
-        self, question: Question, candidates: list[ServerPlace], said: dict[str, str], until_s: float
+    def _first_answer(
+        self, question: Question, candidates: list[ServerPlace], excuses: dict[str, str], until_s: float
     ) -> dict[str, Any] | None:
-        """Ask all of them, one after the other, or two at once where one is slow; None if none answered."""
-        waiting = iter(candidates)
-        asked: dict[Future[dict[str, Any]], ServerPlace] = {}
+        """Ask all of them, one after the other, or two at once where one is slow; None if none answered, and `excuses`
+        then has what each said."""
+        next_places = iter(candidates)
+        requests: dict[Future[dict[str, Any]], ServerPlace] = {}
         while True:
-            place = next(waiting, None)
+            place = next(next_places, None)
             if place is not None:
-                asked[self._asked(place, question, until_s)] = place
-            if not asked:
+                requests[self._begin(place, question, until_s)] = place
+            if not requests:
                 return None
             patience_s = self._hedge_after_s if place is not None else max(0.0, until_s - self._now_s())
-            done, _ = wait(asked, patience_s, FIRST_COMPLETED)
-            for one in done:
-                where = asked.pop(one)
+            done, _ = wait(requests, patience_s, FIRST_COMPLETED)
+            for request in done:
+                url = requests.pop(request).url
                 try:
-                    return one.result()
+                    return request.result()
                 except Unanswered as error:
-                    said[where.url] = str(error)
+                    excuses[url] = str(error)
             if place is None and not done:
-                said.update({where.url: "no answer in time" for where in asked.values()})
+                excuses.update({silent.url: "no answer in time" for silent in requests.values()})
                 return None
 
-    def _asked(self, place: ServerPlace, question: Question, until_s: float) -> Future[dict[str, Any]]:
+    def _begin(self, place: ServerPlace, question: Question, until_s: float) -> Future[dict[str, Any]]:
         with self._lock:
-            future = self._threads.submit(self._ask_one, place, question, until_s)
+            request = self._threads.submit(self._request, place, question, until_s)
             self._in_flight += 1
-        future.add_done_callback(self._is_done)
-        return future
+        request.add_done_callback(self._note_end)
+        return request
 
-    def _is_done(self, _: Future[dict[str, Any]]) -> None:
+    def _note_end(self, _: Future[dict[str, Any]]) -> None:
         with self._lock:
             self._in_flight -= 1
         self._close_if_idle()
 
-    def _ask_one(self, place: ServerPlace, question: Question, until_s: float) -> dict[str, Any]:
+    def _request(self, place: ServerPlace, question: Question, until_s: float) -> dict[str, Any]:
         if not self._trust.may_ask(place):
             raise Unanswered("it does not speak TLS, and another server of this job does")
         headers = self._trust.headers(place.url)
@@ -179,23 +191,49 @@ class Asking:
                 ) as response,
             ):
                 answer = answer_of(response.status_code, body_of(response))
-            self._expects().check(answer)
+            self._identity().check(answer)
             check_epoch(answer["epoch"], question.params.get("epoch"), question.epoch_min)
             check_form(answer, question.part, question.body)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            self._directory.failed(place)
+            self._directory.note_failure(place)
             raise Unanswered(f"{type(error).__name__}: {error}") from error
         except NoAnswer as error:
-            self._directory.failed(place)
+            self._directory.note_failure(place)
             raise Unanswered(str(error)) from error
-        self._trust.answered(place.url)
+        self._trust.note_answer(place.url)
         return answer
 
-    def close(self) -> None:
-        """Wait for nobody any more.
+    def events(self, place: ServerPlace, path: str, seen: int) -> Iterator[dict[str, Any]]:
+        """The events of a key that is watched, newer than epoch `seen`, until the server ends them; none where it lets
+        nobody watch now. An error of httpx, OSError or NoAnswer where the server fails."""
+        if not self._trust.may_ask(place):
+            return
+        params, headers = {"key_format": "json"}, {"last-event-id": str(seen), **self._trust.headers(place.url)}
+        with ExitStack() as open_stream:
+            with within(_SILENT_S):  # the events themselves have no end
+                stream = self._http.stream("GET", place.url + path, params=params, headers=headers, timeout=_SILENT_S)
+                response = open_stream.enter_context(stream)
+                if response.status_code != 200:
+                    try:
+                        answer_of(response.status_code, body_of(response))
+                    except Unanswered:
+                        return
+            for line in lines_of(response):
+                if line.startswith(b"data: "):
+                    event = json_of_body(line.removeprefix(b"data: "))
+                    if "error" in event:
+                        return
+                    self._identity().check(event)
+                    self._trust.note_answer(place.url)
+                    if "value" not in event and "windows" not in event:
+                        raise NoAnswer("its event has no value")
+                    yield event
 
-        A slow server that another overtook may still be asked. Connections closed under that request would leave the
-        one it is just opening to nobody, so they are closed after it.
+    def close(self) -> None:
+        """Stop waiting for answers.
+
+        A request to a slow server, which another one overtook, may still be in flight. It may be opening a connection
+        just now, which nobody would close: so connections are closed only after the last request.
         """
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -209,12 +247,12 @@ class Asking:
             self._http.close()
 
 
-def _nobody(said: Mapping[str, str], groups: list[int], timeout_s: float) -> str:
+def _nobody(excuses: Mapping[str, str], groups: list[int], timeout_s: float) -> str:
     which = f" that holds key group {groups[0]}" if len(groups) == 1 else ""
-    if not said:
+    if not excuses:
         return (
             f"there is no query server{which}. Start one with `millstream query-server --job …`, "
             "or give the address of one that runs."
         )
-    told = "; ".join(f"{url}: {what}" for url, what in sorted(said.items()))
-    return f"no query server{which} answered within {timeout_s:g} s ({told}). Look whether they run, and ask again."
+    said = "; ".join(f"{url}: {excuse}" for url, excuse in sorted(excuses.items()))
+    return f"no query server{which} answered within {timeout_s:g} s ({said}). Look whether they run, and ask again."

@@ -1,9 +1,9 @@
 """Many keys of one or several states, from as many servers as it takes, all of one epoch.
 
-Every key is a *row*. Rows are shared out to servers by key group (`shares.py`), each share is asked for in requests of
-a bounded size, and where one answer is newer than another, it is asked for again at the older one's epoch. Servers may
-come and go meanwhile, and the epoch that all had may be collected: then all of it begins again, with the servers that
-there are then, until time is up.
+Every key is a *row*. Rows are shared out to servers by key group: as few servers as can be, each for all rows that it
+holds. Each share is asked for in requests of a bounded size, and where one answer is newer than another, it is asked
+for again at the older one's epoch. Servers may come and go meanwhile, and the epoch that all had may be collected: then
+all of it begins again, with the servers that there are then, until time is up.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
-from millstream.query.client.asking import PAUSE_S, Asking, NobodyAnswered, Question
-from millstream.query.client.directory import Directory
-from millstream.query.client.errors import NoServerError, QueryRefusedError
-from millstream.query.client.shares import shares_of
+from millstream.query.client.discovery import Directory
+from millstream.query.client.requester import PAUSE_S, NobodyAnswered, Question, Requester
+from millstream.query.client.responses import NoServerError, QueryRefusedError
 from millstream.query.wire.json_values import json_of_key
+from millstream.query.wire.servers import ServerPlace
 
-__all__ = ["Reading", "Row", "Settling", "bodies_of", "halves_of"]
+__all__ = ["EpochAgreement", "Row", "RowReader", "bodies_of", "halves_of", "shares_of"]
 
 Row: TypeAlias = tuple[int, Any]
 """The number of the question that a key is asked by, and the key."""
@@ -36,13 +36,39 @@ Ask: TypeAlias = Callable[[Sequence[int], set[int], int | None, float], _T]
 all have, until a time; NobodyAnswered if none does."""
 
 
-class Settling:
+def shares_of(groups: Sequence[int | None], places: Sequence[ServerPlace]) -> list[list[int]]:
+    """The rows of every share, given the key group of each row: whoever holds most takes all it holds, then the next.
+
+    A group that nobody holds is a share of its own: asking for it says so. Rows without a group (None), which every
+    server answers for, go with the first.
+
+    >>> shares_of([1, 70, 2, 99, 98], [ServerPlace("a", 0, 63), ServerPlace("b", 64, 97)])
+    [[0, 2], [1], [4], [3]]
+    >>> shares_of([None, 70, 2], [ServerPlace("a", 0, 63), ServerPlace("b", 64, 97)])
+    [[0, 2], [1]]
+    """
+    left = {group for group in groups if group is not None}
+    if not left:
+        return [list(range(len(groups)))]
+    shares: list[set[int]] = []
+    while left:
+        best = max(({group for group in left if place.holds([group])} for place in places), key=len, default=set())
+        shares.append(best or {min(left)})
+        left -= shares[-1]
+    share_of = {group: i for i, share in enumerate(shares) for group in share}
+    rows: list[list[int]] = [[] for _ in shares]
+    for row, group in enumerate(groups):
+        rows[0 if group is None else share_of[group]].append(row)
+    return rows
+
+
+class EpochAgreement:
     """Asks for shares until all answers belong to one epoch."""
 
     def __init__(self, directory: Directory, timeout_s: float, now_s: Callable[[], float]) -> None:
         self._directory, self._timeout_s, self._now_s = directory, timeout_s, now_s
 
-    def settled(
+    def answers(
         self,
         groups_of_rows: Callable[[], Sequence[int | None]],
         ask: Ask[_T],
@@ -80,16 +106,19 @@ def _of_one_epoch(
     ask: Callable[[Sequence[int], int | None], _T],
     epoch_of: Callable[[_T], int],
 ) -> list[_T]:
-    told = [ask(rows, None) for rows in shares]
-    oldest = min(map(epoch_of, told))
-    return [one if epoch_of(one) == oldest else ask(rows, oldest) for one, rows in zip(told, shares, strict=True)]
+    answers = [ask(rows, None) for rows in shares]
+    oldest = min(map(epoch_of, answers))
+    return [
+        answer if epoch_of(answer) == oldest else ask(rows, oldest)
+        for answer, rows in zip(answers, shares, strict=True)
+    ]
 
 
-class Reading:
+class RowReader:
     """Reads rows over HTTP."""
 
-    def __init__(self, asking: Asking, settling: Settling) -> None:
-        self._asking, self._settling = asking, settling
+    def __init__(self, requester: Requester, agreement: EpochAgreement) -> None:
+        self._requester, self._agreement = requester, agreement
 
     def read(
         self,
@@ -104,16 +133,18 @@ class Reading:
         `epoch_min` at least."""
 
         def ask(share: Sequence[int], groups: set[int], epoch: int | None, until_s: float) -> dict[str, Any]:
-            asked = params if epoch is None else {"epoch": epoch}
-            first = Question(path, "reads", asked, None, 0 if asked else epoch_min)
-            return self._share(first, bodies_of(states, [rows[row] for row in share]), groups, until_s)
+            epoch_params = params if epoch is None else {"epoch": epoch}
+            question = Question(path, "reads", epoch_params, None, 0 if epoch_params else epoch_min)
+            return self._share(question, bodies_of(states, [rows[row] for row in share]), groups, until_s)
 
-        shares, told = self._settling.settled(groups_of_rows, ask, lambda one: int(one["epoch"]), is_newest=not params)
+        shares, answers = self._agreement.answers(
+            groups_of_rows, ask, lambda answer: int(answer["epoch"]), is_newest=not params
+        )
         values: list[Any] = [None] * len(rows)
-        for share, one in zip(shares, told, strict=True):
-            for row, value in zip(share, one["values"], strict=True):
+        for share, answer in zip(shares, answers, strict=True):
+            for row, value in zip(share, answer["values"], strict=True):
                 values[row] = value
-        return told[0], values
+        return answers[0], values
 
     def _share(
         self, question: Question, bodies: Iterable[dict[str, Any]], groups: set[int], until_s: float
@@ -124,19 +155,19 @@ class Reading:
         while waiting:
             body = waiting.popleft()
             try:
-                told = self._asking.ask_once(replace(question, body=body), groups, until_s)
+                answer = self._requester.ask_once(replace(question, body=body), groups, until_s)
             except QueryRefusedError as error:
                 halves = halves_of(body) if error.code == "too-large" else []
                 if not halves:
                     raise
                 waiting.extendleft(reversed(halves))  # their values are too large for one answer
                 continue
-            values = [value for one in told["reads"] for value in one["values"]]
+            values = [value for read in answer["reads"] for value in read["values"]]
             if whole:
                 whole["values"] += values
             else:
-                whole = {**told, "values": values}
-                question = Question(question.path, "reads", {"epoch": told["epoch"]})
+                whole = {**answer, "values": values}
+                question = Question(question.path, "reads", {"epoch": answer["epoch"]})
         return whole
 
 
@@ -148,8 +179,8 @@ def bodies_of(states: Sequence[str], rows: Sequence[Row]) -> Iterator[dict[str, 
     """
     reads: list[dict[str, Any]] = []
     left = _KEYS_PER_REQUEST
-    for number, of_question in groupby(rows, key=lambda row: row[0]):
-        keys = [json_of_key(key) for _, key in of_question]
+    for number, rows_of_question in groupby(rows, key=lambda row: row[0]):
+        keys = [json_of_key(key) for _, key in rows_of_question]
         while keys:
             reads.append({"state": states[number], "keys": keys[:left]})
             keys, left = keys[left:], left - len(reads[-1]["keys"])

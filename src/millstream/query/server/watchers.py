@@ -1,4 +1,4 @@
-"""Watching a key: server-sent events, one whenever its value has changed with an epoch.
+"""Watchers of keys: server-sent events, one whenever its value has changed with an epoch.
 
 One bell per server looks for new epochs while anybody watches, and rings for all watchers at once. A watcher that is
 slow misses epochs in between and sees the newest: what waits for it is never more than one event. The id of an event
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.query.server.encoding import encoded
+from millstream.query.server.answer_bytes import encoded
 from millstream.query.wire.refusals import TooManyError, answer_to
 
 __all__ = ["EpochBell", "WatchedAnswer", "watch"]

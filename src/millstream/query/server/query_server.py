@@ -1,7 +1,8 @@
 """A query server that runs: in a thread beside other work, or in the foreground until it is told to stop.
 
-Steps of a start: check the settings; take the port, unless that was done before (`ports.py`); answer; then register in
-the store, so that nobody is sent to a server that does not answer yet. Steps of a stop: take the registration back;
+Steps of a start: check the settings; take the ports, unless that was done before (`Ports`): what is wrong with them is
+found while nothing has begun yet; answer; then register in the store, so that nobody is sent to a server that does not
+answer yet. Steps of a stop: take the registration back;
 finish the requests that are being answered; end event streams. So replacing servers one after the other loses no
 query.
 """
@@ -11,30 +12,81 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import uvicorn
 
 from millstream.errors import ConfigurationError, MillstreamError
+from millstream.query.job_view import JobView
 from millstream.query.server.application import Neighbourhood, application
 from millstream.query.server.connections import StoppableServer, impatient_loop, impatient_protocol, tls_checked
 from millstream.query.server.flight import FlightEndpoint
-from millstream.query.server.ports import Ports
-from millstream.query.server.reads import Reads
 from millstream.query.server.settings import ServerSettings
-from millstream.query.wire.registration import RENEW_S, Registration, deregister, register, registrations_of
-from millstream.query.wire.served import ServedJob
+from millstream.query.wire.servers import RENEW_S, Registration, deregister, register, registrations_of
 from millstream.state_reader.job_reader import system_ms
 from millstream.storage.store import Store
 
-__all__ = ["QueryServer"]
+__all__ = ["Ports", "QueryServer"]
 
 _LOG = logging.getLogger(__name__)
 _START_S = 20.0
 _STOP_S = 10
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The sockets that are listened to. Connections wait in them until the server answers."""
+
+    http: socket.socket
+    flight: socket.socket | None = None
+
+    @classmethod
+    def taken(cls, settings: ServerSettings) -> Ports:
+        """Take them; ConfigurationError if they are another's, or if the files of TLS are none."""
+        tls_checked(settings)
+        http = _listening(settings, "listen", settings.port)
+        if settings.flight_port is None:
+            return cls(http)
+        try:
+            return cls(http, _listening(settings, "flight-port", settings.flight_port))
+        except ConfigurationError:
+            http.close()
+            raise
+
+    @property
+    def http_port(self) -> int:
+        """The port of HTTP, also where any free one was asked for."""
+        port: int = self.http.getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        """Give them back."""
+        self.http.close()
+        if self.flight is not None:
+            self.flight.close()
+
+
+def _listening(settings: ServerSettings, option: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    # The protocol is named, since asyncio turns off Nagle's delay for connections of a socket that names TCP only:
+    # without, every answer waits 40 ms for an acknowledgement.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host, port))
+        listening.listen(512)
+        return listening
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise ConfigurationError(
+            f"{settings.called(option)}: {settings.host}:{port} cannot be listened on: {error}. Give another: port 0 "
+            "takes any that is free."
+        ) from error
 
 
 class QueryServer:
@@ -45,13 +97,13 @@ class QueryServer:
 
     def __init__(
         self,
-        served: ServedJob,
+        job: JobView,
         settings: ServerSettings,
         store: Store | None = None,
         now_ms: Callable[[], int] = system_ms,
         ports: Ports | None = None,
     ) -> None:
-        self._served, self._settings, self._store, self._now_ms = served, settings.checked(), store, now_ms
+        self._job, self._settings, self._store, self._now_ms = job, settings.checked(), store, now_ms
         self.id = secrets.token_hex(8)
         self._stopping = threading.Event()
         self._ports = ports
@@ -91,7 +143,7 @@ class QueryServer:
             lambda: {"url": self.url, "flight_url": self.flight_url},
             lambda: [] if self._store is None else registrations_of(self._store),
         )
-        app = application(self._served, self._settings, self._now_ms, neighbourhood=neighbourhood)
+        app = application(self._job, self._settings, self._now_ms, neighbourhood=neighbourhood)
         limits = self._settings.limits
         config = uvicorn.Config(
             app,
@@ -111,14 +163,13 @@ class QueryServer:
             **tls_checked(self._settings),
         )
         self._server = StoppableServer(config, app.state.endpoints.bell.close)
-        self._begin(self._answering, "query-server")
+        self._begin(self._answer, "query-server")
         self._await_start(self._server)
         if self._ports.flight is not None:
-            reads = Reads(self._served, self._settings.key_groups, limits, self._now_ms)
-            self._flight = FlightEndpoint(reads, self._settings, self._ports.flight)
+            self._flight = FlightEndpoint(app.state.endpoints.answers, self._settings, self._ports.flight)
         if self._store is not None:
             self._register(self._store)
-            self._begin(self._renewing, "query-server-registration")
+            self._begin(self._renew, "query-server-registration")
 
     def stop(self) -> None:
         """Answer what is asked already, then end."""
@@ -151,7 +202,7 @@ class QueryServer:
         self._threads.append(thread)
         thread.start()
 
-    def _answering(self) -> None:
+    def _answer(self) -> None:
         assert self._server is not None and self._ports is not None
         with asyncio.Runner(loop_factory=lambda: impatient_loop(self._settings.limits)) as runner:
             runner.run(self._server.serve(sockets=[self._ports.http]))
@@ -165,7 +216,7 @@ class QueryServer:
 
     def _registration(self) -> Registration:
         span = self._settings.held_span
-        return Registration.of(self.id, self._served.job_id, self.url, self.flight_url, span, self._now_ms())
+        return Registration.of(self.id, self._job.job_id, self.url, self.flight_url, span, self._now_ms())
 
     def _register(self, store: Store) -> None:
         """Tell clients where it is. A store that is away for a moment is no reason not to answer those who know."""
@@ -174,7 +225,7 @@ class QueryServer:
         except (MillstreamError, OSError) as error:
             _LOG.warning("the query server at %s could not register in the store, and tries again: %s", self.url, error)
 
-    def _renewing(self) -> None:
+    def _renew(self) -> None:
         assert self._store is not None
         while not self._stopping.wait(RENEW_S) and self.is_answering:
             self._register(self._store)

@@ -15,35 +15,41 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from millstream.query.client.asking import NobodyAnswered
-from millstream.query.client.directory import Directory, ServerPlace
-from millstream.query.client.errors import QueryRefusedError
-from millstream.query.client.received import ANSWER_BYTES_MAX, JobIdentity, NoAnswer, check_epoch, json_of_body
-from millstream.query.client.trust import Trust
+from millstream.query.client.discovery import Directory, Trust
+from millstream.query.client.requester import NobodyAnswered
+from millstream.query.client.responses import (
+    ANSWER_BYTES_MAX,
+    JobIdentity,
+    NoAnswer,
+    QueryRefusedError,
+    check_epoch,
+    json_of_body,
+)
+from millstream.query.wire.servers import ServerPlace
 
-__all__ = ["ColumnAsking"]
+__all__ = ["ColumnRequester"]
 
 _ROWS_PER_BATCH = 65_536
-_FEWER = 16  # where an answer would be too large, so many times fewer rows are asked for at once
+_SMALLER_FACTOR = 16  # where an answer would be too large, so many times fewer rows are asked for at once
 _COLUMNS = ["key", "found", "value"]
 _FACTS = (b"job", b"job_id", b"epoch", b"watermark", b"committed_ms", b"age_ms")
 _ELSEWHERE = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightInternalError)
 
 
-class ColumnAsking:
+class ColumnRequester:
     """Asks the servers of a directory that speak Flight."""
 
     def __init__(
         self,
         directory: Directory,
         trust: Trust,
-        expects: Callable[[], JobIdentity],
+        identity: Callable[[], JobIdentity],
         timeout_s: float,
         root_certificates: bytes | None,
         now_s: Callable[[], float],
     ) -> None:
         self._directory, self._timeout_s, self._now_s = directory, timeout_s, now_s
-        self._trust, self._expects = trust, expects
+        self._trust, self._identity = trust, identity
         self._roots = root_certificates
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -51,21 +57,21 @@ class ColumnAsking:
     def ask_once(self, question: dict[str, Any], keys: pa.Array, groups: set[int], until_s: float) -> pa.Table:
         """The columns key, found and value for these keys, of a server that holds their groups; NobodyAnswered when
         each was asked and none answered."""
-        said = "none of them speaks Flight: start them with --flight-port"
+        excuse = "none of them speaks Flight: start them with --flight-port"
         for place in self._directory.candidates(groups):
             if place.flight_url is None or not self._trust.may_ask(place):
                 continue
             try:
                 answer = self._in_batches(place.flight_url, question, keys, until_s)
-                self._trust.answered(place.flight_url)
+                self._trust.note_answer(place.flight_url)
                 return answer
             except _ELSEWHERE as error:
-                said = str(error).partition(". Detail")[0]
+                excuse = str(error).partition(". Detail")[0]
                 self._forget(place)
             except NoAnswer as error:
-                said = str(error)
+                excuse = str(error)
                 self._forget(place)
-        raise NobodyAnswered(f"no query server answered in columns within {self._timeout_s:g} s: {said}.")
+        raise NobodyAnswered(f"no query server answered in columns within {self._timeout_s:g} s: {excuse}.")
 
     def _in_batches(self, url: str, question: dict[str, Any], keys: pa.Array, until_s: float) -> pa.Table:
         """Ask in large batches, and in smaller ones where their answer would be too large."""
@@ -76,10 +82,10 @@ class ColumnAsking:
             except _ELSEWHERE:
                 raise
             except (flight.FlightError, pa.ArrowException) as error:
-                refusal = _refused(error)
+                refusal = _refusal(error)
                 if refusal.code != "too-large" or rows == 1 or len(keys) == 1:
                     raise refusal from error
-                rows = max(1, min(rows, len(keys)) // _FEWER)
+                rows = max(1, min(rows, len(keys)) // _SMALLER_FACTOR)
 
     def _client(self, url: str) -> Any:
         with self._lock:
@@ -106,13 +112,13 @@ class ColumnAsking:
                     writer.done_writing()  # said with the last batch, so that its answer ends the call, too
                 parts.append(_batch_of(reader, len(piece)))
         facts = _facts(parts[0].schema)
-        self._expects().check(facts)
+        self._identity().check(facts)
         check_epoch(facts["epoch"], question.get("epoch"), question.get("epoch_min", 0))
-        told = {name: json.dumps(facts[name]) for name in facts}
-        return pa.Table.from_batches(parts).replace_schema_metadata(told)
+        metadata = {name: json.dumps(facts[name]) for name in facts}
+        return pa.Table.from_batches(parts).replace_schema_metadata(metadata)
 
     def _forget(self, place: ServerPlace) -> None:
-        self._directory.failed(place)
+        self._directory.note_failure(place)
         with self._lock:
             self._clients.pop(place.flight_url or "", None)  # not closed: others may be asking with it
 
@@ -141,11 +147,11 @@ def _batch_of(reader: Any, rows: int) -> pa.RecordBatch:
 
 def _facts(schema: pa.Schema) -> dict[str, Any]:
     """What an answer says of its epoch; every value is JSON."""
-    told = schema.metadata or {}
-    return json_of_body(b"{%s}" % b",".join(b'"%s":%s' % (name, told[name]) for name in _FACTS if name in told))
+    metadata = schema.metadata or {}
+    return json_of_body(b"{%s}" % b",".join(b'"%s":%s' % (name, metadata[name]) for name in _FACTS if name in metadata))
 
 
-def _refused(error: Exception) -> QueryRefusedError:
+def _refusal(error: Exception) -> QueryRefusedError:
     """The server's own sentence and code; gRPC's additions are left out."""
     text = str(error).partition(". Detail")[0].partition(". gRPC")[0]
     message, _, code = text.removesuffix("]").rpartition(" [")

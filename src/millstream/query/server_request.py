@@ -43,7 +43,7 @@ class ServerRequest:
 def server_settings(request: ServerRequest) -> ServerSettings:
     """The settings of the server, checked; ConfigurationError names the option that is wrong."""
     try:
-        from millstream.query.server import Limits, ServerSettings, key_group_span, read_page, read_rights
+        from millstream.query.server import Limits, ServerSettings, key_group_span, read_rights
     except ImportError as error:
         raise PlatformError(
             f"the query server needs {error.name}. Install it with `pip install 'millstream[query-server]'`."
@@ -66,10 +66,20 @@ def server_settings(request: ServerRequest) -> ServerSettings:
         trusted_proxies=request.trusted_proxies,
         certificate=request.certificate,
         private_key=request.private_key,
-        page=None if request.page is None else read_page(request.page, f"{prefix}page"),
+        page=None if request.page is None else _page(request.page, f"{prefix}page"),
         limits=Limits(requests_per_s=request.requests_per_s),
         option_prefix=prefix,
     ).checked()
+
+
+def _page(path: Path, option: str) -> bytes:
+    """The page in a file, read once: nothing beside it can be reached."""
+    try:
+        page = path.read_bytes()
+        page.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{option} {path} is no page: {error}. Give one HTML file in UTF-8.") from error
+    return page
 
 
 def listen_address(text: str, option: str = "--listen") -> tuple[str, int]:

@@ -9,6 +9,7 @@ from typing import Any
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.snapshot_names import SnapshotName
 from millstream.errors import StoreDamagedError, StoreError
+from millstream.query.epoch_opener import EpochOpener
 from millstream.query.errors import UnknownJobError
 from millstream.query.job_view import JobView
 from millstream.state_reader import job_reader
@@ -51,38 +52,37 @@ def open(
 job, or a folder of stores and the job's name.
     """
     reader = _reader(_store_of(store_url, job), read_only)
-    name, job_id = _whose(reader)
+    name, job_id = _name_and_id(reader)
     if job is not None and job not in (name, job_id):
         raise UnknownJobError(f"{store_url} holds the job '{name}', not '{job}'. Give its store, or that name.")
     folder = None if cache_folder is None else Path(cache_folder)
-    return JobView(
-        JobReader(reader.store, reader.name, folder, clock),
-        name,
-        job_id,
-        follow=follow,
+    opener = EpochOpener(
+        reader.store,
+        reader.name.store,
         cache_folder=folder,
-        clock=clock,
         allow_undeclared=allow_undeclared,
         functions=functions,
         unpickle=unpickle,
     )
+    reader = JobReader(reader.store, reader.name, folder, clock)
+    return JobView(reader, name, job_id, opener, follow=follow, clock=clock)
 
 
 def open_store_of_job(store: Store, clock: Callable[[], int], *, allow_undeclared: bool = False) -> JobView:
     """The job of a store that is open already, in the process that runs it: files are read and not mapped, for a map of
     a file that somebody cuts would end the job with this process."""
     reader = JobReader(store, SnapshotName(shown_address(store.url)), None, clock)
-    name, job_id = _whose(reader)
-    return JobView(reader, name, job_id, clock=clock, allow_undeclared=allow_undeclared, maps=False)
+    opener = EpochOpener(store, reader.name.store, maps=False, allow_undeclared=allow_undeclared)
+    return JobView(reader, *_name_and_id(reader), opener, clock=clock)
 
 
-def _whose(reader: JobReader) -> tuple[str, str]:
+def _name_and_id(reader: JobReader) -> tuple[str, str]:
     """The name and the id of the job."""
     record = read_job_record(reader.store)
     if record is not None:
         return record.job, record.job_id
-    with reader.at() as saved:
-        return saved.manifest.job, saved.manifest.job_id
+    with reader.at() as snapshot:
+        return snapshot.manifest.job, snapshot.manifest.job_id
 
 
 def _reader(url: str, read_only: bool) -> JobReader:
@@ -103,11 +103,11 @@ def _store_of(store_url: str, job: str | None) -> str:
     if any((Path(store_url) / name).exists() for name in (job_name(), savepoint_name())):
         return store_url
     listed = jobs(store_url)
-    meant = [one for one in listed if job in (one.name, one.id)] if job is not None else listed
-    if len(meant) == 1:
-        return meant[0].store
-    have = ", ".join(f"'{one.name}' ({one.store})" for one in listed) or "none"
-    asked = "several jobs" if job is None and listed else f"no job '{job}'" if job is not None else "no job"
-    if len(meant) > 1 and job is not None:
-        asked = f"several jobs '{job}'"
-    raise UnknownJobError(f"{store_url} holds {asked}; it holds: {have}. Give the store of one, or its name or id.")
+    matches = [stored for stored in listed if job in (stored.name, stored.id)] if job is not None else listed
+    if len(matches) == 1:
+        return matches[0].store
+    have = ", ".join(f"'{stored.name}' ({stored.store})" for stored in listed) or "none"
+    problem = "several jobs" if job is None and listed else f"no job '{job}'" if job is not None else "no job"
+    if len(matches) > 1 and job is not None:
+        problem = f"several jobs '{job}'"
+    raise UnknownJobError(f"{store_url} holds {problem}; it holds: {have}. Give the store of one, or its name or id.")
