@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.common._scalar_types import LocalTimeTypeInfo
 from millstream.common.time import Instant
 from millstream.common.typeinfo import ExternalTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo.scalar_types import LocalTimeTypeInfo
 from millstream.common.types import Row, RowKind
 from millstream.errors import PickledValueError, ProgramError, TypeMismatchError
 from millstream.records.columns import (

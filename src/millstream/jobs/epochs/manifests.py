@@ -28,8 +28,7 @@ from millstream.jobs.epochs.watermarks import (
 )
 from millstream.metrics.registry import merge
 from millstream.plan.stages import Plan
-from millstream.runtime.task.barrier import MIN_WATERMARK
-from millstream.runtime.task.event_time import IDLE_WATERMARK
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 
 __all__ = [

@@ -42,7 +42,7 @@ from millstream.jobs.settings.retention_settings import deletes_on_cancel, reten
 from millstream.jobs.settings.settings import Clock, JobSettings
 from millstream.jobs.snapshots.restore import ready_store, recovery_of
 from millstream.plan.stages import Plan
-from millstream.runtime.task.residents import Job as SentJob
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import JobFacts
 from millstream.spark.masters import check_store_reachable
 from millstream.storage.layered_store import layered_store
@@ -144,7 +144,7 @@ class Launch:
             opened = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
             ready = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
             opened_plan = with_sources(plan, opened)
-            sent = SentJob(cloudpickle.dumps(opened_plan), facts)
+            sent = ShippedJob(cloudpickle.dumps(opened_plan), facts)
             replan = partial(_at_parallelism, graph, opened)
             return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings, replan)
 

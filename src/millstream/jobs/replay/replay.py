@@ -52,7 +52,7 @@ from millstream.plan.stages import Plan
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.recorded_input import RecordedSource
-from millstream.runtime.task.residents import Job
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name, savepoint_name
@@ -328,7 +328,7 @@ def _facts(manifest: Manifest, store: Store, settings: JobSettings, batch: bool)
 
 def _run(plan: Plan, spec: EpochSpec, facts: JobFacts, rounds: int) -> EpochOutcome:
     runner = LocalRunner(raises=True)
-    runner.prepare(Job(cloudpickle.dumps(plan), facts))
+    runner.prepare(ShippedJob(cloudpickle.dumps(plan), facts))
 
     def once(spec: EpochSpec, try_: int) -> EpochOutcome:
         return gather(plan, runner.run(replace(spec, try_=try_)))

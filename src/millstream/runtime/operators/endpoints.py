@@ -24,10 +24,11 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import AssignTimestamps, Read, Write
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch, stream_schema
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
-from millstream.runtime.operators.operators import Operator, OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.task.event_time import IDLE_WATERMARK, KeptTime, Timekeeper, restored_subtask
+from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.task.event_time import KeptTime, Timekeeper, restored_subtask
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, JobFacts, ReadRange
 
