@@ -129,6 +129,7 @@ def _neighbour(refs: Sequence[SegmentRef], places: Sequence[int], ref: SegmentRe
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(SegmentRef))
+_FIELD_SET = frozenset(_FIELDS)
 
 
 def refs_to_json(refs: Iterable[SegmentRef]) -> list[Any]:
@@ -150,10 +151,10 @@ written by another Millstream?
     refs = []
     for entry in written:
         try:
-            if set(entry) != set(_FIELDS):
+            if entry.keys() != _FIELD_SET:
                 raise TypeError("fields")
             refs.append(SegmentRef(**entry))
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             raise StoreDamagedError(
                 f"{subject} lists a segment as {entry!r}, expected the fields {', '.join(_FIELDS)}. "
                 "Was the manifest written by another Millstream?"
