@@ -1,8 +1,7 @@
 """The life of one operator from epoch to epoch, for the harness: the steps of a task, without the task.
 
-An epoch is, in order: begin, open the state at the last version, fire timers of processing time that have come, take
-input, let event time move, write the state, keep what the function put down. State lies in a store in memory, in the
-form it has in any store, and every epoch goes on from what the one before acknowledged.
+The steps are taken by what takes them in a task (`runtime.task.operator_runner`). State lies in a store in memory, in
+the form it has in any store, and every epoch goes on from what the one before acknowledged.
 
 Invariant: an epoch that fails never happened. The next one opens the state where the last whole one left it.
 """
@@ -10,24 +9,23 @@ Invariant: an epoch that fails never happened. The next one opens the state wher
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.keyed.broadcast_state import ACCOUNT, WRITER
-from millstream.runtime.operators.broadcast_operators import BroadcastInputs, BroadcastProcessOperator
-from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.broadcast_operators import BroadcastInputs
 from millstream.runtime.operators.operator import Operator
 from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.task.operator_runner import run_epoch
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 
-__all__ = ["HarnessEpochs", "Snapshot"]
+__all__ = ["HarnessEpochs", "Snapshot", "harness_facts"]
 
 Accounts = Mapping[str, Any]
-_STATEFUL = (KeyedOperator, BroadcastProcessOperator)
 
 
 @dataclass(frozen=True)
@@ -52,16 +50,44 @@ class Snapshot:
         return f"Snapshot(epoch={self.epoch}, watermark={self.watermark}, subtasks={', '.join(subtasks) or 'none'})"
 
 
+def harness_facts() -> JobFacts:
+    """A job of one operator, with a store in memory. Batches are of one record."""
+    store = MemoryStore(f"harness-{secrets.token_hex(8)}")
+    return JobFacts("harness", "harness", secrets.token_hex(4), store, batch_records_max=1)
+
+
+class _OneCall:
+    """The traffic of an epoch of the harness: what one call of it brings. Nothing is sent; results stay in it."""
+
+    def __init__(self, work: Callable[[], None] | None, watermark: int) -> None:
+        self._work, self._watermark = work, watermark
+        self.reached = watermark
+
+    def arrivals(self) -> Generator[Any, None, bool]:
+        if self._work is not None:
+            self._work()
+        yield from ()
+        return True
+
+    def departures(self) -> Iterator[Any]:
+        return iter(())
+
+    def watermark(self, node: int, watermarks: Mapping[int, int]) -> int:
+        return self._watermark
+
+    def end(self, watermarks: Mapping[int, int]) -> Iterator[Any]:
+        (self.reached,) = watermarks.values()
+        return iter(())
+
+
 class HarnessEpochs:
     """Runs epochs of `operator`, from where `restored` left off. Several snapshots are those of different subtasks."""
 
     def __init__(self, operator: Operator, restored: Sequence[Snapshot]) -> None:
         self._operator = operator
         self._context = operator.setting.context
-        self._run = secrets.token_hex(4)
+        self._facts = operator.setting.facts
         self._attempts = 0
-        store = MemoryStore(f"harness-{secrets.token_hex(8)}")
-        self._facts = JobFacts("harness", "harness", self._run, store)
         _check(restored, self._context.max_parallelism)
         self._epoch = max((one.epoch for one in restored), default=0)
         self._watermark = min((one.watermark for one in restored), default=MIN_WATERMARK)
@@ -70,39 +96,28 @@ class HarnessEpochs:
         self._broadcast: Accounts = next((one._broadcast for one in restored if one._broadcast), {})
         if isinstance(operator, BroadcastInputs):
             operator.broadcast.is_alone = True
-        self._store = store
         for one in restored:
             for name, data in one._files.items():
-                store.put(name, data)
+                self._facts.store.put(name, data)
 
     def open(self) -> None:
         """Give the function what was kept of its operator state, and open it."""
-        self._operator.operator_state.restore(self._functions, self._store)
-        self._operator.open()
+        self._operator.open(self._functions)
 
     def run(self, now_ms: int, work: Callable[[], None] | None = None, watermark: int = MIN_WATERMARK) -> None:
         """One epoch at the time `now_ms`: `work` brings its input; event time comes to `watermark`, if it is later."""
         self._attempts += 1
-        nonce, operator, uid = f"{self._run}n{self._attempts}", self._operator, self._operator.uid
-        spec = self._spec(now_ms)
-        operator.begin(spec)
-        kept = spec.operator_states.get(uid, {})
-        operator.operator_state.begin(kept, self._store, nonce, spec.epoch, now_ms)
-        if isinstance(operator, _STATEFUL):
-            operator.prepare(spec, self._facts, nonce)
-        operator.wake()
-        if work is not None:
-            work()
-        reached = operator.advance(max(watermark, self._watermark))
-        acknowledgement = Acknowledgement(0, self._context.subtask, nonce)
-        if isinstance(operator, _STATEFUL):
-            operator.acknowledge(acknowledgement)
-        operator.keep(acknowledgement)
-        self._commit(acknowledgement, reached)
+        acknowledgement = Acknowledgement(0, self._context.subtask, f"{self._facts.run}n{self._attempts}")
+        traffic = _OneCall(work, max(watermark, self._watermark))
+        operators = {self._operator.node.id: self._operator}
+        for _ in run_epoch(operators, self._spec(now_ms), acknowledgement, traffic):
+            pass
+        self._commit(acknowledgement, traffic.reached)
 
     def snapshot(self) -> Snapshot:
         """What the last epoch kept."""
-        files = {name: self._store.get(name) for name in self._store.list("")}
+        store = self._facts.store
+        files = {name: store.get(name) for name in store.list("")}
         parallelism, max_parallelism = self._context.parallelism, self._context.max_parallelism
         kept = self._states, self._functions, files, self._broadcast
         return Snapshot(self._epoch, self._watermark, parallelism, max_parallelism, *kept)

@@ -30,7 +30,7 @@ from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.registry import operator_for
-from millstream.testing.harness_epochs import HarnessEpochs, Snapshot
+from millstream.testing.harness_epochs import HarnessEpochs, Snapshot, harness_facts
 from millstream.testing.harness_functions import (
     TAGGING,
     AsyncSettings,
@@ -132,7 +132,7 @@ class OperatorHarness(HarnessInputs):
             parameters=dict(job_parameters or {}),
             metrics=self._registry.group(_UID),
         )
-        self._operator: Operator = operator_for(OperatorSetting(node, context, 1))
+        self._operator: Operator = operator_for(OperatorSetting(node, context, harness_facts(), self._input_types[0]))
         self._operator.outputs = [self._keep]
         self._epochs = HarnessEpochs(self._operator, (restore,) if isinstance(restore, Snapshot) else restore)
 

@@ -42,9 +42,8 @@ class AsyncCallsOperator(Operator):
         self._thread: LoopThread | None = None
         self._calls: EpochCalls | None = None
 
-    def open(self) -> None:
+    def open_functions(self) -> None:
         """Open the function on the loop, where the clients it makes will be used."""
-        self.operator_state.initialize(self.stateful(), self.setting.context.states)
         self._thread = LoopThread(f"async calls of {self.node.name}")
         try:
             with self.call.running("open"):
@@ -69,8 +68,8 @@ class AsyncCallsOperator(Operator):
         finally:
             self._thread.stop(patience_s=0.0 if stuck else 5.0)
 
-    def begin(self, spec: EpochSpec) -> None:
-        super().begin(spec)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._abandon()
         assert self._thread is not None
         with self.call.running("retry strategy"):

@@ -58,8 +58,8 @@ class TwoInputs(Operator):
         self.facing = number
         self.method, self._function = self.methods[number - 1], self._functions[number - 1]
 
-    def begin(self, spec: EpochSpec) -> None:
-        super().begin(spec)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._held = {1: {}, 2: {}}
         self.face(self.order[0])
 

@@ -30,7 +30,7 @@ from millstream.runtime.operators.operator_state import keeps_state
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.event_time import KeptTime, Timekeeper, restored_subtask
 from millstream.runtime.task.recorded_input import InputRecorder
-from millstream.runtime.task.spec import EpochSpec, JobFacts, ReadRange
+from millstream.runtime.task.spec import EpochSpec, ReadRange
 
 __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
 
@@ -41,6 +41,8 @@ class ReadOperator(Operator):
     Its watermark is the smallest of the splits it read and of those nobody reads in this epoch (the floor).
     """
 
+    tells_time = True
+
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         assert isinstance(self.node.operation, Read)
@@ -50,6 +52,8 @@ class ReadOperator(Operator):
         self._positions: dict[str, Any] = {}
         self._watermark = MIN_WATERMARK
         self._recorder: InputRecorder | None = None
+        self._ranges: tuple[ReadRange, ...] = ()
+        self._is_final = False
 
     def user_function(self) -> Any:
         return None
@@ -57,20 +61,23 @@ class ReadOperator(Operator):
     def stateful(self) -> Any:
         return self._source
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        """A new epoch or attempt: if the job records its input, it does so under names no other attempt has."""
-        subtask = self.setting.context.subtask
-        recorder = InputRecorder(facts.store, self.uid, spec.epoch, subtask, nonce) if facts.records_input else None
-        self._recorder = recorder
+    def follows_splits(self, inputs_do: bool) -> bool:
+        return True
 
-    def batches(self, spec: EpochSpec) -> Iterator[None]:
-        """Read everything; yields after each batch so that the task can send what has piled up."""
-        self._positions = {}
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        """If the job records its input, it does so under names no other attempt has."""
+        super().begin(spec, nonce)
+        facts, subtask = self.setting.facts, self.setting.context.subtask
+        recorder = InputRecorder(facts.store, self.uid, spec.epoch, subtask, nonce) if facts.records_input else None
+        self._recorder, self._positions = recorder, {}
+        self._ranges, self._is_final = spec.reads.get(self.uid, ()), spec.final
         self._watermark = spec.floors.get(self.uid, MIN_WATERMARK)
-        for range_ in spec.reads.get(self.uid, ()):
+
+    def read(self) -> Iterator[None]:
+        for range_ in self._ranges:
             keeper = Timekeeper(self._strategy, KeptTime.of(range_.time, range_.watermark), self.call)
-            yield from self._read(range_, keeper, spec.now_ms)
-        if spec.final:
+            yield from self._read(range_, keeper, self.time.now_ms)
+        if self._is_final:
             self._watermark = MAX_WATERMARK
 
     def _read(self, range_: ReadRange, keeper: Timekeeper, now_ms: int) -> Iterator[None]:
@@ -116,7 +123,7 @@ class ReadOperator(Operator):
 
     def _cut(self, item: Any) -> Iterator[Batch]:
         """What a source yielded, as batches of bounded size."""
-        limit = self.setting.batch_records_max
+        limit = self.setting.facts.batch_records_max
         if isinstance(item, pa.RecordBatch):
             if self.node.output_type is None:
                 raise self.call.failed(
@@ -143,6 +150,7 @@ class ReadOperator(Operator):
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Tell how far each split was read."""
         acknowledgement.sources[self.uid] = self._positions
+        super().acknowledge(acknowledgement)
 
 
 class TimestampOperator(Operator):
@@ -151,6 +159,8 @@ class TimestampOperator(Operator):
     Of its inputs only their end counts; that they are idle does not, for it sees itself whether records come.
     """
 
+    tells_time = True
+
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         assert isinstance(self.node.operation, AssignTimestamps)
@@ -158,8 +168,11 @@ class TimestampOperator(Operator):
         self._keeper = Timekeeper(self._strategy, KeptTime(), self.call)
         self._kept = KeptTime()
 
-    def begin(self, spec: EpochSpec) -> None:
-        super().begin(spec)
+    def follows_splits(self, inputs_do: bool) -> bool:
+        return False
+
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         context = self.setting.context
         kept = spec.states.get(self.uid, {})
         time_ = restored_subtask(kept, context.subtask, context.parallelism)
@@ -179,10 +192,13 @@ class TimestampOperator(Operator):
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Keep this subtask's event time."""
         acknowledgement.states[self.uid] = {"watermark": self._kept.watermark, **self._kept.details()}
+        super().acknowledge(acknowledgement)
 
 
 class WriteOperator(Operator):
     """Hands batches to the sink's writer; a writer lives for one epoch of one task attempt."""
+
+    writes_out = True
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -196,9 +212,10 @@ class WriteOperator(Operator):
     def user_function(self) -> Any:
         return None
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str, input_type: Any) -> None:
-        """A new epoch or attempt: forget the last writer."""
-        context = self.setting.context
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        """Forget the last writer."""
+        super().begin(spec, nonce)
+        context, facts = self.setting.context, self.setting.facts
         self._writer = None
         self._context = WriterContext(
             uid=self.uid,
@@ -208,7 +225,7 @@ class WriteOperator(Operator):
             nonce=nonce,
             store=facts.store,
             now_ms=spec.now_ms,
-            input_type=input_type,
+            input_type=self.setting.input_type,
             job=facts.job_id,
         )
 
@@ -237,8 +254,9 @@ class WriteOperator(Operator):
             with self.call.running("sink writer"):
                 acknowledgement.staged[self.uid] = staged_items(self._writer)
             self.busy_ns += time.perf_counter_ns() - started
+        super().acknowledge(acknowledgement)
 
     def abort(self) -> None:
-        """The task failed: let the writer clean up."""
+        """Let the writer clean up."""
         if self._writer is not None:
             self._writer.abort()

@@ -59,7 +59,7 @@ class SeveralResultsOperator(MapOperator):
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
-        self._pieces = Pieces(setting.batch_records_max)
+        self._pieces = Pieces(setting.facts.batch_records_max)
 
     def take(self, batch: Batch) -> None:
         for piece in self._pieces.of(batch):

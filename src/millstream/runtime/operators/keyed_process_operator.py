@@ -20,8 +20,6 @@ from millstream.runtime.operators.function_operators import (
 from millstream.runtime.operators.keyed_operator import Part, PerRecordOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.operators.process_operator import ProcessOperator
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
 
 __all__ = ["KeyedContext", "KeyedProcessOperator", "TimerContext"]
 
@@ -62,25 +60,22 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
-        self._is_batch = False
+        self._is_batch = setting.facts.batch
         operation = setting.node.operation
         assert isinstance(operation, KeyedProcess)
         self._on_timer = getattr(self.user_function(), "on_timer", None)
         self._domains: tuple[Any, Any] = operation.time_domains
-
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        super().prepare(spec, facts, nonce)
-        self._is_batch = facts.batch
 
     def wake(self) -> None:
         """Before any element: timers of processing time that have come."""
         if not self._is_batch:
             self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        super().acknowledge(acknowledgement)
+    def write_states(self) -> dict[str, Any]:
+        account = super().write_states()
         if self._is_batch:  # nobody need wake up for a timer
-            acknowledgement.states[self.uid].pop("wake_ms", None)
+            account.pop("wake_ms", None)
+        return account
 
     def element_context(self) -> Any:
         return KeyedContext(self.backend)
