@@ -81,23 +81,23 @@ class _OneCall:
 
 
 class HarnessEpochs:
-    """Runs epochs of `operator`, from where `restored` left off. Several snapshots are those of different subtasks."""
+    """Runs epochs of `operator`, from where the snapshots left off. Several are those of different subtasks."""
 
-    def __init__(self, operator: Operator, restored: Sequence[Snapshot]) -> None:
+    def __init__(self, operator: Operator, snapshots: Sequence[Snapshot]) -> None:
         self._operator = operator
         self._context = operator.setting.context
         self._facts = operator.setting.facts
         self._attempts = 0
-        _check(restored, self._context.max_parallelism)
-        self._epoch = max((one.epoch for one in restored), default=0)
-        self._watermark = min((one.watermark for one in restored), default=MIN_WATERMARK)
-        self._states: Accounts = {subtask: kept for one in restored for subtask, kept in one._states.items()}
-        self._functions: Accounts = {subtask: kept for one in restored for subtask, kept in one._functions.items()}
-        self._broadcast: Accounts = next((one._broadcast for one in restored if one._broadcast), {})
+        _check(snapshots, self._context.max_parallelism)
+        self._epoch = max((snapshot.epoch for snapshot in snapshots), default=0)
+        self._watermark = min((snapshot.watermark for snapshot in snapshots), default=MIN_WATERMARK)
+        self._states: Accounts = dict(item for snapshot in snapshots for item in snapshot._states.items())
+        self._functions: Accounts = dict(item for snapshot in snapshots for item in snapshot._functions.items())
+        self._broadcast: Accounts = next((snapshot._broadcast for snapshot in snapshots if snapshot._broadcast), {})
         if isinstance(operator, BroadcastInputs):
             operator.broadcast.is_alone = True
-        for one in restored:
-            for name, data in one._files.items():
+        for snapshot in snapshots:
+            for name, data in snapshot._files.items():
                 self._facts.store.put(name, data)
 
     def open(self) -> None:
@@ -119,8 +119,8 @@ class HarnessEpochs:
         store = self._facts.store
         files = {name: store.get(name) for name in store.list("")}
         parallelism, max_parallelism = self._context.parallelism, self._context.max_parallelism
-        kept = self._states, self._functions, files, self._broadcast
-        return Snapshot(self._epoch, self._watermark, parallelism, max_parallelism, *kept)
+        accounts = self._states, self._functions, files, self._broadcast
+        return Snapshot(self._epoch, self._watermark, parallelism, max_parallelism, *accounts)
 
     def _spec(self, now_ms: int) -> EpochSpec:
         uid, states = self._operator.uid, dict(self._states)
@@ -146,29 +146,31 @@ class HarnessEpochs:
         account = dict(acknowledgement.states.get(uid, {}))
         self._broadcast = account.pop(ACCOUNT, {})
         self._states = {subtask: account} if uid in acknowledgement.states else {}
-        kept = acknowledgement.operator_states
-        self._functions = {subtask: kept[uid]} if uid in kept else {}
+        functions = acknowledgement.operator_states
+        self._functions = {subtask: functions[uid]} if uid in functions else {}
         self._epoch += 1
         self._watermark = reached
 
 
-def _check(restored: Sequence[Snapshot], max_parallelism: int) -> None:
-    for one in restored:
-        if not isinstance(one, Snapshot):
-            raise refuse(f"OperatorHarness: restore= found {one!r}, expected what snapshot() of a harness returned")
-        if one.max_parallelism != max_parallelism:
+def _check(snapshots: Sequence[Snapshot], max_parallelism: int) -> None:
+    for snapshot in snapshots:
+        if not isinstance(snapshot, Snapshot):
             raise refuse(
-                f"OperatorHarness: the snapshot has max_parallelism={one.max_parallelism}, this harness "
+                f"OperatorHarness: restore= found {snapshot!r}, expected what snapshot() of a harness returned"
+            )
+        if snapshot.max_parallelism != max_parallelism:
+            raise refuse(
+                f"OperatorHarness: the snapshot has max_parallelism={snapshot.max_parallelism}, this harness "
                 f"{max_parallelism}. Keys would be looked for in the wrong places: give both the same"
             )
-    if len({one.parallelism for one in restored}) > 1:
+    if len({snapshot.parallelism for snapshot in snapshots}) > 1:
         raise refuse(
-            f"OperatorHarness: restore= found {list(restored)}, of jobs with different parallelisms. "
+            f"OperatorHarness: restore= found {list(snapshots)}, of jobs with different parallelisms. "
             "Give the snapshots of the subtasks of one"
         )
-    subtasks = [subtask for one in restored for subtask in {*one._states, *one._functions}]
+    subtasks = [subtask for snapshot in snapshots for subtask in {*snapshot._states, *snapshot._functions}]
     if len(subtasks) != len(set(subtasks)):
         raise refuse(
-            f"OperatorHarness: restore= found {list(restored)}, two of the same subtask. "
+            f"OperatorHarness: restore= found {list(snapshots)}, two of the same subtask. "
             "Give one snapshot of each subtask"
         )

@@ -97,8 +97,8 @@ class OperatorHarness(HarnessInputs):
         retry: AsyncRetryStrategy[Any] | None = None,
     ) -> None:
         super().__init__()
-        given = checked_output_type("OperatorHarness", input_type)
-        self._input_types = given, checked_output_type("OperatorHarness", input_type2)
+        first_type = checked_output_type("OperatorHarness", input_type)
+        self._input_types = first_type, checked_output_type("OperatorHarness", input_type2)
         self._clock = clock or ManualClock()
         self._registry = MetricRegistry()
         self._metrics: dict[str, Any] = {}
@@ -117,7 +117,7 @@ class OperatorHarness(HarnessInputs):
             harness_operation(function, kind, bool(edges), broadcast_states, calls),
             name,
             inputs=edges,
-            output_type=given if kind == "filter" else checked_output_type("OperatorHarness", output_type),
+            output_type=first_type if kind == "filter" else checked_output_type("OperatorHarness", output_type),
             uid=_UID,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
@@ -220,10 +220,10 @@ class OperatorHarness(HarnessInputs):
 
     def _new_tag(self, tag: SideTag) -> None:
         """A job knows its tags from `get_side_output`; the harness learns them when they are first used."""
-        node, kept = self._operator.node, self._side.setdefault(tag.tag_id, [])
+        node, values = self._operator.node, self._side.setdefault(tag.tag_id, [])
         assert isinstance(node.operation, Process)
         if tag.tag_id not in self._operator.side_outputs:
             type_info = checked_output_type("side output", getattr(tag, "type_info", None))
             operation = replace(node.operation, tags=(*node.operation.tags, (tag.tag_id, type_info)))
             self._operator.node = replace(node, operation=operation)
-            self._operator.side_outputs[tag.tag_id] = [lambda batch: kept.extend(batch.values())]
+            self._operator.side_outputs[tag.tag_id] = [lambda batch: values.extend(batch.values())]

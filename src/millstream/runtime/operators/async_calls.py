@@ -97,20 +97,20 @@ class AsyncCallsOperator(Operator):
         over = False
         while not over:
             started = time.perf_counter_ns()
-            done, over = self._calls.finished(all_done=all_done)
+            calls, over = self._calls.finished(all_done=all_done)
             failure = self._calls.failure
             if failure is not None:
                 raise self.call.failed(failure.error, failure.role, (failure.value,)) from failure.error
-            batches = list(self._batches(done))
+            batches = list(self._batches(calls))
             self.busy_ns += time.perf_counter_ns() - started
             for batch in batches:
                 self.emit(batch)
 
-    def _batches(self, done: list[Call]) -> Iterator[Batch]:
+    def _batches(self, calls: list[Call]) -> Iterator[Batch]:
         """The results of calls as batches; records with a timestamp and without are never in one."""
-        for untimed, calls in itertools.groupby(done, key=lambda call: call.timestamp is None):
+        for untimed, alike in itertools.groupby(calls, key=lambda call: call.timestamp is None):
             values, stamps = [], []
-            for call in calls:
+            for call in alike:
                 assert call.results is not None
                 values += call.results
                 stamps += [call.timestamp] * len(call.results)

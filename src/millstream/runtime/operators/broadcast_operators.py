@@ -30,7 +30,7 @@ from millstream.state.tables.state_table import EpochPlace
 __all__ = ["BroadcastInputs", "BroadcastProcessOperator", "KeyedBroadcastOperator"]
 
 
-class _Clocked:
+class _TimeTeller:
     """The times every context tells."""
 
     __slots__ = ()
@@ -43,47 +43,47 @@ class _Clocked:
         return self._service.watermark
 
 
-class _Readable(_Clocked):
+class _StateReader(_TimeTeller):
     """Broadcast state to read."""
 
     _view: BroadcastView
 
-    def _reads(self, states: BroadcastStates) -> None:
+    def _read_from(self, states: BroadcastStates) -> None:
         self._states = states
-        self._asked: Any = states  # which is no descriptor, and None might be asked for
+        self._descriptor: Any = states  # the value is no descriptor; None might be asked for
 
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastView:
-        # Asked for every record, mostly with one and the same descriptor.
-        if state_descriptor is not self._asked:
-            self._view, self._asked = self._states.read(state_descriptor), state_descriptor
+        # Called for every record, mostly with the same descriptor.
+        if state_descriptor is not self._descriptor:
+            self._view, self._descriptor = self._states.read(state_descriptor), state_descriptor
         return self._view
 
 
-class ReadingContext(_Readable, ElementContext):
+class ReadingContext(_StateReader, ElementContext):
     """The `ctx` of `BroadcastProcessFunction.process_element`."""
 
     def __init__(self, states: BroadcastStates, service: TaskTimerService) -> None:
         super().__init__(service)
-        self._reads(states)
+        self._read_from(states)
 
 
-class KeyedReadingContext(_Readable, KeyedContext):
+class KeyedReadingContext(_StateReader, KeyedContext):
     """The `ctx` of `KeyedBroadcastProcessFunction.process_element`."""
 
     def __init__(self, states: BroadcastStates, backend: KeyedBackend) -> None:
         super().__init__(backend)
-        self._reads(states)
+        self._read_from(states)
 
 
-class TimerReadingContext(_Readable, TimerContext):
+class TimerReadingContext(_StateReader, TimerContext):
     """The `ctx` of `KeyedBroadcastProcessFunction.on_timer`."""
 
     def __init__(self, states: BroadcastStates, backend: KeyedBackend, domain: Any) -> None:
         super().__init__(backend, domain)
-        self._reads(states)
+        self._read_from(states)
 
 
-class WritingContext(_Clocked):
+class WritingContext(_TimeTeller):
     """The `ctx` of `process_broadcast_element`. There is no key, so there are no timers to set."""
 
     __slots__ = ("_service", "_states", "_timestamp")

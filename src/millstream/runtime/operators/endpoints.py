@@ -28,7 +28,7 @@ from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WAT
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
 from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.event_time import KeptTime, Timekeeper, restored_subtask
+from millstream.runtime.task.event_time import KeptTime, Timekeeper, restored_time
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, ReadRange
 
@@ -84,13 +84,13 @@ class ReadOperator(Operator):
         source, split, records, size = self._source, range_.split, 0, 0
         with self.call.running("read"):
             items = reading(source, split, range_.start, range_.stop)
-        reached: Any = None
+        end_offset: Any = None
         while True:
             started = time.perf_counter_ns()
             try:
                 item = next(items)
             except StopIteration as end:
-                reached = end.value
+                end_offset = end.value
                 break
             except Exception as error:
                 raise self.call.failed(error, "read") from error
@@ -105,11 +105,11 @@ class ReadOperator(Operator):
                 self.emit(keeper.stamp(batch))
                 yield
         with self.call.running("read"):
-            offset = offset_at_end(source, split, range_.start, range_.stop, reached)
-            own = own_watermark(source, split, offset)
+            offset = offset_at_end(source, split, range_.start, range_.stop, end_offset)
+            source_watermark = own_watermark(source, split, offset)
         time_ = keeper.end(now_ms)
-        if own is not None:
-            time_ = replace(time_, watermark=max(own, range_.watermark))
+        if source_watermark is not None:
+            time_ = replace(time_, watermark=max(source_watermark, range_.watermark))
         self._positions[split.name] = {
             "offset": offset,
             "watermark": time_.watermark,
@@ -118,7 +118,7 @@ class ReadOperator(Operator):
             "time": time_.details(),
         }
         if self._recorder is not None:
-            self._positions[split.name]["recorded"] = self._recorder.end_split(own)
+            self._positions[split.name]["recorded"] = self._recorder.end_split(source_watermark)
         self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
 
     def _cut(self, item: Any) -> Iterator[Batch]:
@@ -166,7 +166,7 @@ class TimestampOperator(Operator):
         assert isinstance(self.node.operation, AssignTimestamps)
         self._strategy = self.node.operation.watermarks
         self._keeper = Timekeeper(self._strategy, KeptTime(), self.call)
-        self._kept = KeptTime()
+        self._time_at_end = KeptTime()
 
     def follows_splits(self, inputs_do: bool) -> bool:
         return False
@@ -174,8 +174,8 @@ class TimestampOperator(Operator):
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
         context = self.setting.context
-        kept = spec.states.get(self.uid, {})
-        time_ = restored_subtask(kept, context.subtask, context.parallelism)
+        accounts = spec.states.get(self.uid, {})
+        time_ = restored_time(accounts, context.subtask, context.parallelism)
         self._keeper = Timekeeper(self._strategy, time_, self.call)
 
     def apply(self, batch: Batch) -> Batch:
@@ -183,15 +183,15 @@ class TimestampOperator(Operator):
         return self._keeper.stamp(batch.slice(0, len(batch)))
 
     def advance(self, watermark: int) -> int:
-        self._kept = self._keeper.end(self.time.now_ms)
-        stands = self._kept.stands(self._keeper.timeout_ms, self.time.now_ms)
+        self._time_at_end = self._keeper.end(self.time.now_ms)
+        stands = self._time_at_end.stands(self._keeper.timeout_ms, self.time.now_ms)
         if watermark == MAX_WATERMARK:
             return super().advance(MAX_WATERMARK)
         return IDLE_WATERMARK if stands == IDLE_WATERMARK else super().advance(stands)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Keep this subtask's event time."""
-        acknowledgement.states[self.uid] = {"watermark": self._kept.watermark, **self._kept.details()}
+        acknowledgement.states[self.uid] = {"watermark": self._time_at_end.watermark, **self._time_at_end.details()}
         super().acknowledge(acknowledgement)
 
 

@@ -115,7 +115,7 @@ class KeyedOperator(Operator):
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
         with self.call.running("state"):
             self.backend.settle()
-        for visit in visits(records, self.keying.gathered(records), self._owned, self.backend.visit_keys_max):
+        for visit in visits(records, self.keying.gathered_keys(records), self._owned, self.backend.visit_keys_max):
             with self.call.running("state"):
                 self.backend.visit(visit.keys, visit.values)
             for tag, batch in self.work(visit):

@@ -139,16 +139,16 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         they set, for the ones up to `through`: a timer that sets itself again must come to an end."""
         started = time.perf_counter_ns()
         with self.call.running("timers"):
-            come = timers.come(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)
-            if not come:
+            due = timers.come(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)
+            if not due:
                 return
-            places = KeyPlaces(self.backend, [key for _, key in sorted(come, key=_time_of)])
+            visits = TimerVisits(self.backend, [key for _, key in sorted(due, key=_time_of)])
         out: list[Any] = []
         stamps: list[int] = []
         context = self.timer_context(domain)
-        for moment, key in timers.due(come, through):
+        for moment, key in timers.due(due, through):
             with self.call.running("state"):
-                places.enter(key)
+                visits.enter(key)
             context._timestamp = moment
             try:
                 results = self._on_timer(moment, context) if self._on_timer is not None else None
@@ -177,29 +177,30 @@ def _time_of(timer: tuple[int, Any]) -> int:
     return timer[0]
 
 
-class KeyPlaces:
-    """Enters keys one at a time, in an order known beforehand, and visits them in groups: timers fire by time, not by
-    key. A key that was not foreseen is visited by itself."""
+class TimerVisits:
+    """Visits the keys of timers. Timers fire by time, not by key: `keys` are entered one at a time, in that order, and
+    visited in groups. A key that is not among them is visited with the next group."""
 
-    def __init__(self, backend: KeyedBackend, foreseen: list[Any]) -> None:
+    def __init__(self, backend: KeyedBackend, keys: list[Any]) -> None:
         self._backend = backend
-        self._foreseen = foreseen
+        self._keys = keys
         self._next = 0
-        self._places: dict[Any, int] = {}
+        self._numbers: dict[Any, int] = {}
 
     def enter(self, key: Any) -> None:
         """The function is about to be called for `key`."""
-        place = self._places.get(key)
-        if place is None:
-            self._visit_group_of(key)
-            place = self._places[key]
-        self._backend.scope.at = place
+        number = self._numbers.get(key)
+        if number is None:
+            self._visit(key)
+            number = self._numbers[key]
+        self._backend.scope.at = number
 
-    def _visit_group_of(self, key: Any) -> None:
-        group = self._foreseen[self._next : self._next + self._backend.visit_keys_max]
+    def _visit(self, key: Any) -> None:
+        """Visit `key` and the next of the others."""
+        group = self._keys[self._next : self._next + self._backend.visit_keys_max]
         self._next += len(group)
         keys = list(dict.fromkeys((key, *group)))
         self._backend.leave()
         self._backend.settle()
         self._backend.visit(self._backend.column(keys), keys)
-        self._places = {key: place for place, key in enumerate(keys)}
+        self._numbers = {key: number for number, key in enumerate(keys)}

@@ -1,8 +1,8 @@
 """An operator: one node of the plan in one subtask, from the moment it is opened until it is closed.
 
     open ──► begin ──► wake ──► receive_end ──► read ──► advance ──► acknowledge ──► close
-               ▲        └──────────── take* ────────────────┘              │
-               └───────────────────────── the next epoch ─────────────────┘
+               ▲        └───────────── take* ──────────────┘             │
+               └──────────────────── the next epoch ─────────────────────┘
 
     open(accounts)         once, in a worker process: the user's function gets its operator state and is opened
     begin(spec, nonce)     an epoch: time stands where the last one ended, states are opened at their last version
@@ -18,8 +18,8 @@
 a subtask, in topological order, before any of them takes the next. So batches come to an operator from `wake` until
 its own `advance`, and none after it. If a step behind `begin` fails, every operator is told to `abort`, and is closed.
 
-What an operator overrides it says in its class, calling `super()`. Operators measure their own time, not that of those
-they hand to, so the shares add up. No operator does anything per record outside the user's own function.
+A subclass overrides the steps in which it differs, and calls `super()` there. Operators measure their own time, not that
+of those they hand to, so the shares add up. No operator does anything per record outside the user's own function.
 """
 
 from __future__ import annotations

@@ -123,9 +123,9 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         batch = visit.records
         self._check(batch)
         fields, before = batch.columns().columns[: len(self._schema)], self.columns()[_STATE]
-        known = np.asarray(before.is_valid())
+        has_result = np.asarray(before.is_valid())
         rolled = roll(
-            self._operation.kind, self._operation.position, fields, visit.codes, self._fields_of(before), known
+            self._operation.kind, self._operation.position, fields, visit.codes, self._fields_of(before), has_result
         )
         self.states[_STATE].set(self._record_of(rolled.after))
         if not self.setting.facts.batch:
@@ -141,9 +141,9 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         kinds = columns.schema.get_field_index(KIND_COLUMN)
         if kinds >= 0:
             changes = columns.column(kinds)
-            unfit = pa.array(np.asarray(changes.fill_null(1)) != 0)
-            if unfit.true_count:
-                bad = (unfit, "the record is None or no INSERT")
+            is_unfit = pa.array(np.asarray(changes.fill_null(1)) != 0)
+            if is_unfit.true_count:
+                bad = (is_unfit, "the record is None or no INSERT")
         if bad is not None:
             record = batch.slice(int(np.argmax(np.asarray(bad[0]))), 1).values()[0]
             what = self._operation.kind

@@ -34,7 +34,7 @@ from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, Output
 from millstream.runtime.task.barrier import Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.task.operator_runner import run_epoch
-from millstream.runtime.task.output_capture import Captured, capture_output
+from millstream.runtime.task.output_capture import OutputLines, capture_output
 from millstream.runtime.task.residents import Residents, Subtask
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec
@@ -46,7 +46,7 @@ def run_task(
     job: ShippedJob, spec: EpochSpec, assignment: Assignment, rows: Iterator[pa.RecordBatch], residents: Residents
 ) -> Iterator[pa.RecordBatch]:
     """Run a task over the envelopes it receives; yields the envelopes it sends."""
-    printed: Captured = []
+    printed: OutputLines = []
     with capture_output(printed) if assignment.capture else nullcontext():
         try:
             subtask = residents.subtask(job, spec, assignment)
