@@ -18,8 +18,8 @@
 a subtask, in topological order, before any of them takes the next. So batches come to an operator from `wake` until
 its own `advance`, and none after it. If a step behind `begin` fails, every operator is told to `abort`, and is closed.
 
-A subclass overrides the steps in which it differs, and calls `super()` there. Operators measure their own time, not that
-of those they hand to, so the shares add up. No operator does anything per record outside the user's own function.
+A subclass overrides the steps in which it differs, and calls `super()`. Operators measure their own time, not that of
+those they hand to, so the shares add up. No operator does anything per record outside the user's own function.
 """
 
 from __future__ import annotations
