@@ -1,4 +1,4 @@
-"""Keys of the program's own classes, made again of what was stored: frozen dataclasses and enums.
+"""Keys of the program's own classes (frozen dataclasses, enums), rebuilt from what was stored.
 
 Only a task does this. The class is imported by its name, and importing runs code; whoever reads a store from beside the
 job gets a `ClassKey` instead (`state.keys.canonical_decoding`). A class of the program's main file, or one defined

@@ -53,8 +53,8 @@ class Keying:
 
     @classmethod
     def of_edge(cls, edge: Edge, call: UserCall, owned: KeyRange) -> Keying:
-        """The keys of what comes along an edge to the subtask that has `owned`. Behind an exchange by the key they are
-        of these groups; where there was none, that is checked."""
+        """The keys of what comes along an edge to the subtask that has `owned`. An exchange by key brings no others;
+        where there was none, that is checked."""
         checked = owned if edge.partitioning is Partitioning.FORWARD else None
         return cls(edge.key_selector, edge.key_type, call, checked)
 
@@ -94,7 +94,7 @@ class Keying:
         return gathered_keys
 
     def _check_owner(self, batch: Batch, keys: KeyColumn, codes: Int64s | None = None) -> KeyColumn:
-        """The keys, if they all belong here; `codes` say which of them each record has, where not one after another."""
+        """The keys, if they all belong to this subtask. `codes`: which of `keys` each record has, if not one each."""
         if self._owned is None:
             return keys
         is_foreign = ~self._owned.holds(keys.hashes)

@@ -1,9 +1,9 @@
 """The asynchronous calls of one epoch: which are queued, under way, done, and whose turn it is.
 
-Records are queued by the task's thread. On the loop's thread up to `capacity` calls are under way; when one ends, the
-next begins. Results are handed over in the order of their records, or as they come. The task's thread waits for one of
-two things: that every queued record is under way (so that no more are taken in than the service can bear), or that
-all are done.
+Records are queued by the task's thread. On the loop's thread up to `capacity` calls run; when one ends, another begins.
+Results are handed over in the order of their records, or as they come. The task's thread waits for one of two things:
+that the call of every queued record has begun (so that no more are queued than the service can bear), or that all are
+done.
 
 Invariant: every record queued comes out of `finished` once, or the epoch has failed. Nothing is ever given up silently:
 whatever ends a call, a cancellation by the user's own code included, is a result or a failure. Only the first failure
