@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from millstream.checkpoint.manifest import SplitPosition
 from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
-from millstream.connectors.checked import is_complete, is_finished, listed_splits, reach_of
+from millstream.connectors.contract_checks import is_complete, is_finished, listed_splits, reach_of
 from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.epochs.split_shares import share_out

@@ -12,7 +12,7 @@ from typing import Any
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition, Staged
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.connectors.checked import due_ms_of, is_finished, planned_commit
+from millstream.connectors.contract_checks import due_ms_of, is_finished, planned_commit
 from millstream.connectors.contracts import Sink, Source
 from millstream.errors import ProgramError, StoreError
 from millstream.graph.nodes import Node

@@ -11,11 +11,11 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
-from millstream.connectors.checked import (
+from millstream.connectors.contract_checks import (
     new_writer,
     offset_at_end,
-    own_watermark,
-    reading,
+    read_items,
+    source_watermark,
     staged_items,
     wrong_item,
 )
@@ -83,7 +83,7 @@ class ReadOperator(Operator):
     def _read(self, range_: ReadRange, keeper: Timekeeper, now_ms: int) -> Iterator[None]:
         source, split, records, size = self._source, range_.split, 0, 0
         with self.call.running("read"):
-            items = reading(source, split, range_.start, range_.stop)
+            items = read_items(source, split, range_.start, range_.stop)
         end_offset: Any = None
         while True:
             started = time.perf_counter_ns()
@@ -106,10 +106,10 @@ class ReadOperator(Operator):
                 yield
         with self.call.running("read"):
             offset = offset_at_end(source, split, range_.start, range_.stop, end_offset)
-            source_watermark = own_watermark(source, split, offset)
+            watermark = source_watermark(source, split, offset)
         time_ = keeper.end(now_ms)
-        if source_watermark is not None:
-            time_ = replace(time_, watermark=max(source_watermark, range_.watermark))
+        if watermark is not None:
+            time_ = replace(time_, watermark=max(watermark, range_.watermark))
         self._positions[split.name] = {
             "offset": offset,
             "watermark": time_.watermark,
@@ -118,7 +118,7 @@ class ReadOperator(Operator):
             "time": time_.details(),
         }
         if self._recorder is not None:
-            self._positions[split.name]["recorded"] = self._recorder.end_split(source_watermark)
+            self._positions[split.name]["recorded"] = self._recorder.end_split(watermark)
         self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
 
     def _cut(self, item: Any) -> Iterator[Batch]:

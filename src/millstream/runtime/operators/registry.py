@@ -39,11 +39,11 @@ from millstream.graph.nodes import (
     Project,
     Read,
     Reduce,
-    Rolling,
     Window,
     WindowJoin,
     Write,
 )
+from millstream.plan.operations import Rolling
 from millstream.runtime.exchange.cached_blocks import CacheOperator
 from millstream.runtime.joins.co_group_operator import CoGroupOperator
 from millstream.runtime.joins.interval_join import interval_join_operator

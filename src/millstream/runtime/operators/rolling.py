@@ -17,7 +17,8 @@ from millstream.aggregation.rolling_columns import roll
 from millstream.aggregation.rolling_records import FieldReduce, fresh
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from millstream.errors import ProgramError
-from millstream.graph.nodes import Reduce, Rolling
+from millstream.graph.nodes import Reduce
+from millstream.plan.operations import Rolling
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.records.shapes import plain_type
