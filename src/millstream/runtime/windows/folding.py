@@ -31,8 +31,7 @@ from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.keyed.visits import Visit
 from millstream.runtime.operators.keyed_operator import Part
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.windows.contents import Fold
 from millstream.runtime.windows.contexts import FunctionContext
 from millstream.runtime.windows.window_functions import WindowFunctions
@@ -76,7 +75,7 @@ class FoldingWindowOperator(WindowFunctions):
         )
         self.backend.keep(_STATE, StateHandle(self._table, self.backend.scope, False))
         self._function_context = FunctionContext(self.time, self.store, self.of_key, False)
-        self._is_batch = False
+        self._is_batch = setting.facts.batch
         self._begin()
 
     def _begin(self) -> None:
@@ -85,9 +84,8 @@ class FoldingWindowOperator(WindowFunctions):
         self._stamps: list[int] = []
         self._made: dict[int, Any] = {}
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        self._is_batch = facts.batch
-        super().prepare(spec, facts, nonce)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._begin()
 
     # --- time -------------------------------------------------------------------------------------------------------
@@ -307,18 +305,17 @@ class FoldingWindowOperator(WindowFunctions):
             self._out, self._stamps = [], []
             yield from self._parts(out, stamps)
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        super().acknowledge(acknowledgement)
-        panes = self._panes
+    def write_states(self) -> dict[str, Any]:
+        account, panes = super().write_states(), self._panes
         # For readers of the store: which window a number stands for.
-        acknowledgement.states[self.uid]["windows_ms"] = [panes.size_ms, panes.slide_ms, panes.offset_ms, panes.step_ms]
+        account["windows_ms"] = [panes.size_ms, panes.slide_ms, panes.offset_ms, panes.step_ms]
         if panes.is_event_time or self._is_batch:
-            return
+            return account
         self._table.settle()
         due_ms = None if self._table.view.is_empty else self._table.view.min_due(after_ms=self.time.now_ms - 1)
         if due_ms is not None:  # a window is over when its last millisecond is
-            account = acknowledgement.states[self.uid]
             account["wake_ms"] = min(due_ms + 1, account.get("wake_ms", due_ms + 1))
+        return account
 
 
 def _by_place(codes: Int64s, numbers: Int64s) -> tuple[Int64s, list[int]]:

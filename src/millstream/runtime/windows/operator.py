@@ -29,7 +29,7 @@ from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.windows.contexts import AssignerContext
 from millstream.runtime.windows.lifecycle import NO_TIMESTAMP, WindowLife
 from millstream.runtime.windows.merging import MergedWindows
@@ -60,10 +60,10 @@ class WindowOperator(WindowFunctions):
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        super().prepare(spec, facts, nonce)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._windows.begin()
-        if facts.batch:
+        if self.setting.facts.batch:
             self._windows.want_final_only()
             self.time.watermark = MIN_WATERMARK
 

@@ -65,8 +65,8 @@ class PartialAggregateOperator(Operator):
         self._lot: list[pa.RecordBatch] = []
         self._lot_bytes = self._untried = self._untried_lots = 0
 
-    def begin(self, spec: EpochSpec) -> None:
-        super().begin(spec)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._gathered, self._gathered_rows = [], 0
         self._begin_lots()
 

@@ -42,10 +42,10 @@ class OneOperator:
         plan = compile_graph(env._graph(None))
         (node,) = (node for node in plan.nodes() if isinstance(node.operation, FoldedWindow))
         context = TaskContext("windows", 1, 128, 0, 0, {}, MetricRegistry().group("windows"))
-        made = operator_for(OperatorSetting(node, context, 1_024))
+        facts = JobFacts("job", "id", "run", MemoryStore(f"folded-{next(STORES)}"), batch_records_max=1_024)
+        made = operator_for(OperatorSetting(node, context, facts))
         assert isinstance(made, FoldingWindowOperator)
         self.operator = made
-        self._store = MemoryStore(f"folded-{next(STORES)}")
         self._epoch, self._watermark, self._kept = 0, MIN_WATERMARK, dict[str, Any]()
 
     def run(self, records: list[tuple[str, int]], watermark: int) -> list[Any]:
@@ -54,8 +54,7 @@ class OneOperator:
         operator, uid, out = self.operator, self.operator.uid, list[Any]()
         operator.outputs = [lambda batch: out.extend(batch.values())]
         spec = EpochSpec(self._epoch, 0, 0, False, {}, {}, {uid: self._watermark}, {uid: self._kept})
-        operator.begin(spec)
-        operator.prepare(spec, JobFacts("job", "id", "run", self._store), f"n{self._epoch}")
+        operator.begin(spec, f"n{self._epoch}")
         if records:
             operator.take(Batch.of_values(records, PAIR, np.array([time for _, time in records], dtype=np.int64)))
         operator.advance(watermark)
