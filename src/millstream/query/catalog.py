@@ -20,6 +20,7 @@ from millstream.records.columns import holds_pickles
 from millstream.state.schemas.saved_types import type_from, type_of_arrow, written_type
 from millstream.state.stored.queryable import Queryable
 from millstream.state_reader.catalog import StoredState, states_of
+from millstream.storage.json_records import from_json
 
 __all__ = [
     "QueryableState",
@@ -98,7 +99,7 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, 
 def _declared(told: Any) -> dict[str, Queryable]:
     accounts = [account for account in told.get("subtasks", {}).values() if isinstance(account, dict)]
     written = {name: one for account in accounts for name, one in account.get("queryable", {}).items()}
-    return {name: Queryable.from_json(one, name) for name, one in written.items()}
+    return {name: from_json(Queryable, None, one) for name, one in written.items()}
 
 
 def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bool]:
