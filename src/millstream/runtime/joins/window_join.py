@@ -23,7 +23,7 @@ import numpy as np
 
 from millstream.aggregation.pane_firing import WindowRange
 from millstream.errors import ProgramError
-from millstream.graph.nodes import WindowJoin
+from millstream.plan.operations import WindowJoin
 from millstream.runtime.joins.buffer import SideRows
 from millstream.runtime.joins.matching import numbered, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows

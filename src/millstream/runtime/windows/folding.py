@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.rolling_records import fresh
-from millstream.graph.nodes import Window
+from millstream.plan.operations import FoldedWindow
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.states import StateHandle
@@ -55,12 +55,13 @@ _Place = tuple[int, int]
 
 
 class FoldingWindowOperator(WindowFunctions):
-    """A window node whose windows are `operation.panes`."""
+    """A node of folded windows, which are `operation.panes`."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         operation = setting.node.operation
-        assert isinstance(operation, Window) and operation.panes is not None
+        assert isinstance(operation, FoldedWindow)
+        self._folded = operation
         self._panes = operation.panes
         self._fold = Fold(operation)
         self._codec = task_codec(operation.contents_type, f"the windows of '{self.node.name}'")
@@ -250,7 +251,8 @@ class FoldingWindowOperator(WindowFunctions):
         fires, stays = due_ms == ends - 1, last_ms > self._passed()
         with self.call.running("state"):
             values, own = self._codec.decode(rows.column("value")), self._table.keys_of(rows.column("key"))
-            self.announce(own, [self.window(number) for number in numbers.tolist()])
+            if not self._folded.passes_through:
+                self.announce(own, [self.window(number) for number in numbers.tolist()])
         self._fire_all(own, numbers.tolist(), values, fires.tolist(), stays.tolist())
         with self.call.running("state"):
             gone, kept = np.flatnonzero(~stays), np.flatnonzero(stays)
@@ -263,7 +265,7 @@ class FoldingWindowOperator(WindowFunctions):
     def _fire_all(
         self, keys: list[Any], numbers: list[int], values: list[Any], fires: list[bool], stays: list[bool]
     ) -> None:
-        result, passes = self._fold.result, self._operation.passes_through
+        result, passes = self._fold.result, self._folded.passes_through
         for key, number, value, fire, stay in zip(keys, numbers, values, fires, stays, strict=True):
             try:
                 if fire:
@@ -279,7 +281,7 @@ class FoldingWindowOperator(WindowFunctions):
 
     def _fire(self, key: Any, number: int, value: Any) -> None:
         """Give out what a window comes to."""
-        if self._operation.passes_through:
+        if self._folded.passes_through:
             self._out.append(value)
         else:
             self._enter(key, number)
@@ -294,7 +296,7 @@ class FoldingWindowOperator(WindowFunctions):
         window = self._made.get(number)
         if window is None:
             start, end = self._panes.bounds(number)
-            window = self._made[number] = self._operation.window_type(int(start), int(end))
+            window = self._made[number] = self._folded.window_type(int(start), int(end))
         return window
 
     def _results(self) -> Iterator[Part]:

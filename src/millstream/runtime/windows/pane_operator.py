@@ -28,7 +28,7 @@ from millstream.aggregation.groups import grouped
 from millstream.aggregation.pane_firing import FiredWindows, WindowRange, fired_windows
 from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator_type
 from millstream.errors import ProgramError
-from millstream.graph.nodes import PaneAggregate
+from millstream.plan.operations import PaneAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK

@@ -21,7 +21,7 @@ from millstream.aggregation.kernels import looked_at
 from millstream.aggregation.pane_rows import Accumulators
 from millstream.errors import ProgramError
 from millstream.graph.field_key import FieldKey
-from millstream.graph.nodes import PartialAggregate
+from millstream.plan.operations import PartialAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.runtime.exchange.keying import Keying

@@ -94,6 +94,5 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def announce(self, keys: list[Any], windows: list[Any]) -> None:
         """The window function is about to be called for these: read what it keeps of them at once."""
-        if not self._operation.passes_through:
-            token = self.tokens.token
-            self.store.prefetch(keys, [(key, token(window)) for key, window in zip(keys, windows, strict=True)])
+        token = self.tokens.token
+        self.store.prefetch(keys, [(key, token(window)) for key, window in zip(keys, windows, strict=True)])

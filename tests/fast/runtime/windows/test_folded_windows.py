@@ -12,8 +12,8 @@ from millstream.common import Types, WatermarkStrategy
 from millstream.compiler.passes import compile_graph
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
-from millstream.graph.nodes import Window
 from millstream.metrics.registry import MetricRegistry
+from millstream.plan.operations import FoldedWindow
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
@@ -40,7 +40,7 @@ class OneOperator:
         stream = env.from_source(Script([], type_info=PAIR), strategy, "in").key_by(0).window(assigner)
         stream.allowed_lateness(lateness_ms).reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(Collect())
         plan = compile_graph(env._graph(None))
-        (node,) = (node for node in plan.nodes() if isinstance(node.operation, Window))
+        (node,) = (node for node in plan.nodes() if isinstance(node.operation, FoldedWindow))
         context = TaskContext("windows", 1, 128, 0, 0, {}, MetricRegistry().group("windows"))
         facts = JobFacts("job", "id", "run", MemoryStore(f"folded-{next(STORES)}"), batch_records_max=1_024)
         made = operator_for(OperatorSetting(node, context, facts))
