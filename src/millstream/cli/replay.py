@@ -20,7 +20,7 @@ from millstream.errors import JobFailedError, MillstreamError
 
 if TYPE_CHECKING:
     from millstream.graph.nodes import Graph
-    from millstream.jobs.settings.settings import JobSettings
+    from millstream.jobs.settings.job_settings import JobSettings
 
 __all__ = ["ReplayRequest", "replay_epoch"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
     from millstream.graph.nodes import Graph
-    from millstream.jobs.settings.settings import JobSettings
+    from millstream.jobs.settings.job_settings import JobSettings
 
 __all__ = ["Taker", "launch_defaults", "taker_of_jobs", "with_jobs_taken", "with_launch_defaults"]
 

@@ -22,9 +22,8 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import write_receipt
 from millstream.connectors.contracts import CommitId, Sink
-from millstream.jobs.epochs.failures import is_retryable, reason_of
-from millstream.jobs.epochs.side_effects import do_beside
-from millstream.jobs.settings.settings import Clock
+from millstream.jobs.clock import Clock
+from millstream.jobs.epochs.failures import do_beside, is_retryable, reason_of
 from millstream.storage.store import Store
 
 __all__ = ["PublishEvent", "Publisher"]

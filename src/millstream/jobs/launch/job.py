@@ -19,9 +19,9 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
 from millstream.errors import JobFailedError
+from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.driver import EpochDriver
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
-from millstream.jobs.settings.settings import Clock
 from millstream.jobs.snapshots.program_changes import warn_of_derived_uids
 from millstream.jobs.snapshots.saving import check_folder, save_newest
 from millstream.storage.store import Store

@@ -17,32 +17,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from millstream.common import options
 from millstream.compiler.passes import compile_graph
 from millstream.connectors.checked import opened_sink, opened_source
 from millstream.connectors.contracts import Sink
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Graph, Read, Write
+from millstream.jobs.clock import Clock, SystemClock
 from millstream.jobs.control.commands import commands_of
 from millstream.jobs.control.requests import RequestServer
-from millstream.jobs.epochs.autoscale import autoscale_settings
 from millstream.jobs.epochs.driver import EpochDriver
+from millstream.jobs.epochs.epoch_run import Deployment, Runner, new_run
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
-from millstream.jobs.epochs.rounds import rounds_max
+from millstream.jobs.epochs.progress_report import ProgressReporter
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.job_log import JobLog, attach_log
 from millstream.jobs.launch.query_serving import QueryServing
-from millstream.jobs.settings.checkpoint_settings import checkpoint_settings
-from millstream.jobs.settings.driver_settings import DriverSettings, Runner
-from millstream.jobs.settings.restart_settings import restart_policy
-from millstream.jobs.settings.retention_settings import deletes_on_cancel, retention_policy, savepoint_directory
-from millstream.jobs.settings.settings import Clock, JobSettings
+from millstream.jobs.settings.driver_settings import driver_settings, savepoint_directory
+from millstream.jobs.settings.job_settings import JobSettings
 from millstream.jobs.snapshots.restore import ready_store, recovery_of
 from millstream.plan.stages import Plan
-from millstream.runtime.task.residents import Job as SentJob
 from millstream.runtime.task.spec import JobFacts
 from millstream.spark.masters import check_store_reachable
 from millstream.storage.layered import layered
@@ -53,13 +48,6 @@ from millstream.storage.store import Store, open_store
 __all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
 
 DEFAULT_ROOT = ".millstream"
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now_ms(self) -> int:
-        return int(time.time() * 1000)
 
 
 @dataclass
@@ -113,7 +101,7 @@ class Launch:
         facts = JobFacts(
             job_name=record.job,
             job_id=record.job_id,
-            run=_new_run(),
+            run=new_run(),
             # Patience below and layers above: a source asks its store for those that the job began with.
             store=layered(waiting, tuple(patient(base, patience_s) for base in bases)),
             parameters=dict(settings.job_parameters),
@@ -123,30 +111,17 @@ class Launch:
         )
         board = ProgressBoard(JobProgress(record.job, record.job_id, store.url))
         log = attach_log(store, facts.run, board)
-        driver_settings = DriverSettings(
-            records_max=options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
-            bytes_max=options.read(options.EPOCH_MAX_BYTES, settings.configuration),
-            rounds_max=rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, settings.configuration)),
-            poll_ms=options.read(options.EPOCH_POLL_INTERVAL, settings.configuration),
-            min_interval_ms=options.read(options.EPOCH_MIN_INTERVAL, settings.configuration),
-            policy=restart_policy(settings),
-            retention=retention_policy(settings.configuration),
-            deletes_on_cancel=deletes_on_cancel(settings.configuration),
-            new_run=_new_run,
-            show=show_output,
-            note=log.write,
-            checkpoints=checkpoint_settings(settings, batch=batch),
-            parallelism=graph.parallelism,
-            autoscale=autoscale_settings(settings.configuration, graph.max_parallelism),
+        how = driver_settings(
+            settings, batch=batch, parallelism=graph.parallelism, max_parallelism=graph.max_parallelism
         )
 
         def make_driver() -> EpochDriver:
             opened = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
             ready = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
-            opened_plan = with_sources(plan, opened)
-            sent = SentJob(cloudpickle.dumps(opened_plan), facts)
             replan = partial(_at_parallelism, graph, opened)
-            return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings, replan)
+            deployment = Deployment(with_sources(plan, opened), opened, ready, facts, runner, replan)
+            reporter = ProgressReporter(board, log.write, show_output, [planned.uid for planned in opened], ready)
+            return EpochDriver(deployment, self.clock, reporter, how)
 
         savepoint_folder = savepoint_directory(settings.configuration)
         return Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close), log
@@ -257,10 +232,6 @@ def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
             at=str(settings.site),
         )
     return settings.runtime_mode == "BATCH" or (settings.runtime_mode == "AUTOMATIC" and not unbounded)
-
-
-def _new_run() -> str:
-    return secrets.token_hex(8)
 
 
 def _new_folder(job_name: str) -> str:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from millstream.common import options
 from millstream.common.option import Option
 from millstream.errors import ConfigurationError
+from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
-from millstream.jobs.settings.settings import Clock
 from millstream.query.opening import open_store_of_job
 from millstream.query.serving import ServerRequest, server_settings
 

@@ -21,12 +21,9 @@ from __future__ import annotations
 
 import difflib
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import cloudpickle
 
 from millstream import state_reader
 from millstream.checkpoint import events as e
@@ -37,22 +34,23 @@ from millstream.connectors.checked import opened_source
 from millstream.connectors.contracts import Source
 from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.graph.nodes import Graph, Node
+from millstream.jobs.clock import SystemClock
+from millstream.jobs.epochs.epoch_run import Deployment, run_epoch
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.manifests import epoch_spec
-from millstream.jobs.epochs.outcome import EpochOutcome, gather
-from millstream.jobs.epochs.rounds import followed_by, next_round, rounds_max, wants_a_round
+from millstream.jobs.epochs.outcome import EpochOutcome
+from millstream.jobs.epochs.rounds import rounds_max
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.jobs.launch.launch import ends_of, is_batch, with_sources
 from millstream.jobs.replay.replay_comparison import COUNTS, Comparison, Difference, compare_operator, replayed_manifest
 from millstream.jobs.replay.replayed_input import replayed_input
 from millstream.jobs.replay.replayed_plan import plan_as_committed, replayed_part
-from millstream.jobs.settings.settings import JobSettings
+from millstream.jobs.settings.job_settings import JobSettings
 from millstream.plan.stages import Plan
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.recorded_input import RecordedSource
-from millstream.runtime.task.residents import Job
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name, savepoint_name
@@ -131,11 +129,6 @@ class PastEpoch:
         self.committed.close()
         if self.before is not None:
             self.before.close()
-
-
-def system_ms() -> int:
-    """The machine's clock."""
-    return int(time.time() * 1000)
 
 
 def replay(
@@ -234,7 +227,7 @@ def _replayed(
         for planned in sources:
             planned.source.close()
     sandbox.put(manifest_name(manifest.epoch), encode(replayed_manifest(past.parent, manifest, outcome)))
-    with state_reader.Snapshot(sandbox, manifest.epoch, where=past.name, now_ms=system_ms) as replayed:
+    with state_reader.Snapshot(sandbox, manifest.epoch, where=past.name, now_ms=SystemClock().now_ms) as replayed:
         for one in part.compared:
             compare_operator(one, comparison, past.parent, past.committed, replayed, outcome)
     if comparison.count and any(channel.senders > 1 for channel in part.plan.channels if not channel.local):
@@ -328,24 +321,10 @@ def _facts(manifest: Manifest, store: Store, settings: JobSettings, batch: bool)
 
 def _run(plan: Plan, spec: EpochSpec, facts: JobFacts, rounds: int) -> EpochOutcome:
     runner = LocalRunner(raises=True)
-    runner.prepare(Job(cloudpickle.dumps(plan), facts))
-
-    def once(spec: EpochSpec, try_: int) -> EpochOutcome:
-        return gather(plan, runner.run(replace(spec, try_=try_)))
-
-    outcome = _reporting(spec.epoch, lambda: _all_rounds(plan, spec, rounds, once))
+    deployment = Deployment(plan, (), {}, facts, runner)
+    deployment.send()
+    outcome = _reporting(spec.epoch, lambda: run_epoch(deployment, spec, rounds_max=rounds))
     runner.close()  # not after a failure: a debugger is to find the function as it was
-    return outcome
-
-
-def _all_rounds(
-    plan: Plan, spec: EpochSpec, rounds: int, once: Callable[[EpochSpec, int], EpochOutcome]
-) -> EpochOutcome:
-    outcome, done = once(spec, 1), 1
-    while wants_a_round(plan, outcome) and (done < rounds or spec.final):
-        done += 1
-        spec = next_round(spec, outcome)
-        outcome = followed_by(outcome, once(spec, done))
     return outcome
 
 

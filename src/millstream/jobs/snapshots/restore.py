@@ -190,8 +190,8 @@ def _go_back(
     if published < newest.epoch and any("pending" in state for state in states.values()):
         raise StoreError(
             f"store {store.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold "
-            f"output that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is published, "
-            "then go back."
+            f"output that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is "
+            "published, then go back."
         )
     # Its files must not go before a manifest names them again: a driver that still runs may be sweeping.
     with LeasedEpoch(store, snapshot.manifest.epoch, lambda: now_ms):
