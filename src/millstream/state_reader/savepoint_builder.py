@@ -318,7 +318,7 @@ class SavepointBuilder:
                 status="SUSPENDED",
                 staged={},
                 published_through=self._epoch,
-                attempt=nonce,
+                run=nonce,
             )
         return Manifest(
             job=self.job,
@@ -326,7 +326,7 @@ class SavepointBuilder:
             epoch=1,
             parent=0,
             created_ms=self.now_ms(),
-            attempt=nonce,
+            run=nonce,
             status="SUSPENDED",
             states=states,
             program=program,

@@ -16,7 +16,7 @@
     swept.json                                                 the newest epoch that a sweeper saw beside leases
     specs/{epoch}-{digest}.json                                what an epoch's tasks are told, where it is much
     input/{source}/…                                           input that was stored before it was read
-    logs/{attempt}.log                                         what one driver run had to say
+    logs/{run}.log                                             what one driver run had to say
 
 Numbers are zero-padded, so that names sort as their numbers do. An operator's uid is the user's text and may hold
 anything; `safe` turns it into one path part that every file system and object store accepts, reversibly unless long.
@@ -354,9 +354,9 @@ def _is_document(folder: str, name: str) -> bool:
     return name.startswith(f"{folder}/") and name.endswith(".json")
 
 
-def log_name(attempt: str) -> str:
+def log_name(run: str) -> str:
     """The log of one driver run."""
-    return f"{LOGS}/{safe(attempt)}.log"
+    return f"{LOGS}/{safe(run)}.log"
 
 
 def safe(text: str) -> str:

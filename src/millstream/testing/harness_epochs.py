@@ -112,7 +112,7 @@ class HarnessEpochs:
             states[WRITER] = {**states.get(WRITER, {}), ACCOUNT: self._broadcast}
         spec = EpochSpec(
             epoch=self._epoch + 1,
-            try_=self._attempts,
+            round=self._attempts,
             now_ms=now_ms,
             final=False,
             reads={},

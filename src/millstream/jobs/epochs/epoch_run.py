@@ -115,7 +115,7 @@ class Deployment:
     def run_round(self, spec: EpochSpec) -> EpochOutcome:
         """Execute the plan once; MixedEpochError if Spark mixed two attempts of a task in it."""
         self._rounds += 1
-        return gather(self.plan, self._runner.run(replace(spec, try_=self._rounds)))
+        return gather(self.plan, self._runner.run(replace(spec, round=self._rounds)))
 
     def cancel(self) -> None:
         """Stop what is running; from another thread."""

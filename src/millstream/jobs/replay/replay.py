@@ -62,7 +62,7 @@ __all__ = ["Replay", "found_epoch", "replay"]
 _NO_ORDER = (
     "records of different senders come in no promised order; a function that depends on it differs for that alone"
 )
-_RESTORED = "restore"  # how the attempt of a manifest begins that only says where a job goes on
+_RESTORED = "restore"  # how the run of a manifest begins that only says where a job goes on
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def found_epoch(snapshot: str) -> PastEpoch:
 
 
 def _check_that_it_ran(manifest: Manifest, store: str) -> None:
-    if manifest.attempt.startswith(_RESTORED):
+    if manifest.run.startswith(_RESTORED):
         what = "only says where the job went on from a snapshot; no operator ran in it. Replay the one after it"
     elif manifest.status in ("FINISHED", "SUSPENDED"):
         what = f"only says that everything is published; no operator ran in it. Replay {store}@{manifest.parent}"

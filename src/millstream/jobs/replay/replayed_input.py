@@ -31,7 +31,7 @@ def replayed_input(
     sources: tuple[PlannedSource, ...], parent: Manifest | None, epoch: Manifest, now_ms: int
 ) -> InputPlan:
     """The input of `epoch`, which followed `parent` (None: it was the first), at processing time `now_ms`."""
-    same_run = parent is not None and parent.attempt == epoch.attempt
+    same_run = parent is not None and parent.run == epoch.run
     started_ms = 0 if same_run else now_ms
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[Waiting, ...]] = {}

@@ -260,7 +260,7 @@ def _commit(
         manifest,
         job=record.job,
         job_id=record.job_id,
-        attempt=f"restore{secrets.token_hex(4)}",
+        run=f"restore{secrets.token_hex(4)}",
         epoch=before.epoch + 1,
         now_ms=now_ms,
         parent=0 if newest is None else newest.epoch,

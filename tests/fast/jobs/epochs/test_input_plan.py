@@ -205,7 +205,7 @@ def test_event_time_waits_for_the_splits_that_are_not_read_yet(tmp_path: Any, sh
 
 
 def test_manifests_without_lists_are_still_of_the_first_format() -> None:
-    plain = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, attempt="a")
+    plain = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a")
     assert b'"millstream-manifest-1"' in encode(plain) and b"finished" not in encode(plain)
     assert decode(encode(plain), "manifests/000000000001.json") == plain
 
