@@ -43,11 +43,11 @@ class FinishedSplits:
         return {uid: self._of_source(uid, files) for uid, files in manifest.finished.items()}
 
     def _of_source(self, uid: str, files: tuple[SplitFile, ...]) -> frozenset[str]:
-        known = self._names.get(uid)
-        if known is None or known[0] != files:
+        cached = self._names.get(uid)
+        if cached is None or cached[0] != files:
             names = frozenset().union(*(self._read(file) for file in files))
-            known = self._names[uid] = (files, names)
-        return known[1]
+            cached = self._names[uid] = (files, names)
+        return cached[1]
 
     def _read(self, file: SplitFile) -> frozenset[str]:
         if file not in self._files:

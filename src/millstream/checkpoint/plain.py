@@ -48,8 +48,8 @@ Give None, bool, int, float, str, or lists and dicts of these.
     raise _refused(subject, f"a value of type {type(value).__name__}")
 
 
-def _refused(subject: str, found: str) -> ProgramError:
+def _refused(subject: str, what: str) -> ProgramError:
     return ProgramError(
-        f"{subject} holds {found}, which JSON cannot keep. "
+        f"{subject} holds {what}, which JSON cannot keep. "
         f"Give None, bool, int, float, str, or lists and dicts of these."
     )

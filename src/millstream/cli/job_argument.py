@@ -35,16 +35,16 @@ def named_store(text: str, root: str | None = None) -> str:
     if "://" in text or (Path(text) / job_name()).is_file():
         return text
     where = root or DEFAULT_ROOT
-    there = jobs(root)
-    named = [job for job in there if job.name == text] or [job for job in there if job.id.startswith(text)]
-    if len(named) == 1:
-        return named[0].store
-    if named:
-        raise StoreError(f"{len(named)} jobs are called {text!r}. Give the store of one: {_stores(named)}")
-    if not there:
+    all_jobs = jobs(root)
+    matches = [job for job in all_jobs if job.name == text] or [job for job in all_jobs if job.id.startswith(text)]
+    if len(matches) == 1:
+        return matches[0].store
+    if matches:
+        raise StoreError(f"{len(matches)} jobs are called {text!r}. Give the store of one: {_stores(matches)}")
+    if not all_jobs:
         raise StoreError(f"{text!r} is neither the store of a job nor a job below {where}, which has none. {_LOOK}")
     raise StoreError(
-        f"{text!r} is neither the store of a job nor a job below {where}. There are: {_names(there)}. {_LOOK}"
+        f"{text!r} is neither the store of a job nor a job below {where}. There are: {_names(all_jobs)}. {_LOOK}"
     )
 
 
@@ -73,9 +73,9 @@ def shown(url: str) -> str:
     return shown_address(url).removeprefix(f"{Path.cwd()}/")
 
 
-def _stores(found: list[ListedJob]) -> str:
-    return ", ".join(job.store for job in found)
+def _stores(matches: list[ListedJob]) -> str:
+    return ", ".join(job.store for job in matches)
 
 
-def _names(found: list[ListedJob]) -> str:
-    return ", ".join(sorted({job.name for job in found}))
+def _names(all_jobs: list[ListedJob]) -> str:
+    return ", ".join(sorted({job.name for job in all_jobs}))

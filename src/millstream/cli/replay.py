@@ -49,18 +49,18 @@ def replay_epoch(request: ReplayRequest) -> int:
     """Replay it; returns the exit code."""
     from millstream.cli.job_argument import named_snapshot
     from millstream.datastream.environment.launch_defaults import with_jobs_taken
-    from millstream.jobs.replay.replay import found_epoch, replay
+    from millstream.jobs.replay.replay import past_epoch, replay
 
     try:
         snapshot = str(named_snapshot(request.snapshot))
-        found_epoch(snapshot).close()  # what is wrong with it is told before the program runs
+        past_epoch(snapshot).close()  # what is wrong with it is told before the program runs
     except MillstreamError as error:
         print(f"millstream: {error}", file=sys.stderr)
         return WRONG_COMMAND
 
     def take(graph: Graph, settings: JobSettings) -> NoReturn:
         try:
-            found = replay(
+            result = replay(
                 graph,
                 settings,
                 snapshot,
@@ -76,8 +76,8 @@ def replay_epoch(request: ReplayRequest) -> int:
                 print(error.report, file=sys.stderr)
                 pdb.post_mortem(raised.__traceback__)
             raise
-        print(found.text())
-        raise _Replayed(DONE if found.is_same else FAILED)
+        print(result.text())
+        raise _Replayed(DONE if result.is_same else FAILED)
 
     # The console would announce Spark, which a replay does not use.
     program = RunRequest(

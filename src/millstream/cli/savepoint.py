@@ -74,14 +74,14 @@ def save(store: Store, to: str | None, name: str | None) -> None:
     """Save the newest published epoch of the job in `store`, and say how to start from it."""
     if to is not None:
         check_folder(to)
-    saved = save_newest(store, lambda: published_epoch(store), now_ms, to=to, name=name, note=_progress())
+    snapshot = save_newest(store, lambda: published_epoch(store), now_ms, to=to, name=name, note=_progress())
     how = "by reference; its files stay in the store" if to is None else "in a folder of its own"
-    place = shown(saved.name)
+    place = shown(snapshot.name)
     print(
-        f"saved epoch {saved.manifest.epoch}, {how}. Start from it with: millstream run JOB.PY --from {place}",
+        f"saved epoch {snapshot.manifest.epoch}, {how}. Start from it with: millstream run JOB.PY --from {place}",
         file=sys.stderr,
     )
-    advice = derived_uids_text(saved.manifest)
+    advice = derived_uids_text(snapshot.manifest)
     if advice:
         print(f"millstream: {advice}", file=sys.stderr)
     print(place)

@@ -64,17 +64,17 @@ class Mailbox:
         done. JobFailedError when the answer is no, UnansweredError when nobody takes it up."""
         request = Request(secrets.token_hex(8), command, now_ms, dict(arguments))
         self._store.put(request_name(request.id), sealed_request(request))
-        started, taken = time.monotonic(), False
+        started, is_taken_up = time.monotonic(), False
         try:
-            while (waited_s := time.monotonic() - started) < (patience_s if taken else timeout_s):
+            while (waited_s := time.monotonic() - started) < (patience_s if is_taken_up else timeout_s):
                 answer = self._answer(request.id)
-                taken = answer is not None
+                is_taken_up = answer is not None
                 if answer is not None and answer.done:
                     return _text_of(command, answer)
                 time.sleep(0.05 if waited_s < 5 else 0.5)
         finally:
             self.forget(request.id)
-        if taken:
+        if is_taken_up:
             raise JobFailedError(
                 f"{command}: the job took the request up and has not done it within {patience_s:g} s. It is still at "
                 "it, unless it died; `millstream list` shows when its last epoch was"
@@ -180,14 +180,14 @@ class RequestServer:
     def _look(self) -> None:
         """Take up what is new, and remove what nobody fetches."""
         self._obeying = {id: thread for id, thread in self._obeying.items() if thread.is_alive()}
-        asked, answered = self._mailbox.ids()
-        for id in asked:
+        requests, answered = self._mailbox.ids()
+        for id in requests:
             if id not in answered and id not in self._obeying:
                 with suppress(MillstreamError, OSError):  # one that may not be read, or was just taken back
                     self._take_up(id)
         now_s = time.monotonic()
-        left = (answered | self._earlier.intersection(asked)) - self._obeying.keys()
-        self._answered_s = {id: self._answered_s.get(id, now_s) for id in left}
+        unfetched = (answered | self._earlier.intersection(requests)) - self._obeying.keys()
+        self._answered_s = {id: self._answered_s.get(id, now_s) for id in unfetched}
         for id, since_s in self._answered_s.items():
             if now_s - since_s >= self._unfetched_s:
                 with suppress(MillstreamError, OSError):  # another's file, in a folder where only owners remove

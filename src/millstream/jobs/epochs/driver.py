@@ -119,7 +119,7 @@ class EpochDriver:
 
     def _start(self) -> None:
         self._deployment.send()
-        newest = self._memory.newest = self._memory.began = self._log.newest()
+        newest = self._memory.newest = self._memory.began_from = self._log.newest()
         facts = self._deployment.facts
         published = known_published(facts.store, newest, facts.job_id)
         self._sweeper.sweep(newest)
@@ -232,9 +232,9 @@ class EpochDriver:
         """The manifest stands, whatever of this fails."""
         self._memory.newest = manifest
         self._watch.committed(manifest.epoch)
-        if self._memory.began is not None:
-            log_changed_types(self._memory.began, manifest)
-            self._memory.began = None
+        if self._memory.began_from is not None:
+            log_changed_types(self._memory.began_from, manifest)
+            self._memory.began_from = None
         outcome, plan, watch = self._memory.outcome, self._deployment.plan, self._watch
         do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
         do_beside("telling the sources of a commit", lambda: self._planner.tell_committed(manifest))
@@ -243,10 +243,10 @@ class EpochDriver:
 
     def _learn(self, manifest: Manifest) -> None:
         """Fit the next epoch's size, and perhaps the parallelism, to how long this one took."""
-        now = self._tuner.load.parallelism
+        parallelism = self._tuner.load.parallelism
         wanted = self._tuner.learn(manifest, self._clock.now_ms())
         if wanted is not None:
-            self._reporter.note(f"epoch {manifest.epoch}: parallelism {now} is to become {wanted}")
+            self._reporter.note(f"epoch {manifest.epoch}: parallelism {parallelism} is to become {wanted}")
             try:
                 self.rescale(wanted)
             except MillstreamError as error:  # an operator may have bounds of its own; the job goes on as it is

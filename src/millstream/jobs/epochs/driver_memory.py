@@ -24,13 +24,13 @@ class Inbox:
     def __init__(self) -> None:
         self.is_canceling = False
         self._from_others: queue.Queue[e.Event] = queue.Queue()
-        self._own: deque[e.Event] = deque()
+        self._from_driver: deque[e.Event] = deque()
         self._request = threading.Event()  # to stop or cancel: pauses are over
         self._closed = threading.Event()
 
     def report(self, event: e.Event) -> None:
         """What the driver itself did; from its own thread."""
-        self._own.append(event)
+        self._from_driver.append(event)
 
     def put(self, event: e.Event) -> None:
         """What others did; from any thread."""
@@ -59,8 +59,8 @@ class Inbox:
         try:
             return self._from_others.get_nowait()
         except queue.Empty:
-            if self._own:
-                return self._own.popleft()
+            if self._from_driver:
+                return self._from_driver.popleft()
         try:
             return self._from_others.get(timeout=poll_s)
         except queue.Empty:
@@ -80,12 +80,12 @@ class Inbox:
 class DriverMemory:
     """What the driver knows right now: the newest manifest, the epoch at hand, and the last failure.
 
-    `began` is the manifest that this driver went on from, until it has committed one itself. `attempted` is the
+    `began_from` is the manifest that this driver went on from, until it has committed one itself. `attempted` is the
     manifest that it tried to commit last. `failure` is what the job raises if it ends with it.
     """
 
     newest: Manifest | None = None
-    began: Manifest | None = None
+    began_from: Manifest | None = None
     input: InputPlan | None = None
     outcome: EpochOutcome | None = None
     attempted: Manifest | None = None

@@ -164,12 +164,12 @@ def run_epoch(
 
 def _run_round(deployment: Deployment, spec: EpochSpec, show: Callable[[list[list[str]]], None]) -> EpochOutcome:
     """One round, run again if Spark mixed two attempts in it."""
-    for left in reversed(range(_ROUNDS_OF_A_MIXED_EPOCH)):
+    for repeats_left in reversed(range(_ROUNDS_OF_A_MIXED_EPOCH)):
         try:
             outcome = deployment.run_round(spec)
         except MixedEpochError as error:
             _LOG.warning("epoch %d: %s", spec.epoch, error)
-            if not left:
+            if not repeats_left:
                 raise
         else:
             show(outcome.output)

@@ -166,10 +166,10 @@ def _is_there(store: Store, file: str, length: int) -> bool:
 
 def _whole_epoch_advice(message: str, log: ManifestLog, store: Store) -> str:
     """One more sentence for an error about a damaged segment; empty for any other."""
-    named = _SEGMENT.search(message)
-    if named is None:
+    match = _SEGMENT.search(message)
+    if match is None:
         return ""
-    epoch = _newest_whole_epoch(log, store, named.group())
+    epoch = _newest_whole_epoch(log, store, match.group())
     if epoch is None:
         return " No retained epoch is whole without that file."
     return f" The newest epoch that is still whole is {epoch}."

@@ -132,8 +132,8 @@ def homes(splits: Iterable[str], before: Mapping[str, int], parallelism: int) ->
         heapq.heapreplace(by_number, (count + 1, subtask))
     while len(max(residents, key=len)) - len(min(residents, key=len)) > 1:
         min(residents, key=len).append(max(residents, key=len).pop())
-    found = {name: subtask for subtask, group in enumerate(residents) for name in group}
-    return {name: found[name] for name in names}
+    subtasks = {name: subtask for subtask, group in enumerate(residents) for name in group}
+    return {name: subtasks[name] for name in names}
 
 
 @dataclass(frozen=True)
@@ -157,14 +157,15 @@ def held_back(splits: Iterable[AlignedSplit]) -> frozenset[tuple[str, str]]:
     """
     splits = list(splits)
     slowest: dict[str, int] = {}
-    for one in splits:
-        if not one.idle:
-            group = one.alignment.group
-            slowest[group] = min(one.watermark, slowest.get(group, one.watermark))
+    for split in splits:
+        if not split.idle:
+            group = split.alignment.group
+            slowest[group] = min(split.watermark, slowest.get(group, split.watermark))
     return frozenset(
-        (one.uid, one.split)
-        for one in splits
-        if one.alignment.group in slowest and one.watermark > slowest[one.alignment.group] + one.alignment.max_drift_ms
+        (split.uid, split.split)
+        for split in splits
+        if split.alignment.group in slowest
+        and split.watermark > slowest[split.alignment.group] + split.alignment.max_drift_ms
     )
 
 
@@ -178,20 +179,20 @@ def share_out(offsets: Sequence[Any], budget: int, reach: Callable[[int, int], A
     [(3, 25), (0, 0), (75, 75), (0, 0)]
     """
     shares: list[tuple[Any, int]] = [(offset, 0) for offset in offsets]
-    hungry, left, given = list(range(len(offsets))), budget, 0
+    hungry, budget_left, share_before = list(range(len(offsets))), budget, 0
     while hungry:
-        fair = max(1, left // len(hungry))
-        if given and fair < given * _GROWTH_MIN:
+        fair = max(1, budget_left // len(hungry))
+        if share_before and fair < share_before * _GROWTH_MIN:
             break
-        first = () if given or fair == 1 else (max(1, fair // _SMALL_PART),)
+        first = () if share_before or fair == 1 else (max(1, fair // _SMALL_PART),)
         for share in (*first, fair):
             further = []
             for i in hungry:
                 stop = reach(i, share)
                 if stop == shares[i][0]:
-                    left -= shares[i][1]
+                    budget_left -= shares[i][1]
                 else:
                     shares[i] = (stop, share)
                     further.append(i)
-            hungry, given = further, share
+            hungry, share_before = further, share
     return shares

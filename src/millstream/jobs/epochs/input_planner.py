@@ -142,22 +142,24 @@ def plan_input(
     listings: dict[str, _Listing] = {}
     live: dict[str, list[_LiveSplit]] = {}
     for planned in sources:
-        uid, own = planned.uid, replace(context, parallelism=planned.parallelism)
-        listing = _listing(planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), own)
+        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        listing = _listing(
+            planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
+        )
         listings[uid] = listing
-        kept = states.get(uid, {}).get("splits", {})
-        live[uid] = _live(planned, listing, kept, strategies.get(uid), own)
-    held = held_back(_aligned(live, strategies, context.now_ms))
-    stops = _stops(sources, live, held, budget, context)
+        split_times = states.get(uid, {}).get("splits", {})
+        live[uid] = _live(planned, listing, split_times, strategies.get(uid), source_context)
+    held_splits = held_back(_aligned(live, strategies, context.now_ms))
+    stops = _stops(sources, live, held_splits, budget, context)
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[Waiting, ...]] = {}
     ended: set[str] = set()
     exhausted = True
     for planned in sources:
-        uid, own = planned.uid, replace(context, parallelism=planned.parallelism)
-        names = frozenset(split for source, split in held if source == uid)
+        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        names = frozenset(split for source, split in held_splits if source == uid)
         reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid])
-        ends = ends and not listings[uid].unread and is_complete(planned.source, own)
+        ends = ends and not listings[uid].unread and is_complete(planned.source, source_context)
         exhausted = exhausted and ends
         if ends and not reads[uid]:
             ended.add(uid)
@@ -189,22 +191,22 @@ def _listing(
         return _in_sequence(planned, splits, positions, finished, cursor.passed)
     unlisted = positions.keys() - {split.name for split in splits}
     _check_none_vanished(planned, unlisted, positions)
-    standing = ((split, _standing(source, split, positions, finished)) for split in splits)
-    return _Listing([(split, at) for split, at in standing if not at.finished], frozenset(unlisted))
+    placed = ((split, _position(source, split, positions, finished)) for split in splits)
+    return _Listing([(split, at) for split, at in placed if not at.finished], frozenset(unlisted))
 
 
 def _check_none_vanished(
     planned: PlannedSource, unlisted: Collection[str], positions: Mapping[str, SplitPosition]
 ) -> None:
     """What a split still holds must not be passed over because its source has forgotten it."""
-    gone = sorted(name for name in unlisted if not positions[name].finished)
-    if gone:
-        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+    vanished = sorted(name for name in unlisted if not positions[name].finished)
+    if vanished:
+        more = f" and {len(vanished) - 1} more" if len(vanished) > 1 else ""
         raise StoreError(
-            f"source '{planned.uid}' ({planned.source.describe()}) no longer lists split '{gone[0]}'{more}, which the "
-            f"job has read to {positions[gone[0]].offset!r} and not to its end: the rest of it would be missing. Bring "
-            f"it back (a file, a partition, the input this job was started with), or, to do without, give the source "
-            f"another uid and start with --allow-non-restored-state: it is then read anew."
+            f"source '{planned.uid}' ({planned.source.describe()}) no longer lists split '{vanished[0]}'{more}, which "
+            f"the job has read to {positions[vanished[0]].offset!r} and not to its end: the rest of it would be "
+            "missing. Bring it back (a file, a partition, the input this job was started with), or, to do without, give "
+            "the source another uid and start with --allow-non-restored-state: it is then read anew."
         )
 
 
@@ -220,7 +222,7 @@ def _in_sequence(
     unfinished: list[tuple[Split, SplitPosition]] = []
     at = passed
     while at < len(splits) and len(unfinished) < most:
-        position = _standing(planned.source, splits[at], positions, finished)
+        position = _position(planned.source, splits[at], positions, finished)
         if not position.finished:
             unfinished.append((splits[at], position))
         elif not unfinished:
@@ -232,47 +234,47 @@ def _in_sequence(
 def _stops(
     sources: tuple[PlannedSource, ...],
     live: Mapping[str, list[_LiveSplit]],
-    held: frozenset[tuple[str, str]],
+    held_splits: frozenset[tuple[str, str]],
     budget: int,
     context: SourceContext,
 ) -> dict[str, dict[str, tuple[Any, int]]]:
     """How far each split that may be read is read, and the share it was given for that; by uid and split."""
     stops: dict[str, dict[str, tuple[Any, int]]] = {}
-    asked: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
+    readers: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
     for planned in sources:
-        own, stops[planned.uid] = replace(context, parallelism=planned.parallelism), {}
-        asked += (
-            (planned.source, own, standing, stops[planned.uid])
-            for standing in live[planned.uid]
-            if not held or (planned.uid, standing.split.name) not in held
+        source_context, stops[planned.uid] = replace(context, parallelism=planned.parallelism), {}
+        readers += (
+            (planned.source, source_context, live_split, stops[planned.uid])
+            for live_split in live[planned.uid]
+            if not held_splits or (planned.uid, live_split.split.name) not in held_splits
         )
 
     def reach(number: int, share: int) -> Any:
-        source, own, standing, _ = asked[number]
-        return reach_of(source, standing.split, standing.offset, share, own)
+        source, source_context, live_split, _ = readers[number]
+        return reach_of(source, live_split.split, live_split.offset, share, source_context)
 
-    given = share_out([standing.offset for _, _, standing, _ in asked], budget, reach)
-    for (_, _, standing, of_source), stop in zip(asked, given, strict=True):
-        of_source[standing.split.name] = stop
+    shares = share_out([live_split.offset for _, _, live_split, _ in readers], budget, reach)
+    for (_, _, live_split, of_source), stop in zip(readers, shares, strict=True):
+        of_source[live_split.split.name] = stop
     return stops
 
 
 def _live(
     planned: PlannedSource,
     listing: _Listing,
-    kept: Mapping[str, Mapping[str, Any]],
+    split_times: Mapping[str, Mapping[str, Any]],
     strategy: WatermarkStrategy | None,
     context: SourceContext,
 ) -> list[_LiveSplit]:
     """The unfinished splits, each with its place, its time and its subtask."""
-    before = {name: details["subtask"] for name, details in kept.items() if "subtask" in details}
+    before = {name: details["subtask"] for name, details in split_times.items() if "subtask" in details}
     subtasks = homes([split.name for split, _ in listing.unfinished], before, planned.parallelism)
     live: list[_LiveSplit] = []
     nothing: Mapping[str, Any] = {}
     plain: dict[int, KeptTime] = {}
     for split, at in listing.unfinished:
         watermark = MIN_WATERMARK if at.watermark is None else at.watermark
-        details = kept.get(split.name, nothing)
+        details = split_times.get(split.name, nothing)
         # Most splits keep no more than where they are read: a source may have ten thousand of them.
         if len(details) > 1:
             time = KeptTime.of(details, watermark)
@@ -286,12 +288,12 @@ def _live(
     return live
 
 
-def _standing(
+def _position(
     source: Source, split: Split, positions: Mapping[str, SplitPosition], finished: Collection[str]
 ) -> SplitPosition:
-    known = positions.get(split.name)
-    if known is not None:
-        return known
+    position = positions.get(split.name)
+    if position is not None:
+        return position
     return SplitPosition(split.start, split.name in finished or is_finished(source, split, split.start), None)
 
 
@@ -301,26 +303,30 @@ def _aligned(
     aligned: list[AlignedSplit] = []
     for uid, strategy in strategies.items():
         if strategy.alignment is not None:
-            for one in live.get(uid, ()):
-                idle = one.time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
-                aligned.append(AlignedSplit(uid, one.split.name, strategy.alignment, one.time.watermark, idle))
+            for live_split in live.get(uid, ()):
+                idle = live_split.time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
+                aligned.append(
+                    AlignedSplit(uid, live_split.split.name, strategy.alignment, live_split.time.watermark, idle)
+                )
     return aligned
 
 
 def _plan_source(
-    source: Source, live: list[_LiveSplit], held: frozenset[str], stops: Mapping[str, tuple[Any, int]]
+    source: Source, live: list[_LiveSplit], held_names: frozenset[str], stops: Mapping[str, tuple[Any, int]]
 ) -> tuple[tuple[ReadRange, ...], tuple[Waiting, ...], bool]:
     """What is read, what waits, and whether all splits end with these ranges."""
     ranges: list[ReadRange] = []
     waiting: list[Waiting] = []
     ends = True
-    for one in live:
-        name = one.split.name
-        stop = one.offset if name in held else stops[name][0]
-        finishes = is_finished(source, one.split, stop)
-        if stop != one.offset:
-            ranges.append(ReadRange(one.split, one.offset, stop, one.subtask, one.time.watermark))
+    for live_split in live:
+        name = live_split.split.name
+        stop = live_split.offset if name in held_names else stops[name][0]
+        finishes = is_finished(source, live_split.split, stop)
+        if stop != live_split.offset:
+            ranges.append(
+                ReadRange(live_split.split, live_split.offset, stop, live_split.subtask, live_split.time.watermark)
+            )
         elif not finishes:
-            waiting.append(Waiting(name, one.time, one.subtask, name in held))
+            waiting.append(Waiting(name, live_split.time, live_split.subtask, name in held_names))
         ends = ends and finishes
     return tuple(ranges), tuple(waiting), ends

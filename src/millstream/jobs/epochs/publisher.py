@@ -65,12 +65,12 @@ class Publisher:
         started = time.monotonic()
         try:
             manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
-            known = action.epoch if newest is None else newest.epoch
+            newest_known = action.epoch if newest is None else newest.epoch
             for uid, staged in manifest.staged.items():
                 # Between sinks, too: a driver that slept may have been replaced meanwhile.
-                standing = self._log.epochs()[-1:] if staged else [known]
-                if standing != [known]:
-                    self._report(e.PublishFenced(action.epoch, max(standing, default=known)), 0.0, None)
+                newest_standing = self._log.epochs()[-1:] if staged else [newest_known]
+                if newest_standing != [newest_known]:
+                    self._report(e.PublishFenced(action.epoch, max(newest_standing, default=newest_known)), 0.0, None)
                     return
                 commit = CommitId(manifest.job_id, uid, manifest.epoch)
                 self._sinks[uid].commit(commit, [item.payload for item in staged], self._store)

@@ -71,7 +71,7 @@ class Launch:
         plan = compile_graph(graph)
         sources, _ = ends_of(plan)
         is_batch(settings, sources)  # refuses what cannot run, before a port is taken for it
-        serving = QueryServing.asked_for(settings.configuration, self.clock, str(settings.site))
+        serving = QueryServing.configured(settings.configuration, self.clock, str(settings.site))
         try:
             job, log = self._prepared(graph, plan, settings)
         except BaseException:
@@ -86,24 +86,24 @@ class Launch:
         sources, sinks = ends_of(plan)
         batch = is_batch(settings, sources)
         patience_s = options.read(options.STORE_PATIENCE, settings.configuration) / 1000
-        own = self.store or open_store(settings.store or _new_folder(graph.job_name))
-        self._check_reachable(own, settings)
+        plain_store = self.store or open_store(settings.store or _new_folder(graph.job_name))
+        self._check_reachable(plain_store, settings)
         if options.read(options.STORE_PRIVATE, settings.configuration):
-            make_private(own)
-        waiting = patient(own, patience_s)
-        waiting.check_writable()
-        record = ready_store(waiting, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
+            make_private(plain_store)
+        patient_store = patient(plain_store, patience_s)
+        patient_store.check_writable()
+        record = ready_store(patient_store, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
         bases = tuple(map(open_store, record.bases))
         for base in bases:
             self._check_reachable(base, settings)
-        store = layered(own, bases)
+        store = layered(plain_store, bases)
         runner, session = self._runner(settings)
         facts = JobFacts(
             job_name=record.job,
             job_id=record.job_id,
             run=new_run(),
             # Patience below and layers above: a source asks its store for those that the job began with.
-            store=layered(waiting, tuple(patient(base, patience_s) for base in bases)),
+            store=layered(patient_store, tuple(patient(base, patience_s) for base in bases)),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
             batch=batch,
@@ -111,17 +111,18 @@ class Launch:
         )
         board = ProgressBoard(JobProgress(record.job, record.job_id, store.url))
         log = attach_log(store, facts.run, board)
-        how = driver_settings(
+        for_driver = driver_settings(
             settings, batch=batch, parallelism=graph.parallelism, max_parallelism=graph.max_parallelism
         )
 
         def make_driver() -> EpochDriver:
-            opened = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
-            ready = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
-            replan = partial(_at_parallelism, graph, opened)
-            deployment = Deployment(with_sources(plan, opened), opened, ready, facts, runner, replan)
-            reporter = ProgressReporter(board, log.write, show_output, [planned.uid for planned in opened], ready)
-            return EpochDriver(deployment, self.clock, reporter, how)
+            opened_sources = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
+            opened_sinks = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
+            replan = partial(_at_parallelism, graph, opened_sources)
+            opened_plan = with_sources(plan, opened_sources)
+            deployment = Deployment(opened_plan, opened_sources, opened_sinks, facts, runner, replan)
+            reporter = ProgressReporter(board, log.write, show_output, [planned.uid for planned in sources], sinks)
+            return EpochDriver(deployment, self.clock, reporter, for_driver)
 
         savepoint_folder = savepoint_directory(settings.configuration)
         return Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close), log
@@ -189,9 +190,9 @@ def ends_of(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:
     return sources, sinks
 
 
-def with_sources(plan: Plan, opened: tuple[PlannedSource, ...]) -> Plan:
+def with_sources(plan: Plan, opened_sources: tuple[PlannedSource, ...]) -> Plan:
     """The plan with its sources as they are after opening: that is what tasks read with."""
-    by_uid = {planned.uid: planned.source for planned in opened}
+    by_uid = {planned.uid: planned.source for planned in opened_sources}
     stages = tuple(
         replace(
             stage,
@@ -208,7 +209,7 @@ def with_sources(plan: Plan, opened: tuple[PlannedSource, ...]) -> Plan:
 
 
 def _at_parallelism(
-    graph: Graph, opened: tuple[PlannedSource, ...], parallelism: int
+    graph: Graph, opened_sources: tuple[PlannedSource, ...], parallelism: int
 ) -> tuple[Plan, tuple[PlannedSource, ...]]:
     """The plan of the program at another parallelism; operators that set their own keep it."""
     if type(parallelism) is not int or not 1 <= parallelism <= graph.max_parallelism:
@@ -218,7 +219,7 @@ def _at_parallelism(
         )
     plan = compile_graph(replace(graph, parallelism=parallelism))
     widths = {node.uid: node.parallelism or 1 for node in plan.nodes()}
-    sources = tuple(replace(planned, parallelism=widths[planned.uid]) for planned in opened)
+    sources = tuple(replace(planned, parallelism=widths[planned.uid]) for planned in opened_sources)
     return with_sources(plan, sources), sources
 
 

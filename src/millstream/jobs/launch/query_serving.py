@@ -40,10 +40,10 @@ def server_request(configuration: Mapping[str, str]) -> ServerRequest | None:
     """
     listen = options.read(options.QUERY_LISTEN, configuration)
     if listen is None:
-        told = sorted(key for key in configuration if key.startswith(_PREFIX))
-        if told:
+        keys = sorted(key for key in configuration if key.startswith(_PREFIX))
+        if keys:
             raise ConfigurationError(
-                f"{told[0]} is set, but the job answers no questions. Set {options.QUERY_LISTEN.key} too, such as "
+                f"{keys[0]} is set, but the job answers no questions. Set {options.QUERY_LISTEN.key} too, such as "
                 "127.0.0.1:8787, or leave it out"
             )
         return None
@@ -77,7 +77,7 @@ class QueryServing:
         self._server: QueryServer | None = None
 
     @classmethod
-    def asked_for(cls, configuration: Mapping[str, str], clock: Clock, at: str) -> QueryServing | None:
+    def configured(cls, configuration: Mapping[str, str], clock: Clock, at: str) -> QueryServing | None:
         """The server that the configuration asks for; what is wrong with it is refused, at the user's line."""
         try:
             request = server_request(configuration)

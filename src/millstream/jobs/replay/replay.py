@@ -57,7 +57,7 @@ from millstream.storage.names import manifest_name, savepoint_name
 from millstream.storage.sandbox import SandboxStore
 from millstream.storage.store import Store, shown_address
 
-__all__ = ["Replay", "found_epoch", "replay"]
+__all__ = ["Replay", "past_epoch", "replay"]
 
 _NO_ORDER = (
     "records of different senders come in no promised order; a function that depends on it differs for that alone"
@@ -146,9 +146,9 @@ def replay(
     compared where the job kept any of it; `downstream=False` ends with the operator. Raises JobFailedError when user
     code fails; its cause's cause is what it raised.
     """
-    past = found_epoch(snapshot)
-    own = MemoryStore(f"replay-{secrets.token_hex(8)}")
-    sandbox = SandboxStore(own, past.committed.store)
+    past = past_epoch(snapshot)
+    memory = MemoryStore(f"replay-{secrets.token_hex(8)}")
+    sandbox = SandboxStore(memory, past.committed.store)
     try:
         return _replayed(past, sandbox, graph, settings, operator, downstream, differences_max)
     finally:
@@ -156,7 +156,7 @@ def replay(
         sandbox.clear()
 
 
-def found_epoch(snapshot: str) -> PastEpoch:
+def past_epoch(snapshot: str) -> PastEpoch:
     """The epoch that `snapshot` names, held together with the one before; StoreError when either is not there."""
     reader = state_reader.open(snapshot)
     if reader.store.exists(savepoint_name()):
@@ -201,35 +201,35 @@ def _replayed(
     sandbox: SandboxStore,
     graph: Graph,
     settings: JobSettings,
-    asked: str,
+    operator: str,
     downstream: bool,
     differences_max: int,
 ) -> Replay:
     manifest, comparison = past.manifest, Comparison(differences_max)
     _check_job(graph.job_name, past)
     plan = plan_as_committed(graph, manifest, past.name)
-    node = _found_node(plan, asked, past.name)
+    node = _node_of(plan, operator, past.name)
     part = replayed_part(plan, node, manifest, downstream=downstream, name=past.name)
-    comparison.notes += [f"'{one.name}' was not run, as it writes outside the store; counted" for one in part.stubs]
-    sources = _reopened(part.plan, manifest, sandbox, settings.session)
+    comparison.notes += [f"'{stub.name}' was not run, as it writes outside the store; counted" for stub in part.stubs]
+    sources = _reopened_sources(part.plan, manifest, sandbox, settings.session)
     try:
-        opened = with_sources(part.plan, sources)
+        reopened_plan = with_sources(part.plan, sources)
         now_ms = _processing_time(manifest, comparison.notes)
         spec = epoch_spec(
             e.RunEpoch(manifest.epoch, final=manifest.status == "DRAINED"),
             replayed_input(sources, past.parent, manifest, now_ms),
             past.parent,
-            strategies_of(opened),
+            strategies_of(reopened_plan),
         )
         facts = _facts(manifest, sandbox, settings, is_batch(settings, ends_of(plan)[0]))
-        outcome = _run(opened, spec, facts, _rounds(plan, manifest, settings.configuration))
+        outcome = _run(reopened_plan, spec, facts, _rounds(plan, manifest, settings.configuration))
     finally:
         for planned in sources:
             planned.source.close()
     sandbox.put(manifest_name(manifest.epoch), encode(replayed_manifest(past.parent, manifest, outcome)))
     with state_reader.Snapshot(sandbox, manifest.epoch, where=past.name, now_ms=SystemClock().now_ms) as replayed:
-        for one in part.compared:
-            compare_operator(one, comparison, past.parent, past.committed, replayed, outcome)
+        for compared_node in part.compared:
+            compare_operator(compared_node, comparison, past.parent, past.committed, replayed, outcome)
     if comparison.count and any(channel.senders > 1 for channel in part.plan.channels if not channel.local):
         comparison.notes.append(_NO_ORDER)
     counts = outcome.operators[node.uid or ""]
@@ -256,25 +256,27 @@ def _check_job(job: str, past: PastEpoch) -> None:
         )
 
 
-def _found_node(plan: Plan, asked: str, where: str) -> Node:
+def _node_of(plan: Plan, operator: str, where: str) -> Node:
     nodes = plan.nodes()
-    found = [node for node in nodes if node.uid == asked] or [node for node in nodes if node.name == asked]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        uids = ", ".join(node.uid or "" for node in found)
-        raise ProgramError(f"the program has {len(found)} operators named '{asked}'. Give one of their uids: {uids}")
-    known = [text for node in nodes for text in (node.uid or "", node.name)]
-    near = difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
+    matches = [node for node in nodes if node.uid == operator] or [node for node in nodes if node.name == operator]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        uids = ", ".join(node.uid or "" for node in matches)
+        raise ProgramError(
+            f"the program has {len(matches)} operators named '{operator}'. Give one of their uids: {uids}"
+        )
+    names = [text for node in nodes for text in (node.uid or "", node.name)]
+    near = difflib.get_close_matches(operator, names, n=1, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     have = ", ".join(f"'{node.name}' (uid {node.uid})" for node in nodes)
-    raise ProgramError(f"the program of {where} has no operator '{asked}'.{hint} It has {have}")
+    raise ProgramError(f"the program of {where} has no operator '{operator}'.{hint} It has {have}")
 
 
-def _reopened(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tuple[PlannedSource, ...]:
+def _reopened_sources(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tuple[PlannedSource, ...]:
     """The sources, ready to give again what they gave: from what was recorded, or by reading it once more."""
     states: Mapping[str, Any] = manifest.states
-    reopened: list[PlannedSource] = []
+    sources: list[PlannedSource] = []
     try:
         for planned in ends_of(plan)[0]:
             recorded = states.get(planned.uid, {}).get("recorded")
@@ -282,18 +284,18 @@ def _reopened(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tup
                 source: Source = RecordedSource(planned.source, recorded, store)
             else:
                 source = opened_source(planned.source, store, session, again=True)
-            reopened.append(replace(planned, source=source))
+            sources.append(replace(planned, source=source))
     except BaseException:
-        for planned in reopened:
+        for planned in sources:
             planned.source.close()
         raise
-    return tuple(reopened)
+    return tuple(sources)
 
 
 def _processing_time(manifest: Manifest, notes: list[str]) -> int:
-    told = statistics_of(manifest)
-    if told is not None and told.get("now_ms") is not None:
-        return int(told["now_ms"])
+    statistics = statistics_of(manifest)
+    if statistics is not None and statistics.get("now_ms") is not None:
+        return int(statistics["now_ms"])
     notes.append(
         "the manifest does not say at which processing time the epoch ran; it was replayed at the time it was committed"
     )
@@ -302,9 +304,9 @@ def _processing_time(manifest: Manifest, notes: list[str]) -> int:
 
 def _rounds(plan: Plan, manifest: Manifest, configuration: Mapping[str, str]) -> int:
     """How often the epoch went round the program's loops, at most."""
-    told = statistics_of(manifest)
+    statistics = statistics_of(manifest)
     configured = rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, configuration))
-    return configured if told is None else int(told.get("rounds") or configured)
+    return configured if statistics is None else int(statistics.get("rounds") or configured)
 
 
 def _facts(manifest: Manifest, store: Store, settings: JobSettings, batch: bool) -> JobFacts:
