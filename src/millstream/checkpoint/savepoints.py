@@ -26,9 +26,9 @@ from millstream.checkpoint.sealed import seal as sealed
 from millstream.checkpoint.sealed import unseal
 from millstream.checkpoint.snapshot_names import SnapshotName
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.storage.layered import layered
+from millstream.storage.layered_store import layered_store
 from millstream.storage.names import job_name, manifest_name, savepoint_name
-from millstream.storage.read_only import ReadOnlyStore
+from millstream.storage.read_only_store import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["StoredSnapshot", "copy_savepoint", "epoch_ranges", "find_snapshot", "open_job_store", "seal"]
@@ -57,7 +57,7 @@ def open_job_store(url: str, *, read_only: bool = False) -> Store:
     store = open_at(url)
     record = read_job_record(store)
     bases = () if record is None else tuple(map(open_at, record.bases))
-    return layered(store, bases)
+    return layered_store(store, bases)
 
 
 def find_snapshot(name: SnapshotName) -> StoredSnapshot:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.envelope import ENVELOPE_DDL
-from millstream.runtime.task.residents import Job
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, stage_function
 from millstream.storage.names import spec_name
@@ -31,7 +31,7 @@ __all__ = ["SparkRunner", "build_frame"]
 _INLINE_CHARACTERS_MAX = 65_536
 
 
-def build_frame(session: SparkSession, plan: Plan, job: Job) -> DataFrame:
+def build_frame(session: SparkSession, plan: Plan, job: ShippedJob) -> DataFrame:
     """The DataFrame of a plan. Collecting a fresh `_execution_of` it is one epoch."""
     first = plan.stages[0]
     frame = session.range(0, first.width, 1, first.width).mapInArrow(stage_function(job, 0), ENVELOPE_DDL)
@@ -55,11 +55,11 @@ class SparkRunner:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._frame: DataFrame | None = None
-        self._job: Job | None = None
+        self._job: ShippedJob | None = None
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
         self._planned: Future[DataFrame] | None = None
 
-    def prepare(self, job: Job) -> None:
+    def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin: build its plan."""
         self._job = job
         self._frame = build_frame(self._session, job.plan(), job)

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from millstream.runtime.task.garbage import fewer_collections
-from millstream.runtime.task.residents import Job, Residents
+from millstream.runtime.task.residents import Residents
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.task.task import Assignment, run_task
 from millstream.storage.store import Store
@@ -29,7 +30,7 @@ SPEC_FILE_MARK = "file:"
 StageFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def stage_function(job: Job, stage: int) -> StageFunction:
+def stage_function(job: ShippedJob, stage: int) -> StageFunction:
     """What a task of `stage` runs; Spark sends it to the workers once."""
 
     def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -38,7 +39,7 @@ def stage_function(job: Job, stage: int) -> StageFunction:
     return run
 
 
-def _run_in_worker(job: Job, stage: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_in_worker(job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     assert context is not None
     spec = _spec(context, job.facts.store)

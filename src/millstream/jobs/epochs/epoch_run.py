@@ -35,7 +35,7 @@ from millstream.jobs.epochs.outcome import EpochOutcome, MixedEpochError, gather
 from millstream.jobs.epochs.rounds import followed_by, next_round, wants_a_round
 from millstream.plan.stages import Plan
 from millstream.runtime.operators.failure import UserFailureError
-from millstream.runtime.task.residents import Job
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 
 __all__ = ["Deployment", "EpochDeadline", "EpochTimedOutError", "Replan", "Runner", "new_run", "run_epoch"]
@@ -51,7 +51,7 @@ Replan = Callable[[int], tuple[Plan, tuple[PlannedSource, ...]]]
 class Runner(Protocol):
     """What runs the tasks of an epoch: Spark, or this process."""
 
-    def prepare(self, job: Job) -> None: ...
+    def prepare(self, job: ShippedJob) -> None: ...
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]: ...
 
@@ -78,7 +78,7 @@ class Deployment:
     ) -> None:
         self.plan, self.sources, self.sinks = plan, sources, sinks
         self._runner, self._replan = runner, replan
-        self._job = Job(cloudpickle.dumps(plan), facts)
+        self._job = ShippedJob(cloudpickle.dumps(plan), facts)
         self._replacement: tuple[Plan, tuple[PlannedSource, ...]] | None = None
         self._rounds = 0
 
@@ -109,7 +109,7 @@ class Deployment:
 
     def send_plan(self) -> None:
         """Give another plan of the job to the runner, as another run."""
-        self._job = Job(cloudpickle.dumps(self.plan), replace(self.facts, run=new_run()))
+        self._job = ShippedJob(cloudpickle.dumps(self.plan), replace(self.facts, run=new_run()))
         self.send()
 
     def run_round(self, spec: EpochSpec) -> EpochOutcome:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from millstream.checkpoint.finished_splits import FinishedSplits
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.connectors.checked import is_complete, is_finished, listed_splits, reach_of, removes_input
+from millstream.connectors.contract_checks import is_complete, is_finished, listed_splits, reach_of, removes_input
 from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.clock import Clock
@@ -39,8 +39,8 @@ from millstream.jobs.epochs.input_plan import (
 )
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.plan.stages import Plan
-from millstream.runtime.task.barrier import MIN_WATERMARK
-from millstream.runtime.task.event_time import IDLE_WATERMARK, KeptTime
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
+from millstream.runtime.task.event_time import KeptTime
 from millstream.runtime.task.spec import ReadRange
 from millstream.storage.store import Store
 
@@ -205,8 +205,8 @@ def _check_none_vanished(
         raise StoreError(
             f"source '{planned.uid}' ({planned.source.describe()}) no longer lists split '{vanished[0]}'{more}, which "
             f"the job has read to {positions[vanished[0]].offset!r} and not to its end: the rest of it would be "
-            "missing. Bring it back (a file, a partition, the input this job was started with), or, to do without, give "
-            "the source another uid and start with --allow-non-restored-state: it is then read anew."
+            "missing. Bring it back (a file, a partition, the input this job was started with), or, to do without, "
+            "give the source another uid and start with --allow-non-restored-state: it is then read anew."
         )
 
 

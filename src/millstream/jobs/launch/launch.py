@@ -19,7 +19,7 @@ from typing import Any
 
 from millstream.common import options
 from millstream.compiler.passes import compile_graph
-from millstream.connectors.checked import opened_sink, opened_source
+from millstream.connectors.contract_checks import opened_sink, opened_source
 from millstream.connectors.contracts import Sink
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Graph, Read, Write
@@ -40,9 +40,9 @@ from millstream.jobs.snapshots.restore import ready_store, recovery_of
 from millstream.plan.stages import Plan
 from millstream.runtime.task.spec import JobFacts
 from millstream.spark.masters import check_store_reachable
-from millstream.storage.layered import layered
+from millstream.storage.layered_store import layered_store
 from millstream.storage.local import make_private
-from millstream.storage.patient import patient
+from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, open_store
 
 __all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
@@ -90,20 +90,20 @@ class Launch:
         self._check_reachable(plain_store, settings)
         if options.read(options.STORE_PRIVATE, settings.configuration):
             make_private(plain_store)
-        patient_store = patient(plain_store, patience_s)
+        patient_store = with_patience(plain_store, patience_s)
         patient_store.check_writable()
         record = ready_store(patient_store, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
         bases = tuple(map(open_store, record.bases))
         for base in bases:
             self._check_reachable(base, settings)
-        store = layered(plain_store, bases)
+        store = layered_store(plain_store, bases)
         runner, session = self._runner(settings)
         facts = JobFacts(
             job_name=record.job,
             job_id=record.job_id,
             run=new_run(),
             # Patience below and layers above: a source asks its store for those that the job began with.
-            store=layered(patient_store, tuple(patient(base, patience_s) for base in bases)),
+            store=layered_store(patient_store, tuple(with_patience(base, patience_s) for base in bases)),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
             batch=batch,

@@ -28,7 +28,7 @@ from millstream.checkpoint.restoring import Match, match_program, restored_manif
 from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
 from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
 from millstream.common import options
-from millstream.connectors.checked import restored_pending
+from millstream.connectors.contract_checks import restored_pending
 from millstream.connectors.contracts import RestorePoint, Sink
 from millstream.errors import FencedError, StoreError
 from millstream.jobs.snapshots.forking import claim_fork
