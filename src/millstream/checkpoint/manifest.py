@@ -40,9 +40,9 @@ from millstream.storage.store import Store
 __all__ = [
     "FORMAT",
     "JSON",
-    "Found",
     "Manifest",
     "ManifestLog",
+    "ManifestOwner",
     "SplitFile",
     "SplitPosition",
     "Staged",
@@ -235,7 +235,7 @@ def _damaged(name: str, what: str) -> StoreDamagedError:
     return StoreDamagedError(f"{name} is damaged: {what}. Nothing was overwritten; restore the file from a copy.")
 
 
-class Found(Enum):
+class ManifestOwner(Enum):
     """Who wrote the manifest that stands under an epoch's name."""
 
     MINE = "mine"
@@ -325,17 +325,17 @@ class ManifestLog:
         name, data = manifest_name(manifest.epoch), encode(manifest)
         if self._store.create(name, data):
             return not self._is_passed(manifest)
-        return self.find(manifest) is Found.MINE
+        return self.find(manifest) is ManifestOwner.MINE
 
-    def find(self, manifest: Manifest) -> Found:
+    def find(self, manifest: Manifest) -> ManifestOwner:
         """After a commit whose outcome is unknown: is it there, and does this driver still own the job?"""
         name = manifest_name(manifest.epoch)
         if self._is_passed(manifest):
-            return Found.OTHER
+            return ManifestOwner.OTHER
         if not self._store.exists(name):
-            return Found.ABSENT
+            return ManifestOwner.ABSENT
         self._store.settle(name)
-        return Found.MINE if self._store.get(name) == encode(manifest) else Found.OTHER
+        return ManifestOwner.MINE if self._store.get(name) == encode(manifest) else ManifestOwner.OTHER
 
     def _is_passed(self, manifest: Manifest) -> bool:
         epochs = self.epochs()

@@ -24,14 +24,14 @@ from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 
-__all__ = ["HarnessEpochs", "Snapshot"]
+__all__ = ["HarnessEpochs", "HarnessSnapshot"]
 
 Accounts = Mapping[str, Any]
 _STATEFUL = (KeyedOperator, BroadcastProcessOperator)
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class HarnessSnapshot:
     """What a committed epoch keeps of a function: its state, its timers and its event time.
 
     `OperatorHarness.snapshot` makes it; give it to another harness as `restore=`. It is whole in itself, and the
@@ -49,13 +49,15 @@ class Snapshot:
 
     def __repr__(self) -> str:
         subtasks = sorted({*self._states, *self._functions}, key=int)
-        return f"Snapshot(epoch={self.epoch}, watermark={self.watermark}, subtasks={', '.join(subtasks) or 'none'})"
+        return (
+            f"HarnessSnapshot(epoch={self.epoch}, watermark={self.watermark}, subtasks={', '.join(subtasks) or 'none'})"
+        )
 
 
 class HarnessEpochs:
     """Runs epochs of `operator`, from where `restored` left off. Several snapshots are those of different subtasks."""
 
-    def __init__(self, operator: Operator, restored: Sequence[Snapshot]) -> None:
+    def __init__(self, operator: Operator, restored: Sequence[HarnessSnapshot]) -> None:
         self._operator = operator
         self._context = operator.setting.context
         self._run = secrets.token_hex(4)
@@ -100,12 +102,12 @@ class HarnessEpochs:
         operator.keep(acknowledgement)
         self._commit(acknowledgement, reached)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> HarnessSnapshot:
         """What the last epoch kept."""
         files = {name: self._store.get(name) for name in self._store.list("")}
         parallelism, max_parallelism = self._context.parallelism, self._context.max_parallelism
         kept = self._states, self._functions, files, self._broadcast
-        return Snapshot(self._epoch, self._watermark, parallelism, max_parallelism, *kept)
+        return HarnessSnapshot(self._epoch, self._watermark, parallelism, max_parallelism, *kept)
 
     def _spec(self, now_ms: int) -> EpochSpec:
         uid, states = self._operator.uid, dict(self._states)
@@ -137,9 +139,9 @@ class HarnessEpochs:
         self._watermark = reached
 
 
-def _check(restored: Sequence[Snapshot], max_parallelism: int) -> None:
+def _check(restored: Sequence[HarnessSnapshot], max_parallelism: int) -> None:
     for one in restored:
-        if not isinstance(one, Snapshot):
+        if not isinstance(one, HarnessSnapshot):
             raise refuse(f"OperatorHarness: restore= found {one!r}, expected what snapshot() of a harness returned")
         if one.max_parallelism != max_parallelism:
             raise refuse(

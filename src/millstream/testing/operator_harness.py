@@ -30,7 +30,7 @@ from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.registry import operator_for
-from millstream.testing.harness_epochs import HarnessEpochs, Snapshot
+from millstream.testing.harness_epochs import HarnessEpochs, HarnessSnapshot
 from millstream.testing.harness_functions import (
     TAGGING,
     AsyncSettings,
@@ -90,7 +90,7 @@ class OperatorHarness(HarnessInputs):
         attempt: int = 0,
         job_parameters: Mapping[str, str] | None = None,
         clock: ManualClock | None = None,
-        restore: Snapshot | Sequence[Snapshot] = (),
+        restore: HarnessSnapshot | Sequence[HarnessSnapshot] = (),
         timeout_ms: int = 60_000,
         capacity: int = 100,
         ordered: bool = True,
@@ -134,7 +134,7 @@ class OperatorHarness(HarnessInputs):
         )
         self._operator: Operator = operator_for(OperatorSetting(node, context, 1))
         self._operator.outputs = [self._keep]
-        self._epochs = HarnessEpochs(self._operator, (restore,) if isinstance(restore, Snapshot) else restore)
+        self._epochs = HarnessEpochs(self._operator, (restore,) if isinstance(restore, HarnessSnapshot) else restore)
 
     def open(self) -> Self:
         """Open the function, once; `push` does it when nobody has."""
@@ -164,7 +164,7 @@ class OperatorHarness(HarnessInputs):
         """
         self._epoch()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> HarnessSnapshot:
         """What an epoch that ends now keeps of the function, for `restore=` of another harness.
 
         >>> from millstream.common import Types

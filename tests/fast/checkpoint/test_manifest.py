@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from millstream.checkpoint import job_record
 from millstream.checkpoint.manifest import (
-    Found,
     Manifest,
     ManifestLog,
+    ManifestOwner,
     SplitPosition,
     Staged,
     decode,
@@ -206,7 +206,7 @@ def test_the_second_committer_of_an_epoch_loses_and_changes_nothing(log: Manifes
     assert log.commit(manifest(1, run="a1"))
     assert not log.commit(manifest(1, run="b2"))
     assert log.read(1).run == "a1"
-    assert log.find(manifest(1, run="b2")) is Found.OTHER
+    assert log.find(manifest(1, run="b2")) is ManifestOwner.OTHER
 
 
 def test_of_many_committers_exactly_one_wins(log: ManifestLog) -> None:
@@ -226,9 +226,9 @@ def test_of_many_committers_exactly_one_wins(log: ManifestLog) -> None:
 
 def test_a_commit_whose_answer_was_lost_is_found_and_may_be_repeated(log: ManifestLog) -> None:
     mine = manifest(1)
-    assert log.find(mine) is Found.ABSENT
+    assert log.find(mine) is ManifestOwner.ABSENT
     log.commit(mine)
-    assert log.find(mine) is Found.MINE
+    assert log.find(mine) is ManifestOwner.MINE
     assert log.commit(mine)
 
 
@@ -236,7 +236,7 @@ def test_the_same_drivers_other_try_of_an_epoch_is_not_mistaken_for_this_one(log
     # A put that was believed lost may land late. Taking its offsets for ours would lose records.
     log.commit(manifest(1, sources={"in": {"0": SplitPosition(100)}}))
     later = manifest(1, sources={"in": {"0": SplitPosition(120)}})
-    assert log.find(later) is Found.OTHER
+    assert log.find(later) is ManifestOwner.OTHER
     assert not log.commit(later)
 
 
@@ -246,7 +246,7 @@ def test_a_driver_that_slept_past_a_trimmed_epoch_cannot_commit_into_the_hole(lo
     log.drop_before(15)
     asleep = manifest(4, run="old")
     assert not log.commit(asleep)
-    assert log.find(asleep) is Found.OTHER
+    assert log.find(asleep) is ManifestOwner.OTHER
     assert log.newest() == manifest(19, run="new")
 
 

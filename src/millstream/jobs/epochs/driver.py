@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.checkpoint import events as e
-from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
+from millstream.checkpoint.manifest import Manifest, ManifestLog, ManifestOwner
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
 from millstream.checkpoint.receipts import known_published
@@ -257,18 +257,18 @@ class EpochDriver:
         manifest = self._memory.attempted
         assert manifest is not None
         try:
-            standing = self._log.find(manifest)
+            owner = self._log.find(manifest)
         except Exception as error:
             self._inbox.report(e.CommitUnknown(str(error), self._clock.now_ms(), random.random()))
             return
-        if standing is Found.ABSENT:
+        if owner is ManifestOwner.ABSENT:
             failure = self._memory.failure
             is_refused = failure is not None and not is_retryable(failure)
             self._inbox.report(e.CommitAbsent(self._clock.now_ms(), random.random(), retryable=not is_refused))
             return
-        if standing is Found.MINE:
+        if owner is ManifestOwner.MINE:
             self._has_committed(manifest)
-        self._inbox.report(e.CommitFound(mine=standing is Found.MINE))
+        self._inbox.report(e.CommitFound(mine=owner is ManifestOwner.MINE))
 
     # --- publishing -------------------------------------------------------------------------------------------
 
