@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.savepoints import open_job_store
-from millstream.cli.job_argument import named_snapshot
+from millstream.cli.job_argument import find_snapshot_name
 from millstream.cli.tables import print_table
 from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, time_text
@@ -41,7 +41,7 @@ def show_checkpoints(
     screen = screen or sys.stdout
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     try:
-        name = named_snapshot(job)
+        name = find_snapshot_name(job)
         manifests = _manifests(open_job_store(name.store, read_only=True), name.store)
         if epoch is None and isinstance(name.at, int):
             epoch = name.at

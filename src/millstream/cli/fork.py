@@ -13,7 +13,7 @@ from pathlib import Path
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
-from millstream.cli.job_argument import named_snapshot
+from millstream.cli.job_argument import find_snapshot_name
 from millstream.cli.savepoint import now_ms
 from millstream.errors import ConfigurationError, MillstreamError, StoreError
 from millstream.jobs.snapshots.forking import claim_fork
@@ -26,7 +26,7 @@ __all__ = ["fork_job"]
 def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> int:
     """Make a store ready for the fork; returns the exit code."""
     try:
-        original = find_snapshot(named_snapshot(snapshot, root))
+        original = find_snapshot(find_snapshot_name(snapshot, root))
         where = place or str(Path(root or DEFAULT_ROOT, _folder_of(name)))
         _make(original, name, where)
     except MillstreamError as error:

@@ -47,12 +47,12 @@ class _Replayed(SystemExit):
 
 def replay_epoch(request: ReplayRequest) -> int:
     """Replay it; returns the exit code."""
-    from millstream.cli.job_argument import named_snapshot
+    from millstream.cli.job_argument import find_snapshot_name
     from millstream.datastream.environment.launch_defaults import with_job_receiver
     from millstream.jobs.replay.replay import past_epoch, replay
 
     try:
-        snapshot = str(named_snapshot(request.snapshot))
+        snapshot = str(find_snapshot_name(request.snapshot))
         past_epoch(snapshot).close()  # what is wrong with it is told before the program runs
     except MillstreamError as error:
         print(f"millstream: {error}", file=sys.stderr)

@@ -130,10 +130,10 @@ def start_of(text: str) -> Start:
     from millstream.checkpoint.job_record import read
     from millstream.checkpoint.manifest import ManifestLog
     from millstream.checkpoint.savepoints import find_snapshot
-    from millstream.cli.job_argument import named_snapshot
+    from millstream.cli.job_argument import find_snapshot_name
     from millstream.storage.store import open_store
 
-    name = named_snapshot(text)
+    name = find_snapshot_name(text)
     if (Path(name.store) / "_metadata").is_file():
         raise NotAvailableError(
             f"--from {text}: that is a savepoint of Flink, whose state is in a form of its own. Build one from data "

@@ -4,8 +4,8 @@ Two forms of one thing. In a terminal a panel stands at the bottom of the screen
 what the program, its logs and the print sink write appears above it, whole lines at a time. Elsewhere there are plain
 lines, one a second at most and only when something has changed.
 
-The console only reads the job's progress board. It never waits for the job and the job never waits for it; closing it
-gives the streams back as they were, also after an error.
+The console only reads the job's progress board. It never waits for the job, and the job never waits for it. Closing it
+restores the streams as they were, also after an error.
 """
 
 from __future__ import annotations

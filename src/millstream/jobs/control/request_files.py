@@ -1,8 +1,8 @@
-"""What stands in the files of requests and answers, read without trust: a request is whole, or it is refused in words.
+"""The files of requests and answers, read without trust: a request is whole, or it is refused in words.
 
 Anybody who may write below `control/` writes these files, with any version of Millstream or by hand. A field that is
-not known is refused rather than left out (it might be the one that says "not now"), and so is a newer format, a wrong
-type, a file under another's name. Whoever asked is told; the job goes on.
+not known is refused rather than ignored (it might be the one that says "not now"). So are a newer format, a wrong type,
+and a file under the name of another. The refusal is the answer to the request; the job goes on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class Request:
-    """A wish: a command and its arguments. `created_ms` is by the asker's clock, and compared with no other."""
+    """A command and its arguments. `created_ms` is by the clock of whoever asks, and compared with no other."""
 
     id: str
     command: str

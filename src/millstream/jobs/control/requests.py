@@ -4,14 +4,14 @@
     control/{id}.json            what is asked, sealed (`jobs/control/request_files.py`)
     control/{id}.answer.json     that a job has taken it up; in its place, later, what came of it
 
-Whoever can write to a store may ask. A running job looks every quarter of a second (every two seconds where looking
-costs a call to an object store); a request that nobody takes up in time is taken back. One that was there before the
-job began to look is refused: nobody must be stopped by yesterday's wish. What was there is what the job itself saw: the
-clocks of two machines are never compared. There is no server and no port.
+Whoever can write to a store may make a request. A running job looks for requests every quarter of a second (every two
+seconds where looking costs a call to an object store). If no job takes a request up in time, whoever made it removes
+it. The job refuses requests that it saw at its start: a job must not be stopped by a request of yesterday. It goes by
+what it saw, not by dates, so the clocks of two machines are never compared. There is no server and no port.
 
-Each request is obeyed on a thread of its own: a cancel must not wait for a stop that takes long. No request ends the
-job or its hearing: what cannot be understood or done is answered with no. Answers that nobody fetches, because the
-asker died, are removed with their requests.
+Each request is obeyed on a thread of its own: a cancel must not wait for a stop that takes long. A request that cannot
+be understood or obeyed is answered with no; the job goes on, and so does its looking. Answers that nobody fetches,
+because whoever asked has died, are removed with their requests.
 """
 
 from __future__ import annotations
@@ -157,11 +157,11 @@ class RequestServer:
         return self
 
     def close(self) -> None:
-        """Take up no more; what was taken up is still answered."""
+        """Take up no more requests; those taken up are still answered."""
         self._closed.set()
 
     def _say_last_words(self) -> None:
-        """The program ends, often because somebody asked: they are told before the threads go with the process."""
+        """The program ends, often because of a request: answer it before the threads end with the process."""
         self.close()
         self._thread.join(_LAST_WORDS_S)
 

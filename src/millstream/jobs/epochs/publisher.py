@@ -1,13 +1,13 @@
 """Publishes committed epochs, one after the other, on a thread beside the running epoch.
 
-An epoch's output becomes visible sink by sink, in the order of the manifest. What came of it is reported as an event of
-the protocol; nothing is ever skipped, and an epoch that failed half-way is published again from its beginning.
+An epoch's output becomes visible sink by sink, in the order of the manifest. The result is reported as an event of the
+protocol. Nothing is ever skipped: an epoch that failed half-way is published again from its beginning.
 
-Before each sink it is looked whether this driver still owns the job: a newer manifest than it knows is another
-driver's, which has published this epoch already, and may have published the next; and where the newest one that it
-knows is gone, the job was removed. What is left is the moment between
-that look and what the sink does: a driver that stalls just there publishes an old epoch late. A sink that records the
-identity it is given, and refuses an older one of the same job, closes that too.
+Before each sink the publisher checks that this driver still owns the job. A manifest newer than those it knows was
+written by another driver, which has published this epoch already, and perhaps the next. If the newest manifest that it
+knows is gone, the job was removed. In both cases nothing more is published. One gap is left, between this check and the
+work of the sink: a driver that stalls just there publishes an old epoch late. A sink closes the gap if it stores the
+`CommitId` it is given, and refuses an older one of the same job.
 """
 
 from __future__ import annotations

@@ -5,16 +5,16 @@ months at ten epochs a second keeps a flat store. Sweeping never fails a job: wh
 
 Savepoints, forks and readers work beside it, in other processes, and there is no lock. So, in this order:
 
-1. decide which epochs go, write their manifests into one file aside, and remove them;
-2. look for pins and leases once more, and put back a manifest that one of them names: whoever wrote it first and then
-   found the manifest may read on, whoever did not find it was told so;
-3. list the manifests once more: a job that goes back to an older epoch has made it its newest meanwhile;
-4. remove the file aside, and the files that no manifest names which is still there.
+1. decide which epochs go, copy their manifests into one file (the file aside), and remove them;
+2. look for pins and leases once more, and put back every manifest that one of them names: a reader that wrote its lease
+   and then found the manifest may read on, one that did not find it was told so;
+3. list the manifests once more: a job that goes back to an older epoch may have made it its newest meanwhile;
+4. remove the file aside, and all files that none of the remaining manifests names.
 
-A sweeper that dies or fails between 1 and 4 has left the file aside: the next one puts all of it back, and begins anew.
+If a sweeper dies between 1 and 4, the file aside is still there: the next sweeper puts all of it back, and begins anew.
 
-A file that cannot be read is told of once, and costs nothing but the space of what it may stand for: a damaged manifest
-goes when it is as old as others, and until then every file stays that is not newer than it.
+A file that cannot be read is logged once, and costs nothing but space: a damaged manifest goes when it is as old as
+others that go, and until then every file stays that it might name, which are all those not newer than it.
 """
 
 from __future__ import annotations
