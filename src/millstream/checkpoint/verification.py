@@ -43,11 +43,11 @@ class Problem:
     """Something that is wrong: with which file, what, and what the file is for."""
 
     file: str
-    found: str
+    finding: str
     what: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.found}" + (f" ({self.what})" if self.what else "")
+        return f"{self.file}: {self.finding}" + (f" ({self.what})" if self.what else "")
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class QueryServing:
             settings = server_settings(request)
             from millstream.query.server import Ports
 
-            ports = Ports.taken(settings)
+            ports = Ports.take(settings)
         except ConfigurationError as error:
             raise ConfigurationError(error.message, at=at) from error
         return cls(settings, ports, clock, allow_undeclared=request.allow_undeclared)
