@@ -29,10 +29,11 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import FileSink, RollingPolicy
 from millstream.errors import FencedError, JobFailedError, NotAvailableError, StoreError
+from millstream.jobs.clock import SystemClock
 from millstream.jobs.control.command import Command
 from millstream.jobs.control.requests import Mailbox, RequestServer
 from millstream.jobs.launch.job import Job
-from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.launch.launch import Launch
 from millstream.jobs.snapshots.saving import save_newest
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
