@@ -81,9 +81,9 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, 
     stored = {(state.uid, state.name): state for state in states_of(manifest) if state.scope == "keyed"}
     program: Mapping[str, Any] = manifest.program
     locations: dict[StateName, StateLocation] = {}
-    for uid, told in sorted(manifest.states.items()):
+    for uid, operator_account in sorted(manifest.states.items()):
         operator, groups = program.get(uid, {}).get("name", uid), program.get(uid, {}).get("max_parallelism")
-        for name, queryable in sorted(_declared(told).items()):
+        for name, queryable in sorted(_declared(operator_account).items()):
             table, homes = stored.get((uid, queryable.state)), stored.get((uid, "merging windows"))
             value, is_pickled = _value_of(queryable, table)
             kind, key = queryable.kind, queryable.key
@@ -96,10 +96,10 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, 
     return locations
 
 
-def _declared(told: Any) -> dict[str, Queryable]:
-    accounts = [account for account in told.get("subtasks", {}).values() if isinstance(account, dict)]
-    written = {name: one for account in accounts for name, one in account.get("queryable", {}).items()}
-    return {name: from_json(Queryable, None, one) for name, one in written.items()}
+def _declared(operator_account: Any) -> dict[str, Queryable]:
+    accounts = [account for account in operator_account.get("subtasks", {}).values() if isinstance(account, dict)]
+    written = {name: entry for account in accounts for name, entry in account.get("queryable", {}).items()}
+    return {name: from_json(Queryable, None, entry) for name, entry in written.items()}
 
 
 def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bool]:
