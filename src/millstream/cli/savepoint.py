@@ -18,6 +18,7 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pins_of, unpin
 from millstream.checkpoint.receipts import known_published
 from millstream.cli.job_argument import open_store_of_job, short_address
+from millstream.cli.refusals import refuse
 from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.control.requests import Mailbox, UnansweredError
 from millstream.jobs.snapshots.program_changes import derived_uids_text
@@ -45,11 +46,11 @@ def take_savepoint(request: SavepointRequest) -> int:
     try:
         store = open_store_of_job(request.job, request.root)
     except MillstreamError as error:
-        return _refused(error, 2)
+        return refuse(error)
     try:
         save(store, request.to, request.name)
     except MillstreamError as error:
-        return _refused(error, 1)
+        return refuse(error, 1)
     return 0
 
 
@@ -65,7 +66,7 @@ def dispose_savepoint(job: str, root: str | None, name: str) -> int:
             )
         unpin(store, name)
     except MillstreamError as error:
-        return _refused(error, 2)
+        return refuse(error)
     print(f"'{name}' is gone; its epoch is kept no longer than others", file=sys.stderr)
     return 0
 
@@ -123,8 +124,3 @@ def _progress() -> Callable[[int, int], None] | None:
 def absolute(place: str) -> str:
     """A folder as it is meant here, from anywhere."""
     return place if "://" in place else str(Path(place).absolute())
-
-
-def _refused(error: MillstreamError, code: int) -> int:
-    print(f"millstream: {error}", file=sys.stderr)
-    return code
