@@ -29,7 +29,7 @@ from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.operators.registry import operator_for
+from millstream.runtime.task.registry import operator_for
 from millstream.testing.harness_epochs import HarnessEpochs, HarnessSnapshot, harness_facts
 from millstream.testing.harness_functions import (
     TAGGING,
