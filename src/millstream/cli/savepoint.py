@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.checkpoint.job_record import read as read_job_record
@@ -25,30 +24,21 @@ from millstream.jobs.snapshots.program_changes import derived_uids_text
 from millstream.jobs.snapshots.saving import check_folder, epoch_to_save, save_newest
 from millstream.storage.store import Store, open_store
 
-__all__ = ["SavepointRequest", "dispose_savepoint", "save", "take_savepoint"]
+__all__ = ["dispose_savepoint", "save", "take_savepoint"]
 
 _TAKEN_WITHIN_S = 3.0
 _PUBLISHED_WITHIN_S = 10.0
 
 
-@dataclass(frozen=True)
-class SavepointRequest:
-    """What was typed after `millstream savepoint`. `to` None: by reference, in the job's store."""
-
-    job: str
-    root: str | None = None
-    to: str | None = None
-    name: str | None = None
-
-
-def take_savepoint(request: SavepointRequest) -> int:
-    """Save the newest published epoch; returns the exit code."""
+def take_savepoint(job: str, root: str | None, to: str | None, name: str | None) -> int:
+    """Save the newest published epoch, in the folder `to`, or (None) by reference in the job's store; returns the exit
+    code."""
     try:
-        store = open_store_of_job(request.job, request.root)
+        store = open_store_of_job(job, root)
     except MillstreamError as error:
         return refuse(error)
     try:
-        save(store, request.to, request.name)
+        save(store, to, name)
     except MillstreamError as error:
         return refuse(error, 1)
     return 0
