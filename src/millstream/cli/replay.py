@@ -54,7 +54,7 @@ def replay_epoch(request: ReplayRequest) -> int:
 
     try:
         snapshot = str(find_snapshot_name(request.snapshot))
-        past_epoch(snapshot).close()  # what is wrong with it is told before the program runs
+        past_epoch(snapshot).close()  # what is wrong with it is said before the program runs
     except MillstreamError as error:
         return refuse(error, WRONG_COMMAND)
 
