@@ -149,7 +149,7 @@ class Published:
 
 @dataclass(frozen=True)
 class PublishFailed:
-    """A sink failed; part of `epoch` may be published. `retryable`: publishing it again may succeed; damage stays damage."""
+    """A sink failed; part of `epoch` may be published. `retryable`: it may succeed another time, as damage does not."""
 
     epoch: int
     reason: str

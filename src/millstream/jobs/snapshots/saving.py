@@ -65,8 +65,8 @@ def save_newest(
 def save_epoch(
     store: Store, epoch: int, now_ms: Callable[[], int], *, to: str | None, name: str | None, note: Note | None = None
 ) -> str:
-    """Save `epoch`; returns what to start from it with (`--from`). `to`: a folder, in which the savepoint gets one of its
-    own; None: the job's store."""
+    """Save `epoch`; returns what to start from it with (`--from`). `to`: a folder, in which the
+    savepoint gets a folder; None: it is kept by reference."""
     if name is not None:
         check_savepoint_name(name)
     if to is None:
