@@ -73,7 +73,7 @@ class ProgressBoard:
         return self._now
 
     def change(self, **changes: object) -> None:
-        """Replace fields of the snapshot and tell the listeners. One that raises is told of, and changes nothing."""
+        """Replace fields of the snapshot and tell the listeners. If one raises, that is logged, and changes nothing."""
         with self._lock:
             self._now = replace(self._now, **changes)  # type: ignore[arg-type]
             listeners = list(self._listeners)
