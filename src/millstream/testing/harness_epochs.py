@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
 from millstream.datastream.streams.argument_checks import refuse
-from millstream.runtime.keyed.broadcast_state import ACCOUNT, WRITER
+from millstream.runtime.keyed.broadcast_state import WRITER
 from millstream.runtime.operators.broadcast_operators import BroadcastInputs, BroadcastProcessOperator
 from millstream.runtime.operators.keyed_operators import KeyedOperator
 from millstream.runtime.operators.operators import Operator
 from millstream.runtime.task.barrier import MIN_WATERMARK, Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.stored.accounts import FunctionAccount, StoredTables, SubtaskAccount
 from millstream.storage.memory import MemoryStore
 
 __all__ = ["HarnessEpochs", "Snapshot"]
 
-Accounts = Mapping[str, Any]
 _STATEFUL = (KeyedOperator, BroadcastProcessOperator)
 
 
@@ -41,13 +40,13 @@ class Snapshot:
     watermark: int
     parallelism: int
     max_parallelism: int
-    _states: Accounts  # by subtask, as a manifest has them; so are the next
-    _functions: Accounts
+    _states: Mapping[int, SubtaskAccount]  # by subtask, as a manifest has them; so are the next
+    _functions: Mapping[int, FunctionAccount]
     _files: Mapping[str, bytes]
-    _broadcast: Accounts = field(default_factory=dict)  # what all subtasks have: versions of broadcast states
+    _broadcast: StoredTables | None = None  # what all subtasks have: versions of broadcast states
 
     def __repr__(self) -> str:
-        subtasks = sorted({*self._states, *self._functions}, key=int)
+        subtasks = map(str, sorted({*self._states, *self._functions}))
         return f"Snapshot(epoch={self.epoch}, watermark={self.watermark}, subtasks={', '.join(subtasks) or 'none'})"
 
 
@@ -64,9 +63,9 @@ class HarnessEpochs:
         _check(restored, self._context.max_parallelism)
         self._epoch = max((one.epoch for one in restored), default=0)
         self._watermark = min((one.watermark for one in restored), default=MIN_WATERMARK)
-        self._states: Accounts = {subtask: kept for one in restored for subtask, kept in one._states.items()}
-        self._functions: Accounts = {subtask: kept for one in restored for subtask, kept in one._functions.items()}
-        self._broadcast: Accounts = next((one._broadcast for one in restored if one._broadcast), {})
+        self._states = {subtask: kept for one in restored for subtask, kept in one._states.items()}
+        self._functions = {subtask: kept for one in restored for subtask, kept in one._functions.items()}
+        self._broadcast = next((one._broadcast for one in restored if one._broadcast is not None), None)
         if isinstance(operator, BroadcastInputs):
             operator.broadcast.is_alone = True
         self._store = store
@@ -108,8 +107,8 @@ class HarnessEpochs:
 
     def _spec(self, now_ms: int) -> EpochSpec:
         uid, states = self._operator.uid, dict(self._states)
-        if self._broadcast:
-            states[WRITER] = {**states.get(WRITER, {}), ACCOUNT: self._broadcast}
+        if self._broadcast is not None:
+            states[WRITER] = replace(states.get(WRITER, SubtaskAccount()), broadcast=self._broadcast)
         spec = EpochSpec(
             epoch=self._epoch + 1,
             try_=self._attempts,
@@ -125,11 +124,11 @@ class HarnessEpochs:
         return EpochSpec.decode(spec.encode(), self._context.subtask)
 
     def _commit(self, acknowledgement: Acknowledgement, reached: int) -> None:
-        subtask, uid = str(self._context.subtask), self._operator.uid
+        subtask, uid = self._context.subtask, self._operator.uid
         # From now on only what this subtask wrote: what others kept before a rescale, it has taken its part of.
-        account = dict(acknowledgement.states.get(uid, {}))
-        self._broadcast = account.pop(ACCOUNT, {})
-        self._states = {subtask: account} if uid in acknowledgement.states else {}
+        account = acknowledgement.states.get(uid)
+        self._broadcast = None if account is None else account.broadcast
+        self._states = {} if account is None else {subtask: replace(account, broadcast=None)}
         kept = acknowledgement.operator_states
         self._functions = {subtask: kept[uid]} if uid in kept else {}
         self._epoch += 1

@@ -52,6 +52,7 @@ from millstream.jobs.settings.driver_settings import DriverSettings, Replan, Run
 from millstream.jobs.settings.settings import Clock
 from millstream.plan.stages import Plan
 from millstream.runtime.task.residents import Job
+from millstream.state.stored.accounts import accounts_of
 
 __all__ = ["EpochDriver"]
 
@@ -217,10 +218,10 @@ class EpochDriver:
             self._change_plan()
             context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
             newest, strategies, batch = self._newest, self._strategies, self._job.facts.batch
-            positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
+            positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
             finished, cursors = self._finished.names(newest), {} if self._input is None else self._input.cursors
             budget = self._sizing.budget
-            planned = plan_input(self._sources, positions, budget, context, strategies, states, finished, cursors)
+            planned = plan_input(self._sources, positions, budget, context, strategies, accounts, finished, cursors)
             if action.drains:
                 planned = without_reads(planned)
             # The epoch's processing time is fixed here: retries see the same.

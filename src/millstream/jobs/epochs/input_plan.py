@@ -27,8 +27,9 @@ from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.epochs.split_shares import share_out
 from millstream.runtime.task.barrier import MIN_WATERMARK
-from millstream.runtime.task.event_time import IDLE_WATERMARK, KeptTime
 from millstream.runtime.task.spec import ReadRange
+from millstream.state.stored.accounts import OperatorAccount, SplitAccount
+from millstream.state.stored.times import IDLE_WATERMARK, KeptTime
 
 __all__ = ["AlignedSplit", "InputPlan", "PlannedSource", "Waiting", "held_back", "homes", "plan_input", "without_reads"]
 
@@ -125,24 +126,24 @@ def plan_input(
     budget: int,
     context: SourceContext,
     strategies: Mapping[str, WatermarkStrategy] | None = None,
-    states: Mapping[str, Any] | None = None,
+    accounts: Mapping[str, OperatorAccount] | None = None,
     finished: Mapping[str, Collection[str]] | None = None,
     cursors: Mapping[str, Cursor] | None = None,
 ) -> InputPlan:
     """Ask every source how far it can be read; share `budget` records among the splits that may be read.
 
-    `strategies` are those of the sources that have one; `states` is what the last manifest keeps per operator.
+    `strategies` are those of the sources that have one; `accounts` are those of the last manifest.
     `finished` are splits that are read to their end and have no position any more; `cursors` are the last plan's.
     """
-    strategies, states, finished, cursors = strategies or {}, states or {}, finished or {}, cursors or {}
+    strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
     listings: dict[str, _Listing] = {}
     live: dict[str, list[_LiveSplit]] = {}
     for planned in sources:
         uid, own = planned.uid, replace(context, parallelism=planned.parallelism)
         listing = _listing(planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, Cursor()), own)
         listings[uid] = listing
-        kept = states.get(uid, {}).get("splits", {})
-        live[uid] = _live(planned, listing, kept, strategies.get(uid), own)
+        splits = accounts.get(uid, OperatorAccount()).splits
+        live[uid] = _live(planned, listing, splits, strategies.get(uid), own)
     held = held_back(_aligned(live, strategies, context.now_ms))
     stops = _stops(sources, live, held, budget, context)
     reads: dict[str, tuple[ReadRange, ...]] = {}
@@ -261,22 +262,21 @@ def without_reads(planned: InputPlan) -> InputPlan:
 def _live(
     planned: PlannedSource,
     listing: _Listing,
-    kept: Mapping[str, Mapping[str, Any]],
+    splits: Mapping[str, SplitAccount],
     strategy: WatermarkStrategy | None,
     context: SourceContext,
 ) -> list[_LiveSplit]:
     """The unfinished splits, each with its place, its time and its subtask."""
-    before = {name: details["subtask"] for name, details in kept.items() if "subtask" in details}
+    before = {name: split.subtask for name, split in splits.items() if split.subtask is not None}
     subtasks = homes([split.name for split, _ in listing.unfinished], before, planned.parallelism)
     live: list[_LiveSplit] = []
-    nothing: Mapping[str, Any] = {}
     plain: dict[int, KeptTime] = {}
     for split, at in listing.unfinished:
         watermark = MIN_WATERMARK if at.watermark is None else at.watermark
-        details = kept.get(split.name, nothing)
+        account = splits.get(split.name)
         # Most splits keep no more than where they are read: a source may have ten thousand of them.
-        if len(details) > 1:
-            time = KeptTime.of(details, watermark)
+        if account is not None and account.has_details:
+            time = account.time(watermark)
         else:
             time = plain.get(watermark) or plain.setdefault(watermark, KeptTime(watermark))
         if strategy is not None and strategy.idle_timeout_ms is not None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.program import ProgramOperator, program_of
 from millstream.compiler.passes import compile_graph
 from millstream.connectors.blackhole import DiscardingSink
 from millstream.errors import ProgramError
@@ -38,8 +38,8 @@ def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
     A manifest says which one each operator had, not which the environment had that those without their own took: all
     that it speaks of are tried, and the one under which most operators are what they were is taken.
     """
-    program: Mapping[str, Any] = manifest.program
-    spoken_of = {one["parallelism"] for one in program.values() if one.get("parallelism")}
+    program = program_of(manifest)
+    spoken_of = {operator.parallelism for operator in program.values() if operator.parallelism}
     found = [
         compile_graph(replace(graph, parallelism=parallelism))
         for parallelism in dict.fromkeys([graph.parallelism, *sorted(spoken_of)])
@@ -47,7 +47,7 @@ def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
     ]
     best = max(found, key=lambda plan: sum(_is_as_it_was(node, program) for node in plan.nodes()))
     present = {node.uid for node in best.nodes()}
-    gone = {uid: one["name"] for uid, one in program.items() if uid not in present}
+    gone = {uid: operator.name for uid, operator in program.items() if uid not in present}
     if gone:
         raise ProgramError(
             f"{name} was run by a program that had {_named(gone.items())}; this one has not. Replay it with the "
@@ -56,9 +56,9 @@ def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
     return best
 
 
-def _is_as_it_was(node: Node, program: Mapping[str, Any]) -> bool:
-    was = program.get(node.uid or "", {})
-    return all(was.get(name) == getattr(node, name) for name in ("parallelism", "max_parallelism"))
+def _is_as_it_was(node: Node, program: Mapping[str, ProgramOperator]) -> bool:
+    was = program.get(node.uid or "", ProgramOperator(""))
+    return (was.parallelism, was.max_parallelism) == (node.parallelism, node.max_parallelism)
 
 
 def replayed_part(plan: Plan, node: Node, manifest: Manifest, *, downstream: bool, name: str) -> ReplayedPart:
@@ -66,7 +66,7 @@ def replayed_part(plan: Plan, node: Node, manifest: Manifest, *, downstream: boo
     sources = {one.id: [channel.source for channel in plan.into(one.id)] for one in plan.nodes()}
     targets = {one.id: [channel.target for channel in plan.out_of(one.id)] for one in plan.nodes()}
     above = _closure([node.id], sources)
-    changed = {id for id in _ids(plan) if not _is_as_it_was(_node(plan, id), manifest.program)}
+    changed = {id for id in _ids(plan) if not _is_as_it_was(_node(plan, id), program_of(manifest))}
     if above & changed:
         new = [_node(plan, id) for id in sorted(above & changed)]
         raise ProgramError(

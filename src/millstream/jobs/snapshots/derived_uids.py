@@ -11,6 +11,7 @@ import logging
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restoring import derived_uids
+from millstream.state.stored.accounts import accounts_of
 
 __all__ = ["derived_uids_text", "warn_of_derived_uids"]
 
@@ -19,10 +20,11 @@ _LOG = logging.getLogger("millstream.restore")
 
 def derived_uids_text(manifest: Manifest) -> str:
     """What to say about a manifest; "" when all of its operators with state have a uid that was given."""
-    found = derived_uids(manifest)
-    if not found:
+    keeping = [uid for uid, account in accounts_of(manifest).items() if account.keeps_state]
+    names = derived_uids(manifest, keeping)
+    if not names:
         return ""
-    lines = "".join(f'\n  {name}: .uid("{uid}")' for uid, name in found.items())
+    lines = "".join(f'\n  {name}: .uid("{uid}")' for uid, name in names.items())
     return (
         "state is found by uid, and some operators have one that is derived from what stands before them: it changes "
         f"when the program does, and their state is then not found. Give them the uids they have:{lines}"

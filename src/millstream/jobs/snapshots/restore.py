@@ -17,12 +17,12 @@ import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from millstream.checkpoint.job_record import JobRecord, check_owner, claim
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.program import program_of
 from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.restoring import Match, match_program, restored_manifest, without_states
 from millstream.checkpoint.savepoints import Snapshot, find_snapshot
@@ -34,6 +34,7 @@ from millstream.errors import FencedError, StoreError
 from millstream.jobs.snapshots.derived_uids import warn_of_derived_uids
 from millstream.jobs.snapshots.forking import claim_fork
 from millstream.plan.stages import Plan
+from millstream.state.stored.accounts import OperatorAccount, accounts_of, to_json
 from millstream.storage.store import Store, shown_address
 
 __all__ = ["Recovery", "ready_store", "recovery_of"]
@@ -96,7 +97,7 @@ def _is_the_newest(own: Store, snapshot: SnapshotName, found: Snapshot) -> bool:
 
 def _matched(found: Snapshot, plan: Plan, drops: bool) -> Manifest:
     """The snapshot's manifest as the program can go on with it."""
-    match = match_program(found.manifest, _names(plan))
+    match = match_program(found.manifest, _names(plan), _keeping(found.manifest))
     _LOG.warning("%s", match.text(found.name))
     if not match.matched:
         raise StoreError(
@@ -107,6 +108,12 @@ def _matched(found: Snapshot, plan: Plan, drops: bool) -> Manifest:
     if match.dropped and not drops:
         raise StoreError(_dropped_text(found.name, match))
     return without_states(found.manifest, match.dropped)
+
+
+def _keeping(snapshot: Manifest) -> set[str]:
+    """The uids of operators that have something to lose: state, or output that is held back."""
+    accounts = accounts_of(snapshot).items()
+    return {uid for uid, account in accounts if account.keeps_state or account.pending is not None}
 
 
 def _names(plan: Plan) -> dict[str, str]:
@@ -124,11 +131,11 @@ def _dropped_text(name: str, match: Match) -> str:
 
 
 def _check_max_parallelism(snapshot: Manifest, plan: Plan, name: str) -> None:
-    was: Mapping[str, Any] = snapshot.program
-    states: Mapping[str, Any] = snapshot.states
+    accounts, program = accounts_of(snapshot), program_of(snapshot)
     for node in plan.nodes():
         uid = node.uid or ""
-        before = was.get(uid, {}).get("max_parallelism") if "subtasks" in states.get(uid, {}) else None
+        keeps_keys = uid in program and uid in accounts and accounts[uid].subtasks
+        before = program[uid].max_parallelism if keeps_keys else None
         if before is not None and before != node.max_parallelism:
             raise StoreError(
                 f"'{node.name}' (uid {uid}) has {before} key groups in {name}, and max_parallelism "
@@ -148,7 +155,7 @@ def _go_on(own: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) 
         return
     check_owner(own, record, newest.job_id, newest.epoch)
     name = f"epoch {newest.epoch} of store {own.url}"
-    match = match_program(newest, _names(plan))
+    match = match_program(newest, _names(plan), _keeping(newest))
     if match.is_change:
         _LOG.warning("%s", match.text(name))
     _check_max_parallelism(newest, plan, name)
@@ -186,8 +193,8 @@ def _go_back(
     check_owner(own, record, newest.job_id, newest.epoch)
     published = known_published(own, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
-    states: Mapping[str, Any] = manifest.states
-    if published < newest.epoch and any("pending" in state for state in states.values()):
+    holds_back = any(account.pending is not None for account in accounts_of(manifest).values())
+    if published < newest.epoch and holds_back:
         raise StoreError(
             f"store {own.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold output "
             f"that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is published, then "
@@ -218,14 +225,14 @@ def _go_on_elsewhere(
 
 def _for_sinks(found: Snapshot, manifest: Manifest, sinks: Mapping[str, Sink], own: Store, job: str) -> Manifest:
     """The manifest with what its sinks still have to publish; the user is told what has been published since."""
-    states: dict[str, Any] = dict(manifest.states)
+    accounts, states = accounts_of(manifest), dict(manifest.states)
     tells = _went_on(found)
     for uid, sink in sinks.items():
         point = RestorePoint(manifest.epoch, uid, own, job, past_job=found.manifest.job_id)
-        kept, sentence = restored_pending(sink, states.get(uid, {}).get("pending"), point)
-        if uid in states and "pending" in states[uid]:
-            states[uid] = {key: value for key, value in states[uid].items() if key != "pending"}
-            states[uid] |= {} if kept is None else {"pending": kept}
+        account = accounts.get(uid, OperatorAccount())
+        pending, sentence = restored_pending(sink, account.pending, point)
+        if account.pending is not None:
+            states[uid] = to_json(replace(account, pending=pending))
         if sentence and tells:
             _LOG.warning("output after epoch %d is not undone: %s: %s", manifest.epoch, sink.describe(), sentence)
     return replace(manifest, states=states)

@@ -17,6 +17,7 @@ right ones. `co_group_reference` is the slow and obvious form of the same.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.runs import expanded
+from millstream.state.stored.accounts import WindowLengths
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["WindowJoinOperator", "rows_by_window"]
@@ -40,7 +42,6 @@ __all__ = ["WindowJoinOperator", "rows_by_window"]
 _EARLIEST_MS, _LATEST_MS = -(2**63), 2**63 - 1
 # So many left rows, each counted once for each of its windows, meet the right side at a time.
 _BLOCK_ROWS = 1 << 20
-_WINDOWS = "windows"
 
 
 class WindowJoinOperator(TwoSidedOperator):
@@ -62,17 +63,12 @@ class WindowJoinOperator(TwoSidedOperator):
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         for account in self.kept(spec).values():
-            self._check_windows(account.get(_WINDOWS, self._measures))
+            self._check_windows(account.windows)
         super().prepare(spec, facts, nonce)
 
-    @property
-    def _measures(self) -> list[int | None]:
-        """What says how long rows are kept."""
-        return [self._windows.size_ms, self._windows.slide_ms, self._windows.offset_ms, self._windows.step_ms]
-
-    def _check_windows(self, stored: list[int | None]) -> None:
+    def _check_windows(self, stored: WindowLengths | None) -> None:
         """Refuse to go on with rows that were kept as long as other windows needed them."""
-        if stored != self._measures:
+        if stored is not None and stored != self._windows.lengths_ms:
             error = ProgramError(
                 f"the rows of '{self.node.name}' were kept for other windows than the program now has "
                 f"({self._windows.describe()}). Use the windows it had, or give the join another uid to begin anew"
@@ -81,7 +77,8 @@ class WindowJoinOperator(TwoSidedOperator):
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         super().acknowledge(acknowledgement)
-        acknowledgement.states[self.uid][_WINDOWS] = self._measures
+        account = acknowledgement.states[self.uid]
+        acknowledgement.states[self.uid] = replace(account, windows=self._windows.lengths_ms)
 
     def are_late(self, times: Int64s) -> Bools:
         late: Bools = self._windows.last_window(self._windows.pane_of(times)) <= self._over(self.before_ms)

@@ -10,6 +10,7 @@ are read in the same task come after that, and are not kept.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from millstream.runtime.operators.operators import Operator, OperatorSetting, Or
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.tables.state_table import EpochPlace
 
 __all__ = ["BroadcastInputs", "BroadcastProcessOperator", "KeyedBroadcastOperator"]
@@ -157,9 +159,10 @@ class BroadcastInputs(TwoInputs):
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Write the broadcast states, in the subtask that does, and tell their new versions."""
         with self.call.running("state"):
-            account = self.broadcast.end()
-        if account:
-            acknowledgement.states.setdefault(self.uid, {}).update(account)
+            tables = self.broadcast.end()
+        if tables is not None:
+            account = acknowledgement.states.get(self.uid, SubtaskAccount())
+            acknowledgement.states[self.uid] = replace(account, broadcast=tables)
 
 
 class BroadcastProcessOperator(BroadcastInputs, ProcessOperator):

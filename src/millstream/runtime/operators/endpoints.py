@@ -26,10 +26,12 @@ from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch, stream_schema
 from millstream.runtime.operators.operator_state import keeps_state
 from millstream.runtime.operators.operators import Operator, OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.task.event_time import IDLE_WATERMARK, KeptTime, Timekeeper, restored_subtask
+from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement, SplitRead
+from millstream.runtime.task.event_time import Timekeeper, restored_subtask
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, JobFacts, ReadRange
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.times import IDLE_WATERMARK, KeptTime
 
 __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
 
@@ -46,7 +48,7 @@ class ReadOperator(Operator):
         self._source = self.node.operation.source
         self._strategy = self.node.operation.watermarks
         self._schema = None if self.node.output_type is None else stream_schema(self.node.output_type)
-        self._positions: dict[str, Any] = {}
+        self._positions: dict[str, SplitRead] = {}
         self._watermark = MIN_WATERMARK
         self._recorder: InputRecorder | None = None
 
@@ -102,15 +104,8 @@ class ReadOperator(Operator):
         time_ = keeper.end(now_ms)
         if own is not None:
             time_ = replace(time_, watermark=max(own, range_.watermark))
-        self._positions[split.name] = {
-            "offset": offset,
-            "watermark": time_.watermark,
-            "records": records,
-            "bytes": size,
-            "time": time_.details(),
-        }
-        if self._recorder is not None:
-            self._positions[split.name]["recorded"] = self._recorder.end_split(own)
+        recorded = None if self._recorder is None else self._recorder.end_split(own)
+        self._positions[split.name] = SplitRead(offset, time_, records, size, recorded)
         self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
 
     def _cut(self, item: Any) -> Iterator[Batch]:
@@ -160,8 +155,7 @@ class TimestampOperator(Operator):
     def begin(self, spec: EpochSpec) -> None:
         super().begin(spec)
         context = self.setting.context
-        kept = spec.states.get(self.uid, {})
-        time_ = restored_subtask(kept, context.subtask, context.parallelism)
+        time_ = restored_subtask(spec.states.get(self.uid, {}), context.subtask, context.parallelism)
         self._keeper = Timekeeper(self._strategy, time_, self.call)
 
     def apply(self, batch: Batch) -> Batch:
@@ -177,7 +171,7 @@ class TimestampOperator(Operator):
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Keep this subtask's event time."""
-        acknowledgement.states[self.uid] = {"watermark": self._kept.watermark, **self._kept.details()}
+        acknowledgement.states[self.uid] = SubtaskAccount(time=self._kept)
 
 
 class WriteOperator(Operator):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from millstream.runtime.operators.pieces import Pieces
 from millstream.runtime.task.barrier import MAX_WATERMARK, Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts, own_accounts
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.tables.state_table import EpochPlace
 
 __all__ = [
@@ -123,7 +125,7 @@ class KeyedOperator(Operator):
         with self.call.running("state"):
             self.backend.begin(self.place, self.kept(spec))
 
-    def kept(self, spec: EpochSpec) -> Mapping[str, Any]:
+    def kept(self, spec: EpochSpec) -> Mapping[int, SubtaskAccount]:
         """What was acknowledged last of this subtask's keys, by the subtasks that did."""
         context = self.setting.context
         return own_accounts(spec.states.get(self.uid, {}), context.subtask, context.parallelism)
@@ -285,7 +287,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         super().acknowledge(acknowledgement)
         if self._is_batch:  # nobody need wake up for a timer
-            acknowledgement.states[self.uid].pop("wake_ms", None)
+            acknowledgement.states[self.uid] = replace(acknowledgement.states[self.uid], wake_ms=None)
 
     def element_context(self) -> Any:
         return KeyedContext(self.backend)

@@ -19,7 +19,6 @@ its subtasks: a split may move to another one, and its records must not be late 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,62 +31,29 @@ from millstream.errors import ProgramError
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
 from millstream.runtime.operators.failure import UserCall
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.state.keys.key_groups import key_group_range
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.times import MAX_WATERMARK, MIN_WATERMARK, KeptTime
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
 
-__all__ = ["IDLE_WATERMARK", "KeptTime", "Timekeeper", "restored", "restored_event_time", "restored_subtask"]
+__all__ = ["Timekeeper", "restored", "restored_event_time", "restored_subtask"]
 
-IDLE_WATERMARK = MAX_WATERMARK - 1
 _REAL_WATERMARK_MAX = MAX_WATERMARK - 2
 
 
-@dataclass(frozen=True)
-class KeptTime:
-    """What is remembered of one split or subtask: its watermark, when it last had records, what its generator knows.
-
-    >>> kept = KeptTime(watermark=40, active_ms=1_000)
-    >>> kept.stands(timeout_ms=500, now_ms=1_499), kept.stands(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
-    (40, True)
-    >>> KeptTime.of(kept.details(), kept.watermark) == kept
-    True
-    """
-
-    watermark: int = MIN_WATERMARK
-    active_ms: int | None = None  # None: nobody asks, there is no idle timeout
-    marked_idle: bool = False
-    generator: Any = None
-
-    def stands(self, timeout_ms: int | None, now_ms: int) -> int:
-        """Its watermark, or IDLE_WATERMARK when it has been quiet for so long."""
-        quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
-        return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
-
-    def details(self) -> dict[str, Any]:
-        """Everything but the watermark, as JSON."""
-        found = {"active_ms": self.active_ms, "marked_idle": self.marked_idle or None, "generator": self.generator}
-        return {name: value for name, value in found.items() if value is not None}
-
-    @classmethod
-    def of(cls, details: Mapping[str, Any], watermark: int) -> KeptTime:
-        """Read what `details` gave."""
-        return cls(
-            watermark, details.get("active_ms"), bool(details.get("marked_idle", False)), details.get("generator")
-        )
-
-
-def restored(subtasks: Mapping[str, Mapping[str, Any]], parallelism: int) -> list[KeptTime]:
+def restored(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
     """What each of `parallelism` subtasks goes on from, given what those of the last epoch kept.
 
     With another parallelism than before, records go other ways: all new subtasks start at the smallest watermark of
     the old ones, so that none claims to have seen what another one saw, and with new generators.
 
-    >>> [time.watermark for time in restored({"0": {"watermark": 7}, "1": {"watermark": 5}}, 3)]
+    >>> accounts = {0: SubtaskAccount(time=KeptTime(7)), 1: SubtaskAccount(time=KeptTime(5))}
+    >>> [time.watermark for time in restored(accounts, 3)]
     [5, 5, 5]
     """
-    kept = [_kept(subtasks[str(i)]) for i in range(len(subtasks))]
+    kept = [_time(subtasks[subtask]) for subtask in range(len(subtasks))]
     if len(kept) == parallelism:
         return kept
     lowest = min((time.watermark for time in kept), default=MIN_WATERMARK)
@@ -95,15 +61,16 @@ def restored(subtasks: Mapping[str, Mapping[str, Any]], parallelism: int) -> lis
     return [KeptTime(lowest, max(active, default=None))] * parallelism
 
 
-def restored_subtask(subtasks: Mapping[str, Mapping[str, Any]], subtask: int, parallelism: int) -> KeptTime:
+def restored_subtask(subtasks: Mapping[int, SubtaskAccount], subtask: int, parallelism: int) -> KeptTime:
     """What one of them goes on from; looks at what the others kept only if the parallelism is another."""
     if len(subtasks) == parallelism:
-        return _kept(subtasks[str(subtask)])
+        return _time(subtasks[subtask])
     return restored(subtasks, parallelism)[subtask]
 
 
-def _kept(account: Mapping[str, Any]) -> KeptTime:
-    return KeptTime.of(account, account["watermark"])
+def _time(account: SubtaskAccount) -> KeptTime:
+    assert account.time is not None, "an operator that keeps time tells it in every epoch"
+    return account.time
 
 
 def restored_event_time(

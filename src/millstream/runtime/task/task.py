@@ -36,10 +36,10 @@ from millstream.runtime.operators.keyed_operators import KeyedOperator
 from millstream.runtime.operators.loops import LoopHeadOperator, LoopTailOperator
 from millstream.runtime.operators.operators import Operator, Output
 from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement, Barrier, ChannelEnd
-from millstream.runtime.task.event_time import IDLE_WATERMARK
 from millstream.runtime.task.output_capture import Captured, capture_output
 from millstream.runtime.task.residents import Job, Residents, Subtask
 from millstream.runtime.task.spec import EpochSpec
+from millstream.state.stored.times import IDLE_WATERMARK
 
 __all__ = ["Assignment", "run_task"]
 

@@ -18,8 +18,8 @@ nothing is ever late. In BATCH there is one time, the end: every window fires on
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -39,12 +39,11 @@ from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknow
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.pane_table import PaneHandle, PaneTable
 from millstream.state.keys.equality import Bools
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import PANES
 
 __all__ = ["PaneOperator"]
 
-_STATE = "panes"
-_FIRED_MS = "fired_ms"
-_PANE_MS = "pane_ms"
 _LATE_RECORDS = "numLateRecordsDropped"
 # Partials are merged when they have grown to this, and again when they have doubled.
 _GATHERED_BYTES = 128 << 20
@@ -62,10 +61,10 @@ class PaneOperator(KeyedOperator):
         assert schema is not None
         self._schema = schema
         self._accumulators = Accumulators(operation.measures)
-        codec = task_codec(accumulator_type(operation.measures), f"state '{_STATE}' of '{self.node.name}'")
-        table = PaneTable(_STATE, key_type, setting.context.max_parallelism, codec, self._windows)
+        codec = task_codec(accumulator_type(operation.measures), f"state '{PANES}' of '{self.node.name}'")
+        table = PaneTable(PANES, key_type, setting.context.max_parallelism, codec, self._windows)
         self._panes = PaneHandle(table, self.backend.scope, self._windows, self._accumulators)
-        self.backend.keep(_STATE, self._panes)
+        self.backend.keep(PANES, self._panes)
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
         self._batch = False
         self._before_ms = MIN_WATERMARK
@@ -74,9 +73,9 @@ class PaneOperator(KeyedOperator):
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         self._batch = facts.batch
-        kept = self.kept(spec)
-        self._check_panes(kept)
-        self._before_ms = self._time_before(kept)
+        accounts = list(self.kept(spec).values())
+        self._check_panes(accounts)
+        self._before_ms = self._time_before(accounts)
         self._panes.table.time_ms = self._before_ms
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
@@ -84,11 +83,11 @@ class PaneOperator(KeyedOperator):
         self._started_ns = 0
         super().prepare(spec, facts, nonce)
 
-    def _check_panes(self, kept: Mapping[str, Any]) -> None:
+    def _check_panes(self, accounts: Iterable[SubtaskAccount]) -> None:
         """Refuse to go on with panes that the windows of the program would cut."""
-        for account in kept.values():
-            stored = account.get(_PANE_MS, self._own_panes)
-            if stored != self._own_panes:
+        for account in accounts:
+            stored = account.pane_ms
+            if stored is not None and stored != self._own_panes:
                 was, now = (f"panes of {length} ms from {begin} ms on" for length, begin in (stored, self._own_panes))
                 error = ProgramError(
                     f"the windows of '{self.node.name}' were kept in {was}, and the program now has {now}. Use the "
@@ -97,17 +96,18 @@ class PaneOperator(KeyedOperator):
                 raise self.call.failed(error, "state")
 
     @property
-    def _own_panes(self) -> list[int]:
+    def _own_panes(self) -> tuple[int, int]:
         """How long panes are, and where they begin."""
-        return [self._windows.pane_ms, self._windows.offset_ms % self._windows.pane_ms]
+        return self._windows.pane_ms, self._windows.offset_ms % self._windows.pane_ms
 
-    def _time_before(self, kept: Mapping[str, Any]) -> int:
+    def _time_before(self, accounts: Iterable[SubtaskAccount]) -> int:
         """How far windows had fired when the last epoch ended."""
         if self._batch:
             return MAX_WATERMARK if self.time.watermark == MAX_WATERMARK else MIN_WATERMARK
         if self._windows.is_event_time:
             return self.time.watermark
-        return max((account.get(_FIRED_MS, MIN_WATERMARK) for account in kept.values()), default=MIN_WATERMARK)
+        fired_ms = [account.fired_ms for account in accounts if account.fired_ms is not None]
+        return max(fired_ms, default=MIN_WATERMARK)
 
     def _time_now(self) -> int:
         if self._batch:
@@ -230,19 +230,19 @@ class PaneOperator(KeyedOperator):
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         super().acknowledge(acknowledgement)
-        account = acknowledgement.states[self.uid]
-        account[_PANE_MS] = self._own_panes
+        account = replace(acknowledgement.states[self.uid], pane_ms=self._own_panes)
         if self.node.queryable is not None:
             key_type = self.node.inputs[0].key_type
             assert key_type is not None
-            account["queryable"] = {self.node.queryable: queryable_of_panes(self._operation, key_type)}
-        if self._windows.is_event_time or self._batch:
-            return
-        now_ms = self._time_now()
-        account[_FIRED_MS] = now_ms
-        wake_ms = self._next_firing(now_ms)
-        if wake_ms is not None:
-            account["wake_ms"] = min(wake_ms, account.get("wake_ms", wake_ms))
+            windows = queryable_of_panes(self._operation, key_type)
+            account = replace(account, queryable={self.node.queryable: windows})
+        if not self._windows.is_event_time and not self._batch:
+            now_ms = self._time_now()
+            account = replace(account, fired_ms=now_ms)
+            wake_ms = self._next_firing(now_ms)
+            if wake_ms is not None:
+                account = account.waking_at(wake_ms)
+        acknowledgement.states[self.uid] = account
 
     def _next_firing(self, now_ms: int) -> int | None:
         """When the next window by the clock that holds a pane is over."""

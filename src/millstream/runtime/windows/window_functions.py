@@ -7,6 +7,7 @@ and written with the operator's own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from millstream.errors import ProgramError
@@ -71,16 +72,17 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         super().acknowledge(acknowledgement)
         with self.call.running("state"):
-            self.store.end(self.time.now_ms, acknowledgement.states[self.uid])
-        if self.node.queryable is not None:
-            told = queryable_of_windows(self._operation, self.node.inputs[0].key_type)
-            names = acknowledgement.states[self.uid].setdefault("queryable", {})
-            if self.node.queryable in names:
+            account = self.store.end(self.time.now_ms, acknowledgement.states[self.uid])
+        name = self.node.queryable
+        if name is not None:
+            if name in account.queryable:
                 raise ProgramError(
-                    f"the windows of '{self.node.name}' and its state '{names[self.node.queryable]['state']}' are both "
-                    f"queryable as '{self.node.queryable}'. Give one of them another name"
+                    f"the windows of '{self.node.name}' and its state '{account.queryable[name].state}' are both "
+                    f"queryable as '{name}'. Give one of them another name"
                 )
-            names[self.node.queryable] = told
+            windows = queryable_of_windows(self._operation, self.node.inputs[0].key_type)
+            account = replace(account, queryable={**account.queryable, name: windows})
+        acknowledgement.states[self.uid] = account
 
     def check_timestamps(self, batch: Batch) -> None:
         """Refuse records without timestamps where windows go by event time."""
