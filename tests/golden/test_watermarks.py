@@ -24,9 +24,10 @@ from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEn
 from millstream.errors import JobFailedError, ProgramError
 from millstream.jobs.epochs.input_plan import AlignedSplit, PlannedSource, held_back, homes, plan_input
 from millstream.jobs.epochs.watermarks import next_watermark_ms, strategies_of, watermark_is_due
-from millstream.runtime.task.event_time import restored
+from millstream.records.watermarks import IDLE_WATERMARK
+from millstream.runtime.task.event_time import restored_times
 from millstream.state.stored.accounts import SubtaskAccount, accounts_of
-from millstream.state.stored.times import IDLE_WATERMARK, KeptTime
+from millstream.state.stored.times import KeptTime
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Result, Script, run
 
 LOW, HIGH = -(2**63), 2**63 - 1
@@ -473,7 +474,7 @@ def test_in_mid_stream_all_new_subtasks_start_at_the_smallest_old_watermark(seco
     _, records = crash_then(3, second, mid_stream=True)
     assert {time: watermark for (_, time), watermark in records.items() if time in (6, 60)} == {6: 4, 60: 4}
     accounts = {0: SubtaskAccount(time=KeptTime(4)), 1: SubtaskAccount(time=KeptTime(9))}
-    assert [time.watermark for time in restored(accounts, second + 2)] == [4] * (second + 2)
+    assert [time.watermark for time in restored_times(accounts, second + 2)] == [4] * (second + 2)
 
 
 def test_the_time_a_job_was_down_makes_nobody_idle() -> None:

@@ -35,7 +35,7 @@ from millstream.jobs.console.console_view import ConsoleView, render
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch, SystemClock
 from millstream.query.client import QueryClient
-from millstream.query.wire.registration import registrations_of
+from millstream.query.wire.servers import registrations_of
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage import Store, open_store
 from millstream.storage.memory import MemoryStore
@@ -217,7 +217,7 @@ class Forgetful(MemoryStore):
     """A store that does not tell query servers whose it is."""
 
     def get(self, name: str) -> bytes:
-        if name == job_name() and any("/query/" in frame.filename for frame in traceback.extract_stack()):
+        if name == job_name() and any("/millstream/query/" in frame.filename for frame in traceback.extract_stack()):
             raise StoreError("the store is away")
         return super().get(name)
 

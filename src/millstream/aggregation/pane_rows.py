@@ -91,10 +91,10 @@ class Accumulators:
         """Whether a window costs the same whatever the number of its panes."""
         return all(kernel.ranges_are_cheap for kernel in self.kernels)
 
-    def lift(self, looked: Sequence[Sequence[pa.Array]], at: Int64s) -> Parts:
-        """An accumulator for each record; `looked` are the columns each measure looks at."""
-        parts = [kernel.lift(columns, at) for kernel, columns in zip(self.kernels, looked, strict=True)]
-        return [column for own in parts for column in own]
+    def lift(self, inputs: Sequence[Sequence[pa.Array]], at: Int64s) -> Parts:
+        """An accumulator for each record; `inputs` are the columns that each measure reads."""
+        parts = [kernel.lift(columns, at) for kernel, columns in zip(self.kernels, inputs, strict=True)]
+        return [column for kernel_parts in parts for column in kernel_parts]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         """One accumulator for each group."""

@@ -20,15 +20,16 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors import contracts
 from millstream.connectors.collection import CollectionSource
 from millstream.datastream.environment.caches import EnvironmentCaches
-from millstream.datastream.environment.environment_dependencies import EnvironmentDependencies
-from millstream.datastream.environment.environment_settings import EnvironmentSettings
-from millstream.datastream.environment.launch_defaults import launch_defaults, taker_of_jobs
+from millstream.datastream.environment.dependencies import EnvironmentDependencies
+from millstream.datastream.environment.launch_defaults import job_receiver, launch_defaults
+from millstream.datastream.environment.settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotYetError
-from millstream.graph.nodes import Edge, Graph, GraphBuilder, Read
+from millstream.graph.builder import GraphBuilder
+from millstream.graph.nodes import Edge, Graph, Read
 from millstream.graph.site import here
 from millstream.records.batch import Batch
 
@@ -66,7 +67,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
                 f"StreamExecutionEnvironment: found serializer {serializer!r}; untyped values are always pickled"
             )
         self._builder = GraphBuilder()
-        self._caches = EnvironmentCaches(self._builder, self._cache_directory)
+        self._caches = EnvironmentCaches(self._cache_directory)
         self._session: SparkSession | None = None
         self._start_settings()
         self._merge(Configuration.from_dict(launch_defaults()))
@@ -86,10 +87,10 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
             values = list(collection)
         except TypeError as error:
             raise refuse(f"from_collection: found {collection!r}, expected a list or another iterable") from error
-        declared = checked_output_type("from_collection", type_info)
+        value_type = checked_output_type("from_collection", type_info)
         with at_users_line():
-            Batch.of_values(values, declared)
-        return self._read(CollectionSource(values, declared), None, "Collection Source")
+            Batch.of_values(values, value_type)
+        return self._read(CollectionSource(values, value_type), None, "Collection Source")
 
     def from_source(
         self,
@@ -125,14 +126,17 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         A streaming one runs for ever; `trigger={"availableNow": True}` takes what is there and ends. The job then
         runs in the DataFrame's session.
         """
+        from millstream.compiler.passes.split_windows import split_windows
         from millstream.connectors.spark_frame import SparkFrameSource
 
         session = getattr(df, "sparkSession", None)
         if session is None:
             raise refuse(f"from_spark: found {df!r} ({type(df).__name__}), expected a Spark DataFrame")
         self.use_spark_session(session)
-        # The place in the program is the same in every run, and another for each DataFrame.
-        place = f"frame-{len(self._builder.nodes) + 1}"
+        # The place in the program is the same in every run, and differs between DataFrames. Stores know it as a number
+        # that counts both halves of windows that are split.
+        before = split_windows(Graph("", tuple(self._builder.nodes.values()), 1, 1))
+        place = f"frame-{len(before.nodes) + 1}"
         with at_users_line():
             source = SparkFrameSource(df, name=place, trigger=trigger)
         return self._read(source, None, checked_text("from_spark, source_name", source_name))
@@ -198,11 +202,10 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         """The frozen graph of the next job."""
         name = self._job_name(job_name)
         self._check_parallelism()
-        self._caches.use()
         graph = self._builder.graph(
             name, self.get_parallelism(), self.get_max_parallelism(), chaining=self.is_chaining_enabled()
         )
-        return self._caches.filled(graph)
+        return self._caches.offered(graph)
 
     def _job_name(self, job_name: str | None) -> str:
         if job_name is None:
@@ -210,23 +213,23 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         return checked_text("job name", job_name)
 
     def _launch(self, job_name: str | None) -> Job:
-        """Start the job. The graph is taken even when that fails: a rejected program must not haunt the next one."""
+        """Start the job. The builder is emptied even when that fails: the next job must not contain this one."""
         from millstream.jobs.launch.launch import launch
 
         try:
             graph = self._graph(job_name)
-            taker = taker_of_jobs()
-            if taker is not None:
-                taker(graph, self._job_settings())
+            receiver = job_receiver()
+            if receiver is not None:
+                receiver(graph, self._job_settings())
             return launch(graph, self._job_settings(), self._configuration.to_dict())
         finally:
             self._builder.take()
 
 
 def _engine_source(method: str, source: Any) -> contracts.Source:
-    found = source._connector if isinstance(source, JavaFunctionWrapper) else source
-    if isinstance(found, contracts.Source):
-        return found
+    connector = source._connector if isinstance(source, JavaFunctionWrapper) else source
+    if isinstance(connector, contracts.Source):
+        return connector
     raise refuse(
         f"{method}: found {source!r} ({type(source).__name__}), expected a source such as FileSource or a PythonSource "
         "of yours. A builder must be finished with build()"

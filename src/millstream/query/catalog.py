@@ -1,7 +1,8 @@
 """Which states of an epoch can be asked for, by which names, and where they lie. Pure: of a manifest alone.
 
 Declared names stand in the accounts of operators (`state.stored.queryable`). States without one can be asked for by
-operator and state name where the reader allows it; what is known of them is what the store tells of any state.
+operator and state name, as a pair or as `OPERATOR::STATE`, where the reader allows it; what is known of them is what
+the store tells of any state.
 """
 
 from __future__ import annotations
@@ -23,11 +24,20 @@ from millstream.state.stored.queryable import PANES, Queryable
 from millstream.state.stored.table_names import MERGING_WINDOWS
 from millstream.state_reader.catalog import StoredState, states_of
 
-__all__ = ["Asked", "Located", "QueryableState", "located", "locations_of"]
+__all__ = [
+    "QueryableState",
+    "StateLocation",
+    "StateName",
+    "find_state",
+    "locations_of",
+    "served_name",
+    "value_type_of",
+]
 
-Asked: TypeAlias = str | tuple[str, str]
-"""A queryable name, or (operator uid or name, state name)."""
+StateName: TypeAlias = str | tuple[str, str]
+"""A queryable name, or (operator uid or name, state name), which can also be written OPERATOR::STATE."""
 
+_BETWEEN = "::"
 _UNDECLARED_KINDS = ("value", "list", "map", "")
 
 
@@ -54,7 +64,7 @@ class QueryableState:
 
 
 @dataclass(frozen=True)
-class Located:
+class StateLocation:
     """A state and its tables at one epoch; `stored` is None while nothing was kept, `homes` where windows merge."""
 
     info: QueryableState
@@ -68,24 +78,24 @@ class Located:
         return f"queryable state '{self.info.name}'" if self.info.name else f"state {self.info.state!r}"
 
 
-def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[Asked, Located]:
+def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, StateLocation]:
     """All that can be asked for, by name; undeclared states by (uid, state name)."""
     stored = {(state.uid, state.name): state for state in states_of(manifest) if state.scope == "keyed"}
     program = program_of(manifest)
-    found: dict[Asked, Located] = {}
+    locations: dict[StateName, StateLocation] = {}
     for uid, account in sorted(accounts_of(manifest).items()):
         operator, groups = manifest.operator_name(uid), program[uid].max_parallelism if uid in program else None
         for name, queryable in sorted(_declared(account).items()):
-            own, homes = stored.get((uid, queryable.state)), stored.get((uid, MERGING_WINDOWS))
-            value, is_pickled = _value_of(queryable, own)
+            table, homes = stored.get((uid, queryable.state)), stored.get((uid, MERGING_WINDOWS))
+            value, is_pickled = _value_of(queryable, table)
             kind, key = queryable.kind, queryable.key
             info = QueryableState(name, uid, operator, queryable.state, kind, key, value, is_pickled, groups or 0)
-            found[name] = Located(info, queryable, own, homes)
+            locations[name] = StateLocation(info, queryable, table, homes)
     if allow_undeclared:
         for (uid, name), state in stored.items():
             if state.kind in _UNDECLARED_KINDS:
-                found[uid, name] = Located(_undeclared(state), None, state)
-    return found
+                locations[uid, name] = StateLocation(_undeclared(state), None, state)
+    return locations
 
 
 def _declared(account: OperatorAccount) -> dict[str, Queryable]:
@@ -127,37 +137,47 @@ def _undeclared(state: StoredState) -> QueryableState:
     return QueryableState(None, state.uid, state.operator, state.name, kind, key, value, is_pickled)
 
 
-def _written_key(told: str) -> Any:
-    """The type of keys of which only the column's is told, where that says it."""
+def _written_key(arrow_type: str) -> Any:
+    """The type of keys of which only that of their column is known, where that says it."""
     try:
-        return written_type(type_of_arrow(pa.field("key", pa.type_for_alias(told))))
+        return written_type(type_of_arrow(pa.field("key", pa.type_for_alias(arrow_type))))
     except ValueError:
         return "PICKLED"
 
 
-def located(found: Mapping[Asked, Located], asked: Any, where: str, allow_undeclared: bool) -> Located:
+def served_name(state: QueryableState) -> str:
+    """The name of a state as one text: OPERATOR::STATE where it has no declared one."""
+    return state.name or f"{state.operator}{_BETWEEN}{state.state}"
+
+
+def find_state(
+    states: Mapping[StateName, StateLocation], name: Any, where: str, allow_undeclared: bool
+) -> StateLocation:
     """The state that is meant; UnknownStateError names what there is, and the nearest."""
-    key = (asked[0], asked[1]) if isinstance(asked, list | tuple) and len(asked) == 2 else asked
-    if isinstance(key, str | tuple) and key in found:
-        return found[key]
+    key = (name[0], name[1]) if isinstance(name, list | tuple) and len(name) == 2 else name
+    if isinstance(key, str) and key not in states and _BETWEEN in key:
+        operator, _, state_name = key.partition(_BETWEEN)
+        key = (operator, state_name)
+    if isinstance(key, str | tuple) and key in states:
+        return states[key]
     if isinstance(key, tuple):
-        for state in found.values():
+        for state in states.values():
             if key in ((state.info.operator, state.info.state), (state.info.operator_name, state.info.state)):
                 return state
-    names = sorted(name for name in found if isinstance(name, str))
-    pairs = sorted(f"{name[0]}/{name[1]}" for name in found if isinstance(name, tuple))
-    have = ", ".join(f"'{name}'" for name in [*names, *pairs]) or "none"
-    asked_name = "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
-    near = difflib.get_close_matches(asked_name, [*names, *pairs], n=1, cutoff=0.5)
+    names = sorted(known for known in states if isinstance(known, str))
+    pairs = sorted(f"{known[0]}/{known[1]}" for known in states if isinstance(known, tuple))
+    have = ", ".join(f"'{known}'" for known in [*names, *pairs]) or "none"
+    shown = "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
+    near = difflib.get_close_matches(shown, [*names, *pairs], n=1, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     if isinstance(key, tuple) and not allow_undeclared:
         hint += " States that were not declared can be asked for only where allow_undeclared=True is given."
     if not names:
         hint += " A program makes a state queryable by set_queryable, as_queryable_state or window(...).queryable."
-    raise UnknownStateError(f"{where} has no queryable state '{asked_name}'.{hint} It has: {have}.")
+    raise UnknownStateError(f"{where} has no queryable state '{shown}'.{hint} It has: {have}.")
 
 
-def value_type_of(located: Located) -> Any:
+def value_type_of(location: StateLocation) -> Any:
     """The type that values were declared with, or None."""
-    written = located.info.value_type
-    return None if written == "PICKLED" else type_from(written, located.what)
+    written = location.info.value_type
+    return None if written == "PICKLED" else type_from(written, location.what)

@@ -1,10 +1,9 @@
-"""Questions about a type that both the slow and the fast conversion ask, answered once."""
+"""Questions about a type that both the slow conversion (`conformance`) and the fast one (`columns`) ask."""
 
 from __future__ import annotations
 
 from typing import TypeGuard
 
-from millstream.common._composite_types import SequenceTypeInfo
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -18,6 +17,7 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
 )
+from millstream.common.typeinfo.composite_types import SequenceTypeInfo
 
 _LOCAL_TIMES: dict[LocalTimeTypeInfo.TimeType, TypeInformation] = {
     LocalTimeTypeInfo.TimeType.LOCAL_DATE: Types.SQL_DATE(),

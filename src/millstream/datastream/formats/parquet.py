@@ -11,8 +11,8 @@ from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.parts import ParquetParts
-from millstream.datastream.connectors.file_sink import PartsWriterFactory
-from millstream.datastream.connectors.file_source import BulkFormat
+from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
+from millstream.datastream.connectors.file_system.source import BulkFormat
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
 from millstream.errors import NotAvailableError, NotYetError
 
@@ -60,14 +60,14 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         is_utc_timestamp: bool = False,
         is_case_sensitive: bool = True,
     ) -> None:
-        checked = _checked_row("ParquetColumnarRowInputFormat", row_type, hadoop_config)
+        row = _checked_row("ParquetColumnarRowInputFormat", row_type, hadoop_config)
         checked_count("ParquetColumnarRowInputFormat, batch_size", batch_size)
         if not is_case_sensitive:
             raise NotAvailableError(
                 "ParquetColumnarRowInputFormat: columns are found by their exact names. Name them so"
             )
         with at_users_line():
-            super().__init__(engine=ParquetRows(checked))
+            super().__init__(engine=ParquetRows(row))
 
 
 class ParquetBulkWriters:

@@ -22,9 +22,9 @@ from millstream.datastream.functions.function import (
 )
 from millstream.datastream.functions.keyed_batch import KeyedBatchFunction
 from millstream.datastream.functions.process import KeyedProcessFunction, ProcessFunction
-from millstream.datastream.states.state_names import checked_queryable_name
+from millstream.datastream.states.queryable_names import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, checked_states, refuse
-from millstream.datastream.streams.rolling_fields import rolling_operation
+from millstream.datastream.streams.rolling_fields import rolling_field
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.datastream.streams.unnamed_stream import UnnamedStream
@@ -34,7 +34,7 @@ from millstream.records.batch import is_typed
 
 if TYPE_CHECKING:
     from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
-    from millstream.datastream.states.state_queries import QueryableStateStream
+    from millstream.datastream.states.queryable_streams import QueryableStateStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.datastream.streams.interval_join import IntervalJoin
     from millstream.datastream.streams.windowed_stream import WindowedStream
@@ -168,7 +168,7 @@ class KeyedStream(UnnamedStream):
 
     def _rolling(self, kind: str, field: Any) -> DataStream:
         stream_type = self._stream_type()
-        operation = rolling_operation(kind, field, stream_type if is_typed(stream_type) else None)
+        operation = rolling_field(kind, field, stream_type if is_typed(stream_type) else None)
         return self._then(operation, kind.replace("_", " ").title(), stream_type)
 
     # --- states to be asked for ------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class KeyedStream(UnnamedStream):
         """End the stream in a state that can be asked for under this name (as in Flink's Java API): the last record of
         every key, or with a `ReducingStateDescriptor` all records of a key reduced to one."""
         from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
-        from millstream.datastream.states.state_queries import KeepLast, QueryableStateStream
+        from millstream.datastream.states.queryable_streams import KeepLast, QueryableStateStream
 
         if state_descriptor is None:
             name = checked_queryable_name("as_queryable_state", queryable_state_name)

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 
 from millstream.checkpoint.manifest import SplitPosition
 from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
-from millstream.connectors.checked import is_complete, is_finished, listed_splits, reach_of
+from millstream.connectors.contract_checks import is_complete, is_finished, listed_splits, reach_of
 from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.epochs.split_shares import share_out
-from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.accounts import OperatorAccount, SplitAccount
-from millstream.state.stored.times import IDLE_WATERMARK, KeptTime
+from millstream.state.stored.times import KeptTime
 
 __all__ = ["AlignedSplit", "InputPlan", "PlannedSource", "Waiting", "held_back", "homes", "plan_input", "without_reads"]
 
@@ -181,7 +181,7 @@ def _listing(
     context: SourceContext,
 ) -> _Listing:
     source = planned.source
-    splits = listed_splits(source, context, known=cursor.listed if source.sequential else 0)
+    splits = listed_splits(source, context, known_count=cursor.listed if source.sequential else 0)
     if source.sequential:
         return _in_sequence(planned, splits, positions, finished, cursor.passed)
     unlisted = positions.keys() - {split.name for split in splits}

@@ -18,11 +18,12 @@ from millstream.graph.nodes import AssignTimestamps, Node, Read
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.plan.stages import Plan
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, SplitRead
-from millstream.runtime.task.event_time import restored
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.task.barrier import SplitRead
+from millstream.runtime.task.event_time import restored_times
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.accounts import OperatorAccount, SplitAccount, SubtaskAccount, accounts_of
-from millstream.state.stored.times import IDLE_WATERMARK, KeptTime
+from millstream.state.stored.times import KeptTime
 
 __all__ = [
     "floors",
@@ -190,7 +191,7 @@ def _emitted(
         return floor[node.uid or ""]
     if isinstance(node.operation, AssignTimestamps) and heard != MAX_WATERMARK:
         timeout_ms = node.operation.watermarks.idle_timeout_ms
-        times = restored(_awake_since(account, run_started_ms), node.parallelism or 1)
+        times = restored_times(_awake_since(account, run_started_ms), node.parallelism or 1)
         return min(time.stands(timeout_ms, now_ms) for time in times)
     return heard
 
@@ -222,7 +223,7 @@ def _due_times(planned: InputPlan, strategies: Strategies, accounts: Accounts) -
             continue
         account = accounts.get(uid, OperatorAccount())
         times = [one.time for one in planned.waiting.get(uid, ())]
-        times += restored(_awake_since(account, started_ms), len(account.subtasks))
+        times += restored_times(_awake_since(account, started_ms), len(account.subtasks))
         if uid in planned.reads:
             times.append(_as_a_whole(account, started_ms))
         yield from (time.active_ms + strategy.idle_timeout_ms for time in times if time.active_ms is not None)

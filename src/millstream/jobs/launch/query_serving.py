@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.common import options
-from millstream.common.option import Option
+from millstream.common.options.option import Option
 from millstream.errors import ConfigurationError
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
 from millstream.jobs.settings.settings import Clock
-from millstream.query.opening import open_store_of_job
-from millstream.query.serving import ServerRequest, server_settings
+from millstream.query.job_lookup import open_store_of_job
+from millstream.query.server_request import ServerRequest, server_settings
 
 if TYPE_CHECKING:
     from millstream.query.server import Ports, QueryServer, ServerSettings
@@ -40,10 +40,10 @@ def server_request(configuration: Mapping[str, str]) -> ServerRequest | None:
     """
     listen = options.read(options.QUERY_LISTEN, configuration)
     if listen is None:
-        told = sorted(key for key in configuration if key.startswith(_PREFIX))
-        if told:
+        keys = sorted(key for key in configuration if key.startswith(_PREFIX))
+        if keys:
             raise ConfigurationError(
-                f"{told[0]} is set, but the job answers no questions. Set {options.QUERY_LISTEN.key} too, such as "
+                f"{keys[0]} is set, but the job answers no questions. Set {options.QUERY_LISTEN.key} too, such as "
                 "127.0.0.1:8787, or leave it out"
             )
         return None
@@ -86,7 +86,7 @@ class QueryServing:
             settings = server_settings(request)
             from millstream.query.server import Ports
 
-            ports = Ports.taken(settings)
+            ports = Ports.take(settings)
         except ConfigurationError as error:
             raise ConfigurationError(error.message, at=at) from error
         return cls(settings, ports, clock, allow_undeclared=request.allow_undeclared)
@@ -103,11 +103,11 @@ class QueryServing:
         self._ports.close()
 
     def _start(self, job: Job, note: Callable[[str], None]) -> None:
-        from millstream.query.server import OpenedJob, QueryServer
+        from millstream.query.server import QueryServer
 
         try:
             view = open_store_of_job(job.store, self._clock.now_ms, allow_undeclared=self._allow_undeclared)
-            server = QueryServer(OpenedJob(view), self._settings, job.store, self._clock.now_ms, self._ports)
+            server = QueryServer(view, self._settings, job.store, self._clock.now_ms, self._ports)
             self._server = server.start()
         except Exception as error:
             self.close()

@@ -24,10 +24,9 @@ from millstream.errors import StoreDamagedError
 from millstream.graph.nodes import Node, Read, Write
 from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.records.unpickling import unpickled
-from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.recorded_input import RecordedSource
 from millstream.state.stored.accounts import OperatorAccount, accounts_of, to_json
-from millstream.state.stored.times import IDLE_WATERMARK
 from millstream.state_reader.difference import state_diff
 from millstream.state_reader.snapshot import Snapshot
 from millstream.storage.store import Store

@@ -24,7 +24,7 @@ from pathlib import Path
 import uvloop
 
 from millstream.query.server.flight_frames import PREFACE, CallRefusal, Calls, Frames, refusal_frames
-from millstream.query.server.rates import Rates
+from millstream.query.server.guard import Rates
 from millstream.query.server.settings import Limits
 
 __all__ = ["FlightGate"]
@@ -67,26 +67,26 @@ class FlightGate:
         await self._stopping.wait()
         server.close()
         until_s = time.monotonic() + _STOP_S
-        while time.monotonic() < until_s and any(len(one.calls) for one in self.passages):
+        while time.monotonic() < until_s and any(len(passage.calls) for passage in self.passages):
             await asyncio.sleep(0.02)
         for passage in list(self.passages):
             passage.abort()
 
 
 class _Side(asyncio.Protocol):
-    """One of the two connections of a passage. `see` is told what comes, `lost` that nothing comes any more."""
+    """One of the two connections of a passage. `see` takes what comes; `on_lost` hears that nothing comes any more."""
 
-    def __init__(self, made: Callable[[], None], see: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        self._made, self._see, self._lost = made, see, lost
+    def __init__(self, on_made: Callable[[], None], see: Callable[[bytes], None], on_lost: Callable[[], None]) -> None:
+        self._on_made, self.see, self._on_lost = on_made, see, on_lost
         self.transport: asyncio.Transport | None = None
         self.other: _Side | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        self._made()
+        self._on_made()
 
     def data_received(self, data: bytes) -> None:
-        self._see(data)
+        self.see(data)
 
     def pause_writing(self) -> None:
         if self.other is not None:
@@ -97,7 +97,7 @@ class _Side(asyncio.Protocol):
             self.other.read(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost()
+        self._on_lost()
 
     @property
     def is_open(self) -> bool:
@@ -164,7 +164,7 @@ class _Passage:
         self._address = str((self.client.transport.get_extra_info("peername") or [""])[0])
         gate = self._gate
         if len(gate.passages) >= gate.limits.connections_max:
-            idle = next((one for one in gate.passages if not len(one.calls)), None)
+            idle = next((passage for passage in gate.passages if not len(passage.calls)), None)
             (idle or self).abort()
             if idle is None:
                 return
@@ -188,7 +188,7 @@ class _Passage:
             _LOG.debug("a Flight connection could not be handed on: %r", error)
             return self.abort()
         self.client.other, self._server.other = self._server, self.client
-        self.client._see = self._see_question
+        self.client.see = self._see_question
         self._server.write(PREFACE)
         rest, self._preface = self._preface[len(PREFACE) :], b""
         self._keep_time()
@@ -201,7 +201,7 @@ class _Passage:
         now_s = time.monotonic()
         try:
             for frame, piece, is_last in self._questions.of(memoryview(data)):
-                self.calls.asked(frame, piece, is_last, now_s)
+                self.calls.note_question(frame, piece, is_last, now_s)
         except CallRefusal as refusal:
             self._refuse(refusal)
         else:
@@ -210,7 +210,7 @@ class _Passage:
     def _see_answer(self, data: bytes) -> None:
         now_s = time.monotonic()
         for frame, _, is_last in self._answers.of(memoryview(data)):
-            self.calls.answered(frame, is_last, now_s)
+            self.calls.note_answer(frame, is_last, now_s)
         self.client.write(data)
 
     def _keep_time(self) -> None:
@@ -229,7 +229,7 @@ class _Passage:
         self._server.abort()
         if self._answers.is_between:
             self.client.write(refusal_frames(refusal))
-        self.client._see = lambda data: None
+        self.client.see = lambda data: None
         self.client.read(True)
         self._linger()
 

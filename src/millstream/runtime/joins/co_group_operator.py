@@ -14,10 +14,10 @@ from typing import Any
 
 from millstream.graph.nodes import CoGroupWindow
 from millstream.records.batch import Batch
-from millstream.runtime.joins.tagged import tagged
 from millstream.runtime.operators.connected_operators import TwoKeyedInputs
-from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.windows.operator import WindowOperator
+from millstream.state.windows.tagged_rows import tagged
 
 __all__ = ["CoGroupOperator"]
 

@@ -13,7 +13,7 @@ the end, and nothing is late.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -24,15 +24,15 @@ from millstream.errors import ProgramError
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.keying import Keying
 from millstream.runtime.joins.buffer import RowBuffer, RowTable, SideRows
 from millstream.runtime.keyed.task_codec import task_codec
-from millstream.runtime.operators.keyed_operators import KeyedOperator
-from millstream.runtime.operators.operators import OperatorSetting, Origin, Output
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.xxh64 import Int64s
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.state_codec import StateCodec
 
 __all__ = ["Side", "TwoSidedOperator"]
@@ -99,7 +99,7 @@ class TwoSidedOperator(KeyedOperator):
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
-        self._batch = False
+        self._batch = setting.facts.batch
         self.before_ms = MIN_WATERMARK
         self.started_ns = 0
 
@@ -117,13 +117,12 @@ class TwoSidedOperator(KeyedOperator):
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        self._batch = facts.batch
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         self.before_ms = self.now_ms
         for side in self.sides:
             side.begin()
             side.buffer.table.time_ms = self.before_ms
-        super().prepare(spec, facts, nonce)
+        super().open_states(accounts)
 
     @property
     def now_ms(self) -> int:
@@ -194,10 +193,10 @@ class TwoSidedOperator(KeyedOperator):
         elif len(kept):
             side.buffer.add(rows.take(kept), expires_ms[kept])
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+    def write_states(self) -> SubtaskAccount:
         for side in self.sides:
             side.buffer.table.time_ms = self.now_ms
-        super().acknowledge(acknowledgement)
+        return super().write_states()
 
     # --- what records must have -----------------------------------------------------------------------------------
 

@@ -16,25 +16,23 @@ right ones. `co_group_reference` is the slow and obvious form of the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from millstream.aggregation.pane_firing import WindowRange
 from millstream.errors import ProgramError
-from millstream.graph.nodes import WindowJoin
+from millstream.plan.operations import WindowJoin
 from millstream.runtime.joins.buffer import SideRows
 from millstream.runtime.joins.matching import numbered, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
-from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.runs import expanded
-from millstream.state.stored.accounts import WindowLengths
+from millstream.state.stored.accounts import SubtaskAccount, WindowLengths
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["WindowJoinOperator", "rows_by_window"]
@@ -61,10 +59,10 @@ class WindowJoinOperator(TwoSidedOperator):
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        for account in self.kept(spec).values():
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        for account in accounts.values():
             self._check_windows(account.windows)
-        super().prepare(spec, facts, nonce)
+        super().open_states(accounts)
 
     def _check_windows(self, stored: WindowLengths | None) -> None:
         """Refuse to go on with rows that were kept as long as other windows needed them."""
@@ -75,10 +73,8 @@ class WindowJoinOperator(TwoSidedOperator):
             )
             raise self.call.failed(error, "state")
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        super().acknowledge(acknowledgement)
-        account = acknowledgement.states[self.uid]
-        acknowledgement.states[self.uid] = replace(account, windows=self._windows.lengths_ms)
+    def write_states(self) -> SubtaskAccount:
+        return replace(super().write_states(), windows=self._windows.lengths_ms)
 
     def are_late(self, times: Int64s) -> Bools:
         late: Bools = self._windows.last_window(self._windows.pane_of(times)) <= self._over(self.before_ms)

@@ -26,12 +26,10 @@ import pyarrow as pa
 
 from millstream.records.block_form import filled_up
 from millstream.state.stored.accounts import AccountReader, FunctionAccount, RecordedSplit, SubtaskAccount
-from millstream.state.stored.times import MAX_WATERMARK, MIN_WATERMARK, KeptTime
+from millstream.state.stored.times import KeptTime
 from millstream.storage.json_records import Flat, from_json, to_json
 
 __all__ = [
-    "MAX_WATERMARK",
-    "MIN_WATERMARK",
     "Acknowledgement",
     "Barrier",
     "ChannelEnd",
@@ -116,7 +114,7 @@ class Acknowledgement:
 class Barrier:
     """The end of an epoch, from one task to one task.
 
-    >>> barrier = Barrier(7, 1, "run-1", (ChannelEnd(0, 1, 3, 2, MIN_WATERMARK),))
+    >>> barrier = Barrier(7, 1, "run-1", (ChannelEnd(0, 1, 3, 2, 40),))
     >>> Barrier.decode(barrier.encode()) == barrier
     True
     """

@@ -1,10 +1,7 @@
 """Timestamps and watermarks: how a watermark strategy is applied to batches, and what idle means.
 
-Event time on any way through a job is one number, and where several ways meet it is their minimum. Two numbers at the
-top of the range are no times: `MAX_WATERMARK` says that the input has ended, and `IDLE_WATERMARK`, just below it, that
-nobody should wait for this input now. So a real watermark always beats an idle input, and an idle one beats an ended
-one: while anything is idle, the end of the rest does not look like the end of everything. An operator that hears IDLE
-stands still. No function ever sees that number as a watermark.
+Event time on any way through a job is one number, and where several ways meet it is their minimum
+(`records.watermarks`). An operator whose inputs are all idle stands still.
 
 A **Timekeeper** applies one strategy to one split or subtask for one epoch. What it remembers between epochs is a
 `KeptTime`, plain data that lies in the manifest: generators of the program are made anew and restored every epoch.
@@ -30,45 +27,44 @@ from millstream.common.watermark_strategy import FieldTimestamps, WatermarkGener
 from millstream.errors import ProgramError
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK, REAL_WATERMARK_MAX
 from millstream.runtime.operators.failure import UserCall
 from millstream.state.keys.key_groups import key_group_range
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.stored.times import MAX_WATERMARK, MIN_WATERMARK, KeptTime
+from millstream.state.stored.times import KeptTime
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
 
-__all__ = ["Timekeeper", "restored", "restored_event_time", "restored_subtask"]
-
-_REAL_WATERMARK_MAX = MAX_WATERMARK - 2
+__all__ = ["Timekeeper", "restored_event_time", "restored_time", "restored_times"]
 
 
-def restored(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
+def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
     """What each of `parallelism` subtasks goes on from, given what those of the last epoch kept.
 
     With another parallelism than before, records go other ways: all new subtasks start at the smallest watermark of
     the old ones, so that none claims to have seen what another one saw, and with new generators.
 
     >>> accounts = {0: SubtaskAccount(time=KeptTime(7)), 1: SubtaskAccount(time=KeptTime(5))}
-    >>> [time.watermark for time in restored(accounts, 3)]
+    >>> [time.watermark for time in restored_times(accounts, 3)]
     [5, 5, 5]
     """
-    kept = [_time(subtasks[subtask]) for subtask in range(len(subtasks))]
-    if len(kept) == parallelism:
-        return kept
-    lowest = min((time.watermark for time in kept), default=MIN_WATERMARK)
-    active = [time.active_ms for time in kept if time.active_ms is not None]
+    times = [_time_of(subtasks[subtask]) for subtask in range(len(subtasks))]
+    if len(times) == parallelism:
+        return times
+    lowest = min((time.watermark for time in times), default=MIN_WATERMARK)
+    active = [time.active_ms for time in times if time.active_ms is not None]
     return [KeptTime(lowest, max(active, default=None))] * parallelism
 
 
-def restored_subtask(subtasks: Mapping[int, SubtaskAccount], subtask: int, parallelism: int) -> KeptTime:
-    """What one of them goes on from; looks at what the others kept only if the parallelism is another."""
+def restored_time(subtasks: Mapping[int, SubtaskAccount], subtask: int, parallelism: int) -> KeptTime:
+    """What one subtask goes on from. What the others kept is looked at only after a change of parallelism."""
     if len(subtasks) == parallelism:
-        return _time(subtasks[subtask])
-    return restored(subtasks, parallelism)[subtask]
+        return _time_of(subtasks[subtask])
+    return restored_times(subtasks, parallelism)[subtask]
 
 
-def _time(account: SubtaskAccount) -> KeptTime:
+def _time_of(account: SubtaskAccount) -> KeptTime:
     assert account.time is not None, "an operator that keeps time tells it in every epoch"
     return account.time
 
@@ -94,27 +90,29 @@ def restored_event_time(
         return times[subtask]
     if max_parallelism is None:
         return min(times)
-    own = key_group_range(subtask, parallelism, max_parallelism)
-    ranges = (key_group_range(other, len(times), max_parallelism) for other in range(len(times)))
+    groups = key_group_range(subtask, parallelism, max_parallelism)
+    ranges_before = (key_group_range(before, len(times), max_parallelism) for before in range(len(times)))
     return min(
-        time for time, other in zip(times, ranges, strict=True) if other.start < own.stop and own.start < other.stop
+        time
+        for time, before in zip(times, ranges_before, strict=True)
+        if before.start < groups.stop and groups.start < before.stop
     )
 
 
 class Timekeeper:
     """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it."""
 
-    def __init__(self, strategy: WatermarkStrategy | None, kept: KeptTime, call: UserCall) -> None:
+    def __init__(self, strategy: WatermarkStrategy | None, start: KeptTime, call: UserCall) -> None:
         self._strategy = strategy or WatermarkStrategy.no_watermarks()
         self._call = call
-        self._kept = kept
-        self._watermark = kept.watermark
+        self._start = start
+        self._watermark = start.watermark
         self._records = 0
         self.timeout_ms = self._strategy.idle_timeout_ms
         assigner = self._strategy.timestamp_assigner
         self._extract = None if assigner is None else call.bind(assigner, "extract_timestamp", "timestamp assigner")
         factory = self._strategy.generator_factory
-        self._generator = None if factory is None else _RunningGenerator(factory, kept, call)
+        self._generator = None if factory is None else _RunningGenerator(factory, start, call)
 
     def stamp(self, batch: Batch) -> Batch:
         """The batch with its timestamps; event time moves on."""
@@ -126,7 +124,7 @@ class Timekeeper:
             self._generator.take(batch)
         elif delay_ms is not None and batch.timestamps is not None and len(batch):
             # One less than the largest seen: another record with that very timestamp may still come.
-            reached = min(int(batch.timestamps.max()) - delay_ms - 1, _REAL_WATERMARK_MAX)
+            reached = min(int(batch.timestamps.max()) - delay_ms - 1, REAL_WATERMARK_MAX)
             self._watermark = max(self._watermark, reached)
         return batch
 
@@ -134,8 +132,8 @@ class Timekeeper:
         """The epoch ends: what to keep."""
         active_ms = None
         if self.timeout_ms is not None:
-            known = self._kept.active_ms
-            active_ms = now_ms if self._records or known is None else known
+            active_before_ms = self._start.active_ms
+            active_ms = now_ms if self._records or active_before_ms is None else active_before_ms
         if self._generator is not None:
             return self._generator.end(active_ms)
         return KeptTime(self._watermark, active_ms)
@@ -199,9 +197,9 @@ class _RunningGenerator(WatermarkOutput):
 
     _ROLE = "watermark generator"
 
-    def __init__(self, factory: Any, kept: KeptTime, call: UserCall) -> None:
+    def __init__(self, factory: Any, start: KeptTime, call: UserCall) -> None:
         self._call = call
-        self._watermark, self._idle = kept.watermark, kept.marked_idle
+        self._watermark, self._idle = start.watermark, start.marked_idle
         with call.running(self._ROLE):
             generator = factory()
             if not isinstance(generator, WatermarkGenerator):
@@ -209,8 +207,8 @@ class _RunningGenerator(WatermarkOutput):
                     f"the factory given to for_generator returned {generator!r} ({type(generator).__name__}), "
                     "expected a WatermarkGenerator. Derive your class from it"
                 )
-            if kept.generator is not None:
-                generator.restore(kept.generator)
+            if start.generator is not None:
+                generator.restore(start.generator)
         self._generator: WatermarkGenerator = generator
 
     def take(self, batch: Batch) -> None:
@@ -239,7 +237,7 @@ class _RunningGenerator(WatermarkOutput):
                 "a watermark is an int: milliseconds since 1970-01-01 UTC"
             )
         self._idle = False
-        self._watermark = max(self._watermark, min(int(timestamp_ms), _REAL_WATERMARK_MAX))
+        self._watermark = max(self._watermark, min(int(timestamp_ms), REAL_WATERMARK_MAX))
 
     def mark_idle(self) -> None:
         self._idle = True

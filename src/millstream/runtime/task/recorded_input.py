@@ -34,7 +34,7 @@ class InputRecorder:
 
     def __init__(self, store: Store, uid: str, epoch: int, subtask: int, nonce: str) -> None:
         self._store, self._uid, self._epoch, self._subtask, self._nonce = store, uid, epoch, subtask, nonce
-        self._splits = self._written = 0
+        self._split_count = self._file_count = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -54,8 +54,8 @@ class InputRecorder:
         """All of the split is read, and the source's own watermark stands there: what the manifest is to keep of it."""
         if self._blocks:
             self._write()
-        recorded = RecordedSplit(tuple(self._files), self._subtask, self._splits, watermark)
-        self._splits += 1
+        recorded = RecordedSplit(tuple(self._files), self._subtask, self._split_count, watermark)
+        self._split_count += 1
         self._begin()
         return recorded
 
@@ -65,10 +65,11 @@ class InputRecorder:
             writer.write_batch(pa.RecordBatch.from_arrays([pa.array(self._blocks, pa.large_binary())], schema=_SCHEMA))
         data = sink.getvalue().to_pybytes()
         # A letter of its own after the nonce: states of the same operator have files beside these.
-        name = segment_name(self._uid, RECORDED_INPUT, self._epoch, self._subtask, f"{self._nonce}r{self._written}")
+        nonce = f"{self._nonce}r{self._file_count}"
+        name = segment_name(self._uid, RECORDED_INPUT, self._epoch, self._subtask, nonce)
         self._store.put(name, data)
         self._files.append(RecordedFile(name, len(data), zlib.crc32(data)))
-        self._written += 1
+        self._file_count += 1
         self._blocks, self._bytes = [], 0
 
 

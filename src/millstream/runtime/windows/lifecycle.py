@@ -18,9 +18,10 @@ from typing import Any
 from millstream.common.typeinfo import Types
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
+from millstream.graph.window_traits import Firing, Merging, firing
+from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.context import TaskContext, TaskTimerService
-from millstream.runtime.task.barrier import MAX_WATERMARK
 from millstream.runtime.windows.contents import contents_of
 from millstream.runtime.windows.contexts import EvictorContext, FunctionContext, TriggerContext
 from millstream.runtime.windows.merging import MergedWindows, Merger
@@ -54,13 +55,15 @@ class WindowLife:
         self._time = time
         self._function = function
         self._trigger = operation.trigger
+        self._sets_one_timer = firing(operation.trigger) is Firing.AT_ITS_END
         self.is_event_time: bool = operation.assigner.is_event_time()
         self.lateness_ms = operation.allowed_lateness_ms if self.is_event_time else 0
         self.tokens = tokens
         self.contents = contents_of(store, operation, EvictorContext(time, context.metrics))
-        self.merged = MergedWindows(store, operation.assigner, self.tokens) if operation.merges else None
+        merges = isinstance(operation.assigner, Merging)
+        self.merged = MergedWindows(store, operation.assigner, self.tokens) if merges else None
         self._trigger_context = TriggerContext(time, context.metrics, store)
-        self._function_context = FunctionContext(time, store, of_key, operation.merges)
+        self._function_context = FunctionContext(time, store, of_key, merges)
         self._held: ValueState | None = None
         self.results: list[Any] = []
         self.stamps: list[int] = []
@@ -119,7 +122,7 @@ class WindowLife:
         last = self.last_moment(window)
         if last < MAX_WATERMARK:
             self._timers().register(last, place)
-        if self._operation.waits_only and self.merged is None and window.max_timestamp() > self._time.watermark:
+        if self._sets_one_timer and self.merged is None and window.max_timestamp() > self._time.watermark:
             self._waiting.add(place)
         return True
 

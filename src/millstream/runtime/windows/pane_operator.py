@@ -18,7 +18,7 @@ nothing is ever late. In BATCH there is one time, the end: every window fires on
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -28,15 +28,14 @@ from millstream.aggregation.groups import grouped
 from millstream.aggregation.pane_firing import FiredWindows, WindowRange, fired_windows
 from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator_type
 from millstream.errors import ProgramError
-from millstream.graph.nodes import PaneAggregate
+from millstream.plan.operations import PaneAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.queryable_states import queryable_of_panes
 from millstream.runtime.keyed.task_codec import task_codec
-from millstream.runtime.operators.keyed_operators import KeyedOperator
-from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.windows.pane_table import PaneHandle, PaneTable
 from millstream.state.keys.equality import Bools
 from millstream.state.stored.accounts import SubtaskAccount
@@ -66,22 +65,20 @@ class PaneOperator(KeyedOperator):
         self._panes = PaneHandle(table, self.backend.scope, self._windows, self._accumulators)
         self.backend.keep(PANES, self._panes)
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
-        self._batch = False
+        self._batch = setting.facts.batch
         self._before_ms = MIN_WATERMARK
 
     # --- an epoch -----------------------------------------------------------------------------------------------
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        self._batch = facts.batch
-        accounts = list(self.kept(spec).values())
-        self._check_panes(accounts)
-        self._before_ms = self._time_before(accounts)
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        self._check_panes(accounts.values())
+        self._before_ms = self._time_before(accounts.values())
         self._panes.table.time_ms = self._before_ms
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
         self._next_end: int | None = None
         self._started_ns = 0
-        super().prepare(spec, facts, nonce)
+        super().open_states(accounts)
 
     def _check_panes(self, accounts: Iterable[SubtaskAccount]) -> None:
         """Refuse to go on with panes that the windows of the program would cut."""
@@ -228,21 +225,18 @@ class PaneOperator(KeyedOperator):
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return Batch.of_columns(batch, self._type, ends - 1)
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        super().acknowledge(acknowledgement)
-        account = replace(acknowledgement.states[self.uid], pane_ms=self._own_panes)
+    def write_states(self) -> SubtaskAccount:
+        account = replace(super().write_states(), pane_ms=self._own_panes)
         if self.node.queryable is not None:
             key_type = self.node.inputs[0].key_type
             assert key_type is not None
-            windows = queryable_of_panes(self._operation, key_type)
-            account = replace(account, queryable={self.node.queryable: windows})
-        if not self._windows.is_event_time and not self._batch:
-            now_ms = self._time_now()
-            account = replace(account, fired_ms=now_ms)
-            wake_ms = self._next_firing(now_ms)
-            if wake_ms is not None:
-                account = account.waking_at(wake_ms)
-        acknowledgement.states[self.uid] = account
+            account = replace(account, queryable={self.node.queryable: queryable_of_panes(self._operation, key_type)})
+        if self._windows.is_event_time or self._batch:
+            return account
+        now_ms = self._time_now()
+        account = replace(account, fired_ms=now_ms)
+        wake_ms = self._next_firing(now_ms)
+        return account if wake_ms is None else account.waking_at(wake_ms)
 
     def _next_firing(self, now_ms: int) -> int | None:
         """When the next window by the clock that holds a pane is over."""

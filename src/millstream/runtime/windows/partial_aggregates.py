@@ -21,11 +21,11 @@ from millstream.aggregation.kernels import looked_at
 from millstream.aggregation.pane_rows import Accumulators
 from millstream.errors import ProgramError
 from millstream.graph.field_key import FieldKey
-from millstream.graph.nodes import PartialAggregate
+from millstream.plan.operations import PartialAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.runtime.exchange.keying import Keying
-from millstream.runtime.operators.operators import Operator, OperatorSetting
+from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.xxh64 import Int64s
 
@@ -65,8 +65,8 @@ class PartialAggregateOperator(Operator):
         self._lot: list[pa.RecordBatch] = []
         self._lot_bytes = self._untried = self._untried_lots = 0
 
-    def begin(self, spec: EpochSpec) -> None:
-        super().begin(spec)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._gathered, self._gathered_rows = [], 0
         self._begin_lots()
 

@@ -7,6 +7,7 @@ and written with the operator's own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +15,11 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import Batch
 from millstream.runtime.keyed.queryable_states import queryable_of_windows
-from millstream.runtime.operators.keyed_operators import KeyedOperator
-from millstream.runtime.operators.operators import OperatorSetting, ProcessOperator
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.windows.window_store import StatesBy, WindowStore
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.windows.places import WindowTokens
 
 __all__ = ["WindowFunctions"]
@@ -45,34 +46,20 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
     def stateful(self) -> Any:
         return getattr(self._operation.function, "_wrapped_function", None)
 
-    def open(self) -> None:
-        """Open the window function and the one that folds records."""
-        super().open()
-        for function in (self._operation.reduce, self._operation.aggregate):
-            opener = getattr(function, "open", None)
-            if callable(opener):
-                with self.call.running("open"):
-                    opener(self.setting.context)
+    def user_functions(self) -> Iterable[Any]:
+        """The window function, and the one that folds records."""
+        return (self.user_function(), self._operation.reduce, self._operation.aggregate)
 
-    def close(self) -> None:
-        """Close them again."""
-        super().close()
-        for function in (self._operation.reduce, self._operation.aggregate):
-            closer = getattr(function, "close", None)
-            if callable(closer):
-                with self.call.running("close"):
-                    closer()
-
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        super().prepare(spec, facts, nonce)
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        super().open_states(accounts)
         with self.call.running("state"):
-            self.store.begin(self.place, self.kept(spec))
+            self.store.begin(self.place, accounts)
         self.tokens.forget()
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        super().acknowledge(acknowledgement)
+    def write_states(self) -> SubtaskAccount:
+        account = super().write_states()
         with self.call.running("state"):
-            account = self.store.end(self.time.now_ms, acknowledgement.states[self.uid])
+            account = self.store.end(self.time.now_ms, account)
         name = self.node.queryable
         if name is not None:
             if name in account.queryable:
@@ -82,7 +69,7 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
                 )
             windows = queryable_of_windows(self._operation, self.node.inputs[0].key_type)
             account = replace(account, queryable={**account.queryable, name: windows})
-        acknowledgement.states[self.uid] = account
+        return account
 
     def check_timestamps(self, batch: Batch) -> None:
         """Refuse records without timestamps where windows go by event time."""
@@ -109,6 +96,5 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def announce(self, keys: list[Any], windows: list[Any]) -> None:
         """The window function is about to be called for these: read what it keeps of them at once."""
-        if not self._operation.passes_through:
-            token = self.tokens.token
-            self.store.prefetch(keys, [(key, token(window)) for key, window in zip(keys, windows, strict=True)])
+        token = self.tokens.token
+        self.store.prefetch(keys, [(key, token(window)) for key, window in zip(keys, windows, strict=True)])

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from millstream.errors import StoreDamagedError
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.state.schemas.schema_history import History, history_from_json, history_to_json
 from millstream.state.segments.version import Refs, refs_from_json, refs_to_json
 from millstream.state.stored.queryable import Queryable
-from millstream.state.stored.times import MIN_WATERMARK, KeptTime
+from millstream.state.stored.times import KeptTime
 from millstream.storage.json_records import Flat, Form, Misfit, from_json, to_json
 
 __all__ = [

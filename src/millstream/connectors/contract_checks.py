@@ -1,0 +1,320 @@
+"""Checks that sources and sinks return what their contract says, at the moment they return it.
+
+A source or sink is the user's own class, and Python lets it return anything: nothing at all, where a `return` was
+forgotten; a list of names, where splits were expected; an offset that JSON cannot hold. If such a value were used as it
+is, the job would fail later and elsewhere or, worse, work until its first restart. So the engine calls sources and
+sinks through these functions only. Each returns the method's answer, or raises an error that says which method of
+which class returned what, what was expected, and where the method stands.
+
+Offsets of plain numbers and texts, as nearly all are, cost one look at their type.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from inspect import signature
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.connectors.contracts import (
+    CommitPlan,
+    Json,
+    Offset,
+    RestorePoint,
+    Sink,
+    SinkWriter,
+    Source,
+    SourceContext,
+    Split,
+    WriterContext,
+)
+from millstream.errors import ProgramError
+from millstream.storage.store import Store
+
+__all__ = [
+    "check_commit",
+    "due_ms_of",
+    "is_complete",
+    "is_finished",
+    "listed_splits",
+    "new_writer",
+    "offset_at_end",
+    "opened_sink",
+    "opened_source",
+    "planned_commit",
+    "reach_of",
+    "read_items",
+    "removes_input",
+    "restored_pending",
+    "source_watermark",
+    "staged_items",
+    "wrong_item",
+]
+
+_PLAIN = (int, str)
+_SHOWN_CHARACTERS_MAX = 120
+
+
+# --- sources, on the driver -----------------------------------------------------------------------------------
+
+
+def opened_source(source: Source, store: Store, session: Any, *, again: bool = False) -> Source:
+    """The source, ready for the job; `again`: only to read what it has read before."""
+    if source.bounded and type(source).finished is Source.finished:
+        raise ProgramError(
+            f"{type(source).__name__} is bounded and never says where a split ends, so the job could not end. Override "
+            "finished(split, offset), or leave bounded False",
+            at=_line_of(source, "reach"),
+        )
+    method = "reopened" if again else "opened"
+    answer = getattr(source, method)(store, session)
+    if answer is None:  # nothing had to be made ready
+        return source
+    if not isinstance(answer, Source):
+        raise _contract_error(source, method, answer, "the source that is to be used (None: this one)")
+    return answer
+
+
+def removes_input(source: Source) -> bool:
+    """Whether the source removes what it has stored: then it is told every position, and forgets splits by itself."""
+    return type(source).released is not Source.released
+
+
+def listed_splits(source: Source, context: SourceContext, known_count: int = 0) -> Sequence[Split]:
+    """All splits the source knows now, in its order; any collection or generator of them will do. The first
+    `known_count` were checked before."""
+    answer: Any = source.splits(context)
+    if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
+        raise _contract_error(source, "splits", answer, "a list of Split(name, start, info)")
+    splits = answer if isinstance(answer, (list, tuple)) else list(answer)
+    names: set[str] = set()
+    for split in splits[known_count:]:
+        if not isinstance(split, Split):
+            raise _contract_error(source, "splits", split, "nothing but Split(name, start, info) in its list", "lists")
+        if not isinstance(split.name, str) or not split.name:
+            raise _contract_error(
+                source, "splits", split.name, "a text that is not empty", "lists a split whose name is"
+            )
+        if split.name in names:
+            raise ProgramError(
+                f"{type(source).__name__}.splits lists {split.name!r} twice. A name stands for one split, for ever: "
+                "its position is kept under it",
+                at=_line_of(source, "splits"),
+            )
+        names.add(split.name)
+        if type(split.start) not in _PLAIN:
+            _check_json(source, "splits", split.start, f"lists split {split.name!r} with the start", exact=True)
+    return splits
+
+
+def reach_of(source: Source, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+    """How far the next epoch may read `split`."""
+    if split.info is not None and type(split.info) not in _PLAIN:
+        # Checked here and not in `listed_splits`, because a source may list very many splits and read few.
+        _check_json(source, "splits", split.info, f"lists split {split.name!r} with the info")
+    stop = source.reach(split, offset, budget, context)
+    if type(stop) in _PLAIN and (type(stop) is not int or type(offset) is not int or stop >= offset):
+        return stop
+    subject = f"of split {split.name!r} from {offset!r} returned"
+    if stop is None and offset is not None:
+        expected = "how far to read: an offset, or the one it was given when nothing is there now"
+        raise _contract_error(source, "reach", stop, expected, subject)
+    if type(stop) is int and type(offset) is int:
+        raise _contract_error(source, "reach", stop, "an offset that is not before the one it was given", subject)
+    _check_json(source, "reach", stop, subject, exact=True)
+    return stop
+
+
+def is_finished(source: Source, split: Split, offset: Offset) -> bool:
+    """Whether the split ends at `offset`."""
+    return _truth(source, "finished", source.finished(split, offset))
+
+
+def is_complete(source: Source, context: SourceContext) -> bool:
+    """Whether no further split will appear."""
+    return _truth(source, "complete", source.complete(context))
+
+
+# --- sources, in a task ---------------------------------------------------------------------------------------
+
+
+def read_items(source: Source, split: Split, start: Offset, stop: Offset) -> Iterator[Any]:
+    """An iterator over what `read` yields."""
+    answer: Any = source.read(split, start, stop)
+    if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
+        raise _contract_error(source, "read", answer, "a generator: yield lists of records, or Arrow record batches")
+    return iter(answer)
+
+
+def wrong_item(source: Source, item: Any) -> ProgramError:
+    """The error for an item that is neither a list nor a batch."""
+    hint = ""
+    if isinstance(item, pa.Table):
+        hint = ". Yield from table.to_batches()"
+    elif not isinstance(item, (str, bytes)):
+        hint = f". Yield [{_short_repr(item)}] if it is one record"
+    return _contract_error(source, "read", item, f"lists of records, or Arrow record batches{hint}", "yields")
+
+
+def offset_at_end(source: Source, split: Split, start: Offset, stop: Offset, answer: Offset | None) -> Offset:
+    """Where the range really ended: what `read` returned, or `stop` when it returned nothing."""
+    if answer is None:
+        return stop
+    if type(answer) is int and type(start) is int and answer < start:
+        subject = f"of split {split.name!r} from {start!r} returned"
+        raise _contract_error(source, "read", answer, "the offset it came to, which is not before that", subject)
+    if type(answer) not in _PLAIN:
+        _check_json(source, "read", answer, f"of split {split.name!r} returned", exact=True)
+    return answer
+
+
+def source_watermark(source: Source, split: Split, offset: Offset) -> int | None:
+    """The source's own watermark, if it has one."""
+    answer = source.watermark(split, offset)
+    if answer is None or (type(answer) is int and -(2**63) <= answer < 2**63):
+        return answer
+    raise _contract_error(source, "watermark", answer, "an int, milliseconds since 1970-01-01 UTC, or None")
+
+
+# --- sinks ----------------------------------------------------------------------------------------------------
+
+
+def opened_sink(sink: Sink, session: Any) -> Sink:
+    """The sink, ready for the driver."""
+    answer = sink.opened(session)
+    if answer is None:  # nothing had to be made ready
+        answer = sink
+    if not isinstance(answer, Sink):
+        raise _contract_error(sink, "opened", answer, "the sink that is to be used (None: this one)")
+    check_commit(answer, "commit, publish, store")
+    return answer
+
+
+def check_commit(sink: Sink, parameters: str) -> None:
+    """`commit` must take these parameters. A wrong call would fail after the epoch is committed, and for ever."""
+    try:
+        signature(sink.commit).bind(*parameters.split(", "))
+    except TypeError as error:
+        raise ProgramError(
+            f"{type(sink).__name__}.commit{signature(sink.commit)} cannot be called with ({parameters}): {error}. "
+            "Give it these parameters",
+            at=_line_of(sink, "commit"),
+        ) from error
+
+
+def new_writer(sink: Sink, context: WriterContext) -> SinkWriter:
+    """A writer for one task attempt."""
+    answer = sink.writer(context)
+    if not isinstance(answer, SinkWriter):
+        raise _contract_error(sink, "writer", answer, "a SinkWriter")
+    return answer
+
+
+def staged_items(writer: SinkWriter) -> list[Json]:
+    """What a writer staged, as the manifest can hold it."""
+    answer: Any = writer.stage()
+    owner = writer.stateful()  # of a two-phase sink, the sink itself
+    if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
+        raise _contract_error(
+            owner, "stage", answer, "a list of what commit needs, as JSON (empty when there is nothing)"
+        )
+    items = list(answer)
+    for item in items:
+        _check_json(owner, "stage", item)
+    return items
+
+
+def planned_commit(sink: Sink, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
+    """What this epoch publishes, and what waits."""
+    plan: Any = sink.plan_commit(staged, pending, now_ms, final)
+    if not isinstance(plan, CommitPlan) or not isinstance(plan.publish, (tuple, list)):
+        raise _contract_error(sink, "plan_commit", plan, "CommitPlan((what is published, …), what waits)")
+    _check_json(sink, "plan_commit", list(plan.publish), "returned, to be published,")
+    _check_json(sink, "plan_commit", plan.pending, "returned, to wait,")
+    if final and plan.pending is not None:
+        expected = "nothing that waits when final is True: no epoch follows, and it would never be published"
+        raise _contract_error(sink, "plan_commit", plan.pending, expected, "returned, to wait,")
+    return plan
+
+
+def due_ms_of(sink: Sink, pending: Json) -> int | None:
+    """When the sink wants an epoch for what is pending."""
+    answer = sink.due_ms(pending)
+    if answer is None or type(answer) is int:
+        return answer
+    raise _contract_error(sink, "due_ms", answer, "an int, milliseconds since 1970-01-01 UTC, or None for never")
+
+
+def restored_pending(sink: Sink, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+    """What is still to be published when the job goes on from `point`, and a sentence for the user."""
+    answer: Any = sink.after_restore(pending, point)
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], str)):
+        expected = "(what of `pending` is still to be published, a sentence for the user)"
+        raise _contract_error(sink, "after_restore", answer, expected)
+    _check_json(sink, "after_restore", answer[0])
+    return answer
+
+
+# --- messages, and checks of JSON -----------------------------------------------------------------------------
+
+
+def _truth(source: Source, method: str, answer: Any) -> bool:
+    if answer is True or answer is False:
+        return bool(answer)
+    if type(answer).__name__ in ("bool", "bool_"):  # numpy's
+        return bool(answer)
+    raise _contract_error(source, method, answer, "True or False")
+
+
+def _check_json(owner: Any, method: str, value: Any, subject: str = "returned", *, exact: bool = False) -> None:
+    """Refuse what JSON cannot hold and give back unchanged; `exact`: tuples too, because the engine compares it."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        expected = f"what JSON can hold: None, bool, int, float, str, and lists and dicts of these ({error})"
+        raise _contract_error(owner, method, value, expected, subject) from error
+    change = _change(value, exact)
+    if change:
+        expected = f"what JSON gives back as it was ({change}): it would be another thing after a restart"
+        raise _contract_error(owner, method, value, expected, subject)
+
+
+def _change(value: Any, exact: bool) -> str:
+    """How JSON would change something in `value`; "" where it changes nothing.
+
+    >>> _change({"a": [1, {2: 3}]}, False), _change([(1, 2)], False), _change([(1, 2)], True)
+    ('of the key 2 it makes a text', '', 'of the tuple (1, 2) it makes a list')
+    """
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                return f"of the key {key!r} it makes a text"
+        return next(filter(None, (_change(item, exact) for item in value.values())), "")
+    if isinstance(value, tuple) and exact:
+        return f"of the tuple {_short_repr(value)} it makes a list"
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, (_change(item, exact) for item in value)), "")
+    return ""
+
+
+def _contract_error(owner: Any, method: str, answer: Any, expected: str, subject: str = "returned") -> ProgramError:
+    kind = "" if answer is None else f" ({type(answer).__name__})"
+    subject_text = f"{type(owner).__name__}.{method} {subject} {_short_repr(answer)}{kind}"
+    return ProgramError(f"{subject_text}, expected {expected}", at=_line_of(owner, method))
+
+
+def _short_repr(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr() raised {type(error).__name__}>"
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"
+
+
+def _line_of(owner: Any, method: str) -> str | None:
+    """Where the method is defined, for a class whose source was a file."""
+    code = getattr(getattr(type(owner), method, None), "__code__", None)
+    return None if code is None else f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"

@@ -1,0 +1,259 @@
+"""Writing files that appear whole and exactly once.
+
+Records are staged by the tasks and become part files when their epoch is committed and the rolling policy says so.
+Folders and names follow Flink: without another choice a part goes into a folder named after the hour it was written.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.serialization import BulkWriterFactory, Encoder
+from millstream.connectors.files import buckets, rolling
+from millstream.connectors.files.parts import PartFormat, parts_of_encoder
+from millstream.connectors.files.sink import FileSink as EngineFileSink
+from millstream.datastream.connectors.base import Sink, StreamTransformer, SupportsPreprocessing
+from millstream.datastream.connectors.file_system.parts import (
+    BucketAssigner,
+    FileCompactor,
+    FileCompactStrategy,
+    OutputFileConfig,
+    RollingPolicy,
+)
+from millstream.datastream.functions.source_and_sink import SinkFunction
+from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
+from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.errors import NotYetError
+from millstream.graph.notices import say_once
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["FileSink", "PartsWriterFactory", "StreamingFileSink"]
+
+
+class PartsWriterFactory(BulkWriterFactory):
+    """A bulk format of `millstream.datastream.formats`, around the one that writes."""
+
+    def __init__(self, parts: PartFormat) -> None:
+        super().__init__()
+        self.parts = parts
+
+
+class _FileSettings:
+    """What both file sinks' builders collect."""
+
+    def __init__(self, j_builder: Any, base_path: str, parts: PartFormat | None, policy: rolling.RollingPolicy) -> None:
+        no_java_object(self, j_builder)
+        if parts is None:
+            raise refuse(f"{type(self).__qualname__}: begin with FileSink.for_row_format(path, encoder)")
+        self._base_path = checked_text("file sink, base_path", base_path)
+        self._parts = parts
+        self._policy = policy
+        self._buckets: buckets.BucketAssigner = buckets.DateTimeBuckets()
+        self._prefix = "part"
+        self._suffix: str | None = None
+
+    def with_bucket_check_interval(self, interval: int) -> Self:
+        """Accepted: rolling is decided at the end of every epoch."""
+        checked_count("with_bucket_check_interval", interval)
+        say_once("bucket check interval", "the bucket check interval has no effect here: every epoch checks its parts")
+        return self
+
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
+        """Choose the folders."""
+        if not isinstance(bucket_assigner, BucketAssigner):
+            raise refuse(f"with_bucket_assigner: found {bucket_assigner!r}, expected a BucketAssigner")
+        self._buckets = bucket_assigner._engine
+        return self
+
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
+        """Choose prefix and suffix of the files' names."""
+        if not isinstance(output_file_config, OutputFileConfig):
+            raise refuse(f"with_output_file_config: found {output_file_config!r}, expected an OutputFileConfig")
+        self._prefix = output_file_config.get_part_prefix()
+        self._suffix = output_file_config.get_part_suffix()
+        return self
+
+    def _set_policy(self, policy: RollingPolicy) -> Self:
+        if not isinstance(policy, RollingPolicy):
+            raise refuse(f"with_rolling_policy: found {policy!r}, expected one of RollingPolicy")
+        self._policy = policy._engine
+        return self
+
+    def _engine(self) -> EngineFileSink:
+        with at_users_line():
+            return EngineFileSink(self._base_path, self._parts, self._buckets, self._policy, self._prefix, self._suffix)
+
+
+class FileSink(Sink, SupportsPreprocessing):
+    """A sink that writes files, for `DataStream.sink_to`.
+
+    >>> sink = FileSink.for_row_format("memory://doctest", Encoder.simple_string_encoder()).build()
+    """
+
+    class BaseBuilder(_FileSettings, ABC):
+        """Collects a file sink's settings."""
+
+        def __init__(
+            self,
+            j_builder: Any = None,
+            *,
+            base_path: str = "",
+            parts: PartFormat | None = None,
+            policy: rolling.RollingPolicy | None = None,
+        ) -> None:
+            super().__init__(j_builder, base_path, parts, policy or rolling.OnCheckpoint())
+
+        def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
+            raise NotYetError.of(
+                "FileSink.enable_compact",
+                "connectors",
+                "RollingPolicy.default_rolling_policy() gathers epochs into one file",
+            )
+
+        def disable_compact(self) -> Self:
+            """There is none to disable."""
+            return self
+
+        @abstractmethod
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+            """Choose when a file is complete."""
+
+        def build(self) -> FileSink:
+            """The sink."""
+            return FileSink(engine=self._engine())
+
+    class RowFormatBuilder(BaseBuilder):
+        """For formats that write record by record; a file is complete when it is large or old."""
+
+        def __init__(
+            self, j_row_format_builder: Any = None, *, base_path: str = "", parts: PartFormat | None = None
+        ) -> None:
+            super().__init__(j_row_format_builder, base_path=base_path, parts=parts, policy=rolling.WhenLargeOrOld())
+
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+            return self._set_policy(rolling_policy)
+
+    class BulkFormatBuilder(BaseBuilder):
+        """For formats that write many records at a time; a file is complete with its epoch."""
+
+        def __init__(
+            self, j_bulk_format_builder: Any = None, *, base_path: str = "", parts: PartFormat | None = None
+        ) -> None:
+            super().__init__(j_bulk_format_builder, base_path=base_path, parts=parts, policy=rolling.OnCheckpoint())
+
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+            return self._set_policy(rolling_policy)
+
+    def __init__(
+        self,
+        j_file_sink: Any = None,
+        transformer: StreamTransformer | None = None,
+        *,
+        engine: EngineFileSink | None = None,
+    ) -> None:
+        no_java_object(self, j_file_sink)
+        if engine is None:
+            raise refuse("FileSink: make one with FileSink.for_row_format(path, encoder).build()")
+        super().__init__(engine)
+        self._transformer = transformer
+
+    def get_transformer(self) -> StreamTransformer | None:
+        """None: the stream is written as it is."""
+        return self._transformer
+
+    @staticmethod
+    def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
+        """Begin with a folder and an encoder, such as `Encoder.simple_string_encoder()`."""
+        return FileSink.RowFormatBuilder(base_path=base_path, parts=_row_parts("FileSink", encoder))
+
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
+        """Begin with a folder and a format, such as `ParquetBulkWriters.for_row_type(row_type)`."""
+        return FileSink.BulkFormatBuilder(base_path=base_path, parts=_bulk_parts("FileSink", writer_factory))
+
+
+class StreamingFileSink(SinkFunction):
+    """The older form of `FileSink`, for `DataStream.add_sink`."""
+
+    class BaseBuilder(_FileSettings, ABC):
+        """Collects a file sink's settings."""
+
+        def __init__(
+            self,
+            j_builder: Any = None,
+            *,
+            base_path: str = "",
+            parts: PartFormat | None = None,
+            policy: rolling.RollingPolicy | None = None,
+        ) -> None:
+            super().__init__(j_builder, base_path, parts, policy or rolling.OnCheckpoint())
+
+        @abstractmethod
+        def with_rolling_policy(self, policy: RollingPolicy) -> Self:
+            """Choose when a file is complete."""
+
+        def build(self) -> StreamingFileSink:
+            """The sink."""
+            return StreamingFileSink(self._engine())
+
+    class DefaultRowFormatBuilder(BaseBuilder):
+        """For formats that write record by record."""
+
+        def __init__(
+            self, j_default_row_format_builder: Any = None, *, base_path: str = "", parts: PartFormat | None = None
+        ) -> None:
+            policy = rolling.WhenLargeOrOld()
+            super().__init__(j_default_row_format_builder, base_path=base_path, parts=parts, policy=policy)
+
+        def with_rolling_policy(self, policy: RollingPolicy) -> Self:
+            return self._set_policy(policy)
+
+    class DefaultBulkFormatBuilder(BaseBuilder):
+        """For formats that write many records at a time."""
+
+        def __init__(
+            self, j_default_bulk_format_builder: Any = None, *, base_path: str = "", parts: PartFormat | None = None
+        ) -> None:
+            policy = rolling.OnCheckpoint()
+            super().__init__(j_default_bulk_format_builder, base_path=base_path, parts=parts, policy=policy)
+
+        def with_rolling_policy(self, policy: RollingPolicy) -> Self:
+            return self._set_policy(policy)
+
+    def __init__(self, j_obj: EngineFileSink) -> None:
+        if not isinstance(j_obj, EngineFileSink):
+            raise refuse("StreamingFileSink: make one with StreamingFileSink.for_row_format(path, encoder).build()")
+        super().__init__(j_obj)
+
+    @staticmethod
+    def for_row_format(base_path: str, encoder: Encoder) -> StreamingFileSink.DefaultRowFormatBuilder:
+        parts = _row_parts("StreamingFileSink", encoder)
+        return StreamingFileSink.DefaultRowFormatBuilder(base_path=base_path, parts=parts)
+
+    @staticmethod
+    def for_bulk_format(
+        base_path: str, writer_factory: BulkWriterFactory
+    ) -> StreamingFileSink.DefaultBulkFormatBuilder:
+        parts = _bulk_parts("StreamingFileSink", writer_factory)
+        return StreamingFileSink.DefaultBulkFormatBuilder(base_path=base_path, parts=parts)
+
+
+def _row_parts(sink: str, encoder: Any) -> PartFormat:
+    if not isinstance(encoder, Encoder):
+        raise refuse(
+            f"{sink}.for_row_format: found {encoder!r}, expected an Encoder, such as Encoder.simple_string_encoder()"
+        )
+    return parts_of_encoder(encoder)
+
+
+def _bulk_parts(sink: str, factory: Any) -> PartFormat:
+    parts = getattr(factory, "parts", None)
+    if not isinstance(parts, PartFormat):
+        raise refuse(
+            f"{sink}.for_bulk_format: found {factory!r}, expected a bulk format, "
+            "such as ParquetBulkWriters.for_row_type(row_type)"
+        )
+    return parts

@@ -1,0 +1,167 @@
+"""Reading files: a format, some paths, and whether to look for new files for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.time import DurationLike, as_duration
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.files.formats import FileFormat
+from millstream.connectors.files.lines import JsonLines, TextLines
+from millstream.connectors.files.source import FileSource as EngineFileSource
+from millstream.datastream.connectors.base import Source
+from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
+from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.graph.notices import say_once
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = [
+    "BulkFormat",
+    "FileEnumeratorProvider",
+    "FileSource",
+    "FileSourceBuilder",
+    "FileSplitAssignerProvider",
+    "StreamFormat",
+]
+
+
+class FileEnumeratorProvider:
+    """How Flink lists files; here text and JSON files are always cut into ranges, others as their format allows."""
+
+    def __init__(self, j_file_enumerator_provider: Any = None) -> None:
+        no_java_object(self, j_file_enumerator_provider)
+
+    @staticmethod
+    def default_splittable_file_enumerator() -> FileEnumeratorProvider:
+        return FileEnumeratorProvider()
+
+    @staticmethod
+    def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
+        return FileEnumeratorProvider()
+
+
+class FileSplitAssignerProvider:
+    """How Flink deals out file ranges; here the driver deals them out evenly."""
+
+    def __init__(self, j_file_split_assigner: Any = None) -> None:
+        no_java_object(self, j_file_split_assigner)
+
+    @staticmethod
+    def locality_aware_split_assigner() -> FileSplitAssignerProvider:
+        return FileSplitAssignerProvider()
+
+
+class _Format:
+    """A file format as programs hold it: around the one that reads."""
+
+    def __init__(self, j_format: Any, engine: FileFormat | None) -> None:
+        no_java_object(self, j_format)
+        if engine is None:
+            raise refuse(f"{type(self).__name__}: make one by its own methods, such as StreamFormat.text_line_format()")
+        self._engine = engine
+
+
+class StreamFormat(_Format):
+    """A format that is read record by record."""
+
+    def __init__(self, j_stream_format: Any = None, *, engine: FileFormat | None = None) -> None:
+        super().__init__(j_stream_format, engine)
+
+    @staticmethod
+    def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
+        """Every line is a record of type STRING."""
+        with at_users_line():
+            return StreamFormat(engine=TextLines(charset_name))
+
+    @staticmethod
+    def json_line_format(
+        type_info: TypeInformation | None = None, ignore_parse_errors: bool = False, fail_on_missing_field: bool = False
+    ) -> StreamFormat:
+        """Every line is a JSON document: a record of `type_info`, or a plain value without one (beyond PyFlink)."""
+        record_type = checked_output_type("json_line_format", type_info)
+        with at_users_line():
+            return StreamFormat(engine=JsonLines(record_type, ignore_parse_errors, fail_on_missing_field))
+
+
+class BulkFormat(_Format):
+    """A format that is read many records at a time."""
+
+    def __init__(self, j_bulk_format: Any = None, *, engine: FileFormat | None = None) -> None:
+        super().__init__(j_bulk_format, engine)
+
+
+class FileSourceBuilder:
+    """Collects a file source's settings."""
+
+    def __init__(
+        self, j_file_source_builder: Any = None, *, paths: tuple[str, ...] = (), engine: FileFormat | None = None
+    ) -> None:
+        no_java_object(self, j_file_source_builder)
+        if engine is None or not paths:
+            raise refuse("FileSourceBuilder: begin with FileSource.for_record_stream_format(format, paths)")
+        self._paths = paths
+        self._engine = engine
+        self._discovery_interval_ms: int | None = None
+
+    def monitor_continuously(self, discovery_interval: DurationLike) -> Self:
+        """Look for new files every so often; the source never ends."""
+        with at_users_line():
+            interval_ms = as_duration(discovery_interval).to_millis()
+        if interval_ms <= 0:
+            raise refuse(f"monitor_continuously: found {discovery_interval!r}, expected a time above 0")
+        self._discovery_interval_ms = interval_ms
+        return self
+
+    def process_static_file_set(self) -> Self:
+        """Read the files that are there when the job first starts. The default."""
+        self._discovery_interval_ms = None
+        return self
+
+    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> Self:
+        """Accepted; the format says how its files can be cut."""
+        say_once("file enumerator", "file enumerators have no effect here: the format says how a file can be cut")
+        return self
+
+    def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> Self:
+        """Accepted; the driver deals out ranges evenly."""
+        say_once("split assigner", "split assigners have no effect here: the driver deals out ranges evenly")
+        return self
+
+    def build(self) -> FileSource:
+        """The source."""
+        with at_users_line():
+            return FileSource(engine=EngineFileSource(self._paths, self._engine, self._discovery_interval_ms))
+
+
+class FileSource(Source):
+    """A source over files and folders.
+
+    >>> lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "in").build()
+    """
+
+    def __init__(self, j_file_source: Any = None, *, engine: EngineFileSource | None = None) -> None:
+        no_java_object(self, j_file_source)
+        if engine is None:
+            raise refuse("FileSource: make one with FileSource.for_record_stream_format(format, paths).build()")
+        super().__init__(engine)
+
+    @staticmethod
+    def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
+        """Begin with a format such as `StreamFormat.text_line_format()` or `CsvReaderFormat.for_schema(schema)`."""
+        return _builder("for_record_stream_format", stream_format, StreamFormat, paths)
+
+    @staticmethod
+    def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
+        """Begin with a format such as `ParquetColumnarRowInputFormat(row_type)`."""
+        return _builder("for_bulk_file_format", bulk_format, BulkFormat, paths)
+
+
+def _builder(method: str, format: Any, kind: type[_Format], paths: tuple[str, ...]) -> FileSourceBuilder:
+    if not isinstance(format, kind):
+        raise refuse(f"{method}: found {format!r}, expected a {kind.__name__}")
+    if not paths:
+        raise refuse(f"{method}: no path was given. Give files or folders")
+    checked_paths = tuple(checked_text(f"{method}, path", path) for path in paths)
+    return FileSourceBuilder(paths=checked_paths, engine=format._engine)

@@ -1,0 +1,197 @@
+"""What a CSV file looks like: its columns and its punctuation.
+
+A schema is a row type and a dialect, both frozen. PyFlink names column types by the Table API's `DataTypes`; here they
+are `Types`. What Jackson, which Flink reads CSV with, knows and we do not is refused where it is set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
+from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
+from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.errors import NotAvailableError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["CsvSchema", "CsvSchemaBuilder"]
+
+_NOT_NUMBERS = (BasicType.STRING, BasicType.CHAR, BasicType.BOOLEAN, BasicType.INSTANT)
+
+
+class CsvSchema:
+    """Columns and punctuation of a CSV file.
+
+    >>> schema = CsvSchema.builder().add_string_column("ad").add_number_column("price", Types.DOUBLE()).build()
+    >>> schema.size()
+    2
+    """
+
+    def __init__(
+        self, j_schema: Any = None, row_type: RowTypeInfo | None = None, *, dialect: CsvDialect | None = None
+    ) -> None:
+        no_java_object(self, j_schema)
+        if not isinstance(row_type, RowTypeInfo):
+            raise refuse("CsvSchema: make one with CsvSchema.builder().add_string_column(name)...build()")
+        self._row_type = row_type
+        self._dialect = dialect or CsvDialect()
+
+    @staticmethod
+    def builder() -> CsvSchemaBuilder:
+        return CsvSchemaBuilder()
+
+    def size(self) -> int:
+        """The number of columns."""
+        return len(self._row_type.get_field_names())
+
+    def get_row_type(self) -> RowTypeInfo:
+        """The type of the rows (beyond PyFlink)."""
+        return self._row_type
+
+    def __repr__(self) -> str:
+        return f"CsvSchema({self._row_type})"
+
+
+class CsvSchemaBuilder:
+    """Collects columns and punctuation."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, TypeInformation] = {}
+        self._separators: dict[str, str] = {}
+        self._dialect = CsvDialect()
+
+    def build(self) -> CsvSchema:
+        """The schema."""
+        if not self._columns:
+            raise refuse("CsvSchema: no column was added")
+        separators = set(self._separators.values())
+        if len(separators) > 1:
+            raise refuse(
+                f"CsvSchema: the array columns use the separators {sorted(separators)}; use one for all of them"
+            )
+        dialect = replace(self._dialect, array_separator=separators.pop()) if separators else self._dialect
+        row_type = Types.ROW_NAMED(list(self._columns), list(self._columns.values()))
+        with at_users_line():
+            CsvRecords(row_type, dialect)
+        return CsvSchema(None, row_type, dialect=dialect)
+
+    def _add(self, name: str, type_info: TypeInformation) -> Self:
+        if checked_text("CsvSchema, column", name) in self._columns:
+            raise refuse(f"CsvSchema: there is a column {name!r} already. Name each column once")
+        self._columns[name] = type_info
+        return self
+
+    def add_array_column(self, name: str, separator: str = ";", element_type: TypeInformation | None = None) -> Self:
+        """A list in one column; its elements are STRING unless said otherwise."""
+        self._add(name, Types.LIST(Types.STRING() if element_type is None else element_type))
+        self._separators[name] = checked_text("add_array_column, separator", separator)
+        return self
+
+    def add_boolean_column(self, name: str) -> Self:
+        return self._add(name, Types.BOOLEAN())
+
+    def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> Self:
+        """A number; LONG unless said otherwise."""
+        column_type = Types.LONG() if number_type is None else number_type
+        if not isinstance(column_type, BasicTypeInfo) or column_type.basic_type in _NOT_NUMBERS:
+            raise refuse(f"add_number_column: found {number_type!r}, expected a number type, such as Types.DOUBLE()")
+        return self._add(name, column_type)
+
+    def add_string_column(self, name: str) -> Self:
+        return self._add(name, Types.STRING())
+
+    def add_columns_from(self, schema: CsvSchema) -> Self:
+        """All columns of another schema."""
+        row_type = schema.get_row_type()
+        for name, type_info in zip(row_type.get_field_names(), row_type.get_field_types(), strict=True):
+            self._add(name, type_info)
+        return self
+
+    def clear_columns(self) -> Self:
+        self._columns.clear()
+        self._separators.clear()
+        return self
+
+    def _punctuate(self, **changes: Any) -> Self:
+        with at_users_line():
+            self._dialect = replace(self._dialect, **changes)
+        return self
+
+    def set_allow_comments(self, allow: bool = True) -> Self:
+        """Leave out lines that begin with '#'."""
+        return self._punctuate(comments=bool(allow))
+
+    def set_any_property_name(self, name: str) -> Self:
+        raise NotAvailableError("CsvSchema.set_any_property_name: surplus columns are an error here. Name all columns")
+
+    def disable_array_element_separator(self) -> Self:
+        """Forget the separators: lists are separated by ';'."""
+        self._separators.clear()
+        return self
+
+    def remove_array_element_separator(self, index: int) -> Self:
+        """Forget the separator of the column at `index`."""
+        names = list(self._columns)
+        if not 0 <= index < len(names):
+            raise refuse(f"remove_array_element_separator: there is no column {index!r}; there are {len(names)}")
+        self._separators.pop(names[index], None)
+        return self
+
+    def set_array_element_separator(self, separator: str) -> Self:
+        """The separator inside lists."""
+        checked_text("set_array_element_separator", separator)
+        self._separators = dict.fromkeys(self._separators, separator)
+        return self._punctuate(array_separator=separator)
+
+    def set_column_separator(self, char: str) -> Self:
+        return self._punctuate(delimiter=char)
+
+    def disable_escape_char(self) -> Self:
+        return self._punctuate(escape=None)
+
+    def set_escape_char(self, char: str) -> Self:
+        return self._punctuate(escape=char)
+
+    def set_line_separator(self, separator: str) -> Self:
+        r"""Lines end at '\n' or '\r\n'; other separators are refused."""
+        if separator not in ("\n", "\r\n"):
+            raise NotAvailableError(f"CsvSchema.set_line_separator({separator!r}): lines end at '\\n' or '\\r\\n' here")
+        return self
+
+    def set_null_value(self, null_value: str) -> Self:
+        """The text that stands for None."""
+        return self._punctuate(null_text=null_value)
+
+    def disable_quote_char(self) -> Self:
+        return self._punctuate(quote=None)
+
+    def set_quote_char(self, char: str) -> Self:
+        return self._punctuate(quote=char)
+
+    def set_skip_first_data_row(self, skip: bool = True) -> Self:
+        """Leave out the first line."""
+        return self._head("skip", skip)
+
+    def set_strict_headers(self, strict: bool = True) -> Self:
+        """Use the first line as the columns' names; it must name the schema's columns."""
+        return self._head("names", strict)
+
+    def set_use_header(self, use: bool = True) -> Self:
+        """Use the first line as the columns' names, in whatever order."""
+        return self._head("names", use)
+
+    def _head(self, header: str, on: bool) -> Self:
+        now = self._dialect.header
+        if on and now not in ("none", header):
+            raise refuse("CsvSchema: the first line is either skipped or used as the header, not both")
+        if on:
+            return self._punctuate(header=header)
+        return self._punctuate(header="none") if now == header else self
+
+    def size(self) -> int:
+        """The number of columns so far."""
+        return len(self._columns)

@@ -1,0 +1,57 @@
+"""What a user's function returned and the engine could not use, said in the user's terms.
+
+A function that should yield records returns a number, a trigger forgets its `return`: the engine stumbles over it a
+moment later, in a line of its own, with an error that names neither. Nothing is checked before, for every record would
+pay for it. Afterwards it is plain: an error whose traceback has no line of the user's is about what came back from one.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+from millstream.errors import ProgramError
+from millstream.graph.site import PACKAGE_FOLDER
+
+__all__ = ["explanation_of", "is_engine_file"]
+
+_NOT_ITERABLE = re.compile(r"'(.+)' object is not (?:iterable|an iterator)")
+_RECORDS = "records, one by one: yield them, or return a list of them (None when there are none)"
+_EXPECTED = {"window assigner": "a collection of windows"}
+
+
+def is_engine_file(filename: str) -> bool:
+    """Whether a line of a traceback is the engine's own."""
+    return filename.startswith(PACKAGE_FOLDER)
+
+
+def explanation_of(error: BaseException, role: str) -> BaseException:
+    """`error`, or what it means where it is about a returned value. `role`: what the function is to its operator."""
+    if not all(is_engine_file(frame.filename) for frame in traceback.extract_tb(error.__traceback__)):
+        return error
+    if isinstance(error, AttributeError) and error.name in ("is_fire", "is_purge"):
+        return ProgramError(
+            f"the trigger returned {error.obj!r} ({type(error.obj).__name__}), expected a TriggerResult: CONTINUE, "
+            "FIRE, PURGE or FIRE_AND_PURGE. Does every way through it end with a return?"
+        )
+    if isinstance(error, AttributeError) and role == "window assigner":
+        return ProgramError(
+            f"the {role} gave {error.obj!r} ({type(error.obj).__name__}) among its windows, which has no "
+            f"{error.name!r}: expected windows that its get_window_serializer() can write"
+        )
+    match = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
+    if match is not None:
+        what = role if role in _EXPECTED or role.endswith("function") else f"{role} function"
+        return ProgramError(f"the {what} returned {_a(match.group(1))}, expected {_EXPECTED.get(role, _RECORDS)}")
+    return error
+
+
+def _a(type_name: str) -> str:
+    """A value of this type, in words.
+
+    >>> _a("int"), _a("NoneType")
+    ('an int', 'None')
+    """
+    if type_name == "NoneType":
+        return "None"
+    return f"{'an' if type_name[0].lower() in 'aeiou' else 'a'} {type_name}"

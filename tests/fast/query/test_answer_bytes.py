@@ -1,0 +1,79 @@
+"""An answer is bounded while it is made, and is the same JSON whether it was made at once or in pieces."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.query.server.answer_bytes import (
+    encoded,
+    encoded_at_once,
+    has_small_values,
+    json_size,
+    read_in_portions,
+)
+from millstream.query.wire.refusals import TooLargeError
+from millstream.query.wire.served_state import ServedState
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.one_of(JSON, JSON.map(lambda item: [item] * 600)), max_size=4))
+def test_json_in_pieces_is_the_json_at_once(answer: dict[str, Any]) -> None:
+    assert encoded(answer) == encoded_at_once(answer)
+    assert json.loads(encoded(answer)) == answer
+
+
+@given(st.lists(st.integers(0, 50)), st.integers(0, 2_000), st.booleans())
+def test_all_is_read_in_order_or_the_answer_is_too_large(sizes: list[int], most: int, is_small: bool) -> None:
+    try:
+        parts = read_in_portions(sizes, lambda part: list(part), sum, most, is_small=is_small)
+    except TooLargeError:
+        assert sum(sizes) > most
+        return
+    assert [size for part in parts for size in part] == sizes
+    assert sum(sizes) <= most
+
+
+def test_a_large_value_makes_the_next_portions_small() -> None:
+    portions: list[int] = []
+
+    def read(part: list[int]) -> list[int]:
+        portions.append(len(part))
+        return part
+
+    with pytest.raises(TooLargeError, match="more than 1000000 bytes"):
+        read_in_portions([10_000] * 10_000, read, sum, 1_000_000, is_small=False)
+    assert sum(portions) <= 101
+
+
+@given(JSON)
+def test_the_size_of_json_is_about_that_of_its_text(value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    assert json_size(value) <= 4 * len(text) + 4
+    assert len(text) <= 8 * json_size(value) + 40
+
+
+@pytest.mark.parametrize(
+    ("kind", "value_type", "is_small"),
+    [
+        ("value", "LONG", True),
+        ("reducing", {"tuple": ["LONG", "DOUBLE"]}, True),
+        ("value", {"row": [["a", "LONG"], ["b", "STRING"]]}, False),
+        ("value", {"list": "LONG"}, False),
+        ("list", "LONG", False),
+        ("map", "LONG", False),
+        ("value", "BIG_INT", False),
+        ("value", "PICKLED", False),
+    ],
+)
+def test_values_are_small_by_their_declared_type(kind: str, value_type: Any, is_small: bool) -> None:
+    assert has_small_values(ServedState("s", kind, "LONG", value_type, False, 128)) is is_small
