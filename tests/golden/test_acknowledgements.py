@@ -277,7 +277,7 @@ def test_a_task_looks_at_no_account_but_its_own_while_the_parallelism_stays(
     run(lambda env: program.add(env, Collect()), parallelism=3, epoch_records=3)
     assert watched.epochs
     # What all subtasks have alike, the first of them keeps.
-    assert set().union(*watched.strangers) <= ({"0"} if "broadcast" in name else set())
+    assert set().union(*watched.strangers) <= ({0} if "broadcast" in name else set())
 
 
 class Tally(MapFunction, CheckpointedFunction):
@@ -310,7 +310,7 @@ def test_a_function_looks_at_lists_of_other_subtasks_only_where_they_are_united(
     store, out = f"tally-{next(STORES)}", Collect()
     run(build, parallelism=3, epoch_records=3, epochs=2, store=store)
     run(build, parallelism=3, epoch_records=3, store=store)
-    assert set().union(*watched.strangers) == ({"0", "1", "2"} if is_union else set())
+    assert set().union(*watched.strangers) == ({0, 1, 2} if is_union else set())
     # Ten records for each of three subtasks: two in two epochs, then eight on top of their own or of everybody's.
     assert max(out.values) == (3 * 2 + 8 if is_union else 2 + 8)
 

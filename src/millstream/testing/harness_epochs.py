@@ -92,8 +92,8 @@ class HarnessEpochs:
         self._watermark = min((snapshot.watermark for snapshot in snapshots), default=MIN_WATERMARK)
         self._states = dict(item for snapshot in snapshots for item in snapshot._states.items())
         self._functions = dict(item for snapshot in snapshots for item in snapshot._functions.items())
-        broadcast = (snapshot._broadcast for snapshot in snapshots if snapshot._broadcast is not None)
-        self._broadcast = next(broadcast, None)
+        broadcast = (snapshot._broadcast for snapshot in snapshots)
+        self._broadcast = next((tables for tables in broadcast if tables is not None and tables.versions), None)
         if isinstance(operator, BroadcastInputs):
             operator.broadcast.is_alone = True
         for snapshot in snapshots:
