@@ -18,7 +18,7 @@ from typing import Any
 from millstream.common.typeinfo import Types
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
-from millstream.graph.window_traits import Firing, Merging, firing
+from millstream.graph.window_traits import FiringRule, MergingAssigner, firing_rule
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.context import TaskContext, TaskTimerService
@@ -55,12 +55,12 @@ class WindowLife:
         self._time = time
         self._function = function
         self._trigger = operation.trigger
-        self._sets_one_timer = firing(operation.trigger) is Firing.AT_ITS_END
+        self._sets_one_timer = firing_rule(operation.trigger) is FiringRule.AT_ITS_END
         self.is_event_time: bool = operation.assigner.is_event_time()
         self.lateness_ms = operation.allowed_lateness_ms if self.is_event_time else 0
         self.tokens = tokens
         self.contents = contents_of(store, operation, EvictorContext(time, context.metrics))
-        merges = isinstance(operation.assigner, Merging)
+        merges = isinstance(operation.assigner, MergingAssigner)
         self.merged = MergedWindows(store, operation.assigner, self.tokens) if merges else None
         self._trigger_context = TriggerContext(time, context.metrics, store)
         self._function_context = FunctionContext(time, store, of_key, merges)
