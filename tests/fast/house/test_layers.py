@@ -76,7 +76,7 @@ def test_the_query_client_loads_few_modules_soon_and_nothing_of_the_engine() -> 
     assert run.returncode == 0, run.stderr
     took_s, loaded = json.loads(run.stdout)
     ours = [name for name in loaded if name.startswith("millstream.")]
-    assert {name.partition(".")[0] for name in loaded}.isdisjoint({"pyspark", "py4j", "cloudpickle"})
+    assert {name.partition(".")[0] for name in loaded}.isdisjoint({"pyspark", "py4j"})
     assert {name.split(".")[1] for name in ours}.isdisjoint(ENGINE)
     assert not [name for name in ours if name.startswith("millstream.query.server")]
     assert len(ours) <= CLIENT_MODULES_MAX, ours

@@ -68,7 +68,7 @@ def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> Q
 def queryable_of_windows(operation: Window, key_type: TypeInformation | None) -> Queryable:
     """What an account tells of the windows of the two other operators."""
     panes = operation.panes if isinstance(operation, FoldedWindow) else None
-    kept = PLACES if panes is None else NUMBERED
+    form = PLACES if panes is None else NUMBERED
     measures: Any = getattr(operation.aggregate, "measures", ())
     if operation.evictor is not None:
         contents = "timed records"
@@ -79,11 +79,11 @@ def queryable_of_windows(operation: Window, key_type: TypeInformation | None) ->
     else:
         contents = "records"
     return Queryable(
-        WINDOW_STATES[kept],
+        WINDOW_STATES[form],
         "window",
         written_type(key_type),
         written_type(operation.contents_type),
-        kept,
+        form,
         () if panes is None else _fields(panes),
         contents,
         _measures(measures) if contents == "ready" else (),

@@ -100,8 +100,8 @@ class LoopHeadOperator(Operator):
         context = self.setting.context
         accounts = spec.states.get(self._tail, {})
         # What the tail's subtask of the same number kept, or what all of them kept, to be dealt out anew.
-        self._kept = own_accounts(accounts, context.subtask, context.parallelism)
-        self._is_own = self._kept is not accounts
+        self._accounts = own_accounts(accounts, context.subtask, context.parallelism)
+        self._is_own = self._accounts is not accounts
         self._earliest: int | None = None
         self._holds = False
 
@@ -111,7 +111,7 @@ class LoopHeadOperator(Operator):
                 self.take(batch)
 
     def _returned(self) -> Iterator[Batch]:
-        tails = [self._kept[subtask].loop for subtask in sorted(self._kept)]
+        tails = [self._accounts[subtask].loop for subtask in sorted(self._accounts)]
         entries = [None if tail is None else tail.blocks for tail in tails]
         context = self.setting.context
         counts = [0 if entry is None else entry.items for entry in entries]

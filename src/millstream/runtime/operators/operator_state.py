@@ -119,17 +119,17 @@ class OperatorState:
         self._of_streams: frozenset[str] = frozenset()
         self._forget(KeptState({}))
 
-    def _forget(self, kept: KeptState) -> None:
-        self._kept = kept
+    def _forget(self, restored: KeptState) -> None:
+        self._restored = restored
         self._values: dict[str, OperatorValue] = {}
         # This subtask's lists as they are stored now. After a rescale nothing stored is just this subtask's.
-        own = kept.parallelism == self._parallelism
-        self._entries: Mapping[str, ListEntry] = kept.of_subtask(self._subtask) if own else {}
+        own = restored.parallelism == self._parallelism
+        self._entries: Mapping[str, ListEntry] = restored.of_subtask(self._subtask) if own else {}
 
     @property
     def restored_epoch(self) -> int | None:
         """The epoch the state was restored from, None at the first start."""
-        return self._kept.epoch
+        return self._restored.epoch
 
     # --- from epoch to epoch ----------------------------------------------------------------------------------
 
@@ -168,13 +168,13 @@ class OperatorState:
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """The epoch ends: have the function put down what it knows, and store it."""
-        if self._function is None and not self._kept.accounts:
+        if self._function is None and not self._restored.accounts:
             return
         with self._call.running("snapshot_state"):
             if self._function is not None:
                 self._function.snapshot_state(self._now)
             self._entries = self._written()
-        has_unions = self._kept.has_unions or any(value.mode == "union" for value in self._values.values())
+        has_unions = self._restored.has_unions or any(value.mode == "union" for value in self._values.values())
         acknowledgement.operator_states[self._uid] = FunctionAccount(
             self._now.epoch, self._nonce, self._parallelism, self._entries, has_unions
         )
@@ -229,10 +229,10 @@ class OperatorState:
         if found is not None:
             _check(what, found.mode, found.type_name, value, "declared")
             return found  # type: ignore[no-any-return] # one mode is one kind of value
-        for entry in self._kept.entries(name):
+        for entry in self._restored.entries(name):
             if entry is not None and entry.mode != value.mode:
                 _check(what, entry.mode, entry.type, value, "saved")
-        parts = self._kept.share(name, value.mode, self._subtask, self._parallelism)
+        parts = self._restored.share(name, value.mode, self._subtask, self._parallelism)
         column = column_of(parts, self._store, what, value.changes)
         if column is not None:
             value.fill(column)
@@ -246,7 +246,7 @@ class OperatorState:
             column = used.column()
             if column is not None:
                 written[name] = self._stored(name, column, used.mode, used.type_name, used.schema)
-        for name in self._kept.names():
+        for name in self._restored.names():
             if name not in self._values:
                 entry = self._handed_on(name)
                 if entry is not None:
@@ -257,8 +257,8 @@ class OperatorState:
         if name in self._entries:
             return self._entries[name]
         # Of a union everybody would get everything; handing on is done by parts, so that it does not multiply.
-        mode: ListMode = "broadcast" if self._kept.mode(name) == "broadcast" else "split"
-        parts = self._kept.share(name, mode, self._subtask, self._parallelism)
+        mode: ListMode = "broadcast" if self._restored.mode(name) == "broadcast" else "split"
+        parts = self._restored.share(name, mode, self._subtask, self._parallelism)
         column = column_of(parts, self._store, self._what(name)) if parts else None
         if column is None:
             return None
