@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 _SEGMENT = re.compile(r"segments/\S+?\.arrow")
 _INSTALLED = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 
-# Failures of a task that another try cannot mend: a person must put the program right, or the store.
+# Failures of a task that running it again cannot mend: a person must put the program right, or the store.
 _FINAL_KINDS = frozenset(
     {
         "StoreDamagedError",
@@ -141,8 +141,8 @@ def _newer_epoch(error: BaseException, log: ManifestLog, newest: int) -> int | N
 def _segments_of(manifest: Manifest) -> Iterator[tuple[str, int]]:
     """The segments of keyed state that a manifest names, with their lengths in bytes."""
     for account in subtask_accounts(manifest):
-        for refs in account.get("tables", {}).values():
-            yield from ((ref["file"], ref["file_bytes"]) for ref in refs)
+        if account.tables is not None:
+            yield from ((file.name, file.bytes) for file in account.tables.files)
 
 
 def _newest_whole_epoch(log: ManifestLog, store: Store, damaged: str) -> int | None:
@@ -179,7 +179,7 @@ def _whole_epoch_advice(message: str, log: ManifestLog, store: Store) -> str:
 
 
 def do_beside(what: str, act: Callable[[], object]) -> None:
-    """Do it; a failure is told with `what` it was, and nothing else.
+    """Call `act`; if it fails, log that, with `what` it was, and nothing else.
 
     >>> do_beside("counting to three", lambda: [1, 2, 3])
     """

@@ -25,8 +25,8 @@ from typing import Any
 
 from millstream.common.watermark_strategy import WatermarkAlignment
 from millstream.connectors.contracts import Source
-from millstream.runtime.task.event_time import KeptTime
 from millstream.runtime.task.spec import ReadRange
+from millstream.state.stored.times import KeptTime
 
 __all__ = [
     "NO_CURSOR",
@@ -34,7 +34,7 @@ __all__ = [
     "Cursor",
     "InputPlan",
     "PlannedSource",
-    "Waiting",
+    "WaitingSplit",
     "held_back",
     "homes",
     "share_out",
@@ -56,7 +56,7 @@ class PlannedSource:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingSplit:
     """An unfinished split that the epoch does not read: it has no input now, or its alignment group holds it back."""
 
     split: str
@@ -88,7 +88,7 @@ class InputPlan:
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]
-    waiting: Mapping[str, tuple[Waiting, ...]]
+    waiting: Mapping[str, tuple[WaitingSplit, ...]]
     ended: frozenset[str]
     has_input: bool
     exhausted: bool
