@@ -38,7 +38,8 @@ HISTORY_KEPT = 20
 
 @dataclass(frozen=True)
 class ProtocolState:
-    """All that the protocol remembers between two events."""
+    """All that the protocol remembers between two events. Many fields: a decision may need any of them, and it
+    has no other memory."""
 
     policy: RestartPolicy
     phase: Phase = Phase.NEW

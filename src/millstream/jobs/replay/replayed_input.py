@@ -18,7 +18,7 @@ from millstream.checkpoint.manifest import Manifest, SplitPosition
 from millstream.connectors.contract_checks import is_complete, listed_splits
 from millstream.connectors.contracts import SourceContext, Split
 from millstream.errors import StoreError
-from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, Waiting, homes
+from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, WaitingSplit, homes
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.event_time import KeptTime
 from millstream.runtime.task.recorded_input import RecordedSource
@@ -34,7 +34,7 @@ def replayed_input(
     same_run = parent is not None and parent.run == epoch.run
     started_ms = 0 if same_run else now_ms
     reads: dict[str, tuple[ReadRange, ...]] = {}
-    waiting: dict[str, tuple[Waiting, ...]] = {}
+    waiting: dict[str, tuple[WaitingSplit, ...]] = {}
     states: Mapping[str, Any] = epoch.states
     unread = {uid: state["unread"] for uid, state in states.items() if "unread" in state}
     ended: set[str] = set()
@@ -50,7 +50,7 @@ def replayed_input(
 
 def _of_source(
     planned: PlannedSource, splits: Mapping[str, Split], parent: Manifest | None, epoch: Manifest
-) -> tuple[tuple[ReadRange, ...], tuple[Waiting, ...]]:
+) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...]]:
     was: Mapping[str, SplitPosition] = {} if parent is None else parent.sources.get(planned.uid, {})
     now = epoch.sources.get(planned.uid, {})
     kept_before, kept = _kept_splits(parent, planned.uid), _kept_splits(epoch, planned.uid)
@@ -75,7 +75,7 @@ def _of_source(
         start = was[name].offset if name in was else splits[name].start
         ranges.append(ReadRange(splits[name], start, now[name].offset, subtasks[name], _watermark(was.get(name))))
     waits = [
-        Waiting(name, KeptTime.of(kept[name], _watermark(was.get(name))), subtasks[name])
+        WaitingSplit(name, KeptTime.of(kept[name], _watermark(was.get(name))), subtasks[name])
         for name in in_order
         if name not in read
     ]
