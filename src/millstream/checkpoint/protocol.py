@@ -38,8 +38,10 @@ HISTORY_KEPT = 20
 
 @dataclass(frozen=True)
 class ProtocolState:
-    """All that the protocol remembers between two events. Many fields: a decision may need any of them, and it
-    has no other memory."""
+    """All that the protocol remembers between two events.
+
+    Many fields: the protocol is a pure function, so all it knows is here, and a model can walk through every state.
+    """
 
     policy: RestartPolicy
     phase: Phase = Phase.NEW

@@ -33,6 +33,8 @@ class JobProgress:
     `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. The state's rows are those its
     segments hold: one that was overwritten or removed counts until compaction drops it. `in_loops`: records on their
     way round the program's loops when the epoch ended. `query_url`: where the job answers questions; empty: nowhere.
+
+    Many fields: each is a figure that the console or the log shows.
     """
 
     job_name: str

@@ -19,7 +19,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
 from millstream.runtime.keyed.declared_states import declared_state, own_name_taken
 from millstream.runtime.keyed.queryable_states import queryables_told
-from millstream.runtime.keyed.row_numbers import last_row_numbers, tell_row_numbers
+from millstream.runtime.keyed.row_numbers import last_row_numbers, with_row_numbers
 from millstream.runtime.keyed.states import (
     AggregatingHandle,
     ReducingHandle,
@@ -32,16 +32,16 @@ from millstream.runtime.keyed.timers import KeyedTimerService, Timers
 from millstream.runtime.keyed.visits import VISIT_RECORDS_MAX
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.keys.key_groups import key_group_range
-from millstream.state.schemas.state_schemas import last_schemas, schemas_told
-from millstream.state.segments.version import SegmentRef, refs_for, refs_to_json
+from millstream.state.schemas.state_schemas import last_schemas, stored_tables
+from millstream.state.segments.version import SegmentRef, refs_for
+from millstream.state.stored.accounts import SubtaskAccount, tables_of
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.state_table import EpochPlace, StateTable, last_versions, tell_debt
+from millstream.state.stored.table_names import EVENT_TIMERS, PROCESSING_TIMERS
+from millstream.state.tables.state_table import EpochPlace, StateTable, last_versions
 
 __all__ = ["KeyedBackend"]
 
-_EVENT_TIMERS = "event timers"
-_PROCESSING_TIMERS = "processing timers"
-_OWN_TABLES = (_EVENT_TIMERS, _PROCESSING_TIMERS)
+_OWN_TABLES = (EVENT_TIMERS, PROCESSING_TIMERS)
 # So much of a state's single values, as they are stored, is read for one visit.
 _VISIT_BYTES_MAX = 64 << 20
 
@@ -60,8 +60,8 @@ class KeyedBackend:
         self._handles: dict[str, StateHandle] = {}
         self._descriptors: dict[str, Any] = {}
         self._kinds: dict[str, type[StateHandle]] = {}
-        self._event = Timers(self._timer_table(_EVENT_TIMERS))
-        self._processing = Timers(self._timer_table(_PROCESSING_TIMERS))
+        self._event = Timers(self._timer_table(EVENT_TIMERS))
+        self._processing = Timers(self._timer_table(PROCESSING_TIMERS))
         self.timers = KeyedTimerService(self.scope, self._event, self._processing)
         self._place: EpochPlace | None = None
         self._versions: dict[str, tuple[SegmentRef, ...]] = {}
@@ -135,15 +135,16 @@ class KeyedBackend:
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 
-    def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
-        """Open everything at the last version. `kept`: what subtasks acknowledged of these key groups, by subtask."""
-        versions = last_versions(kept, self._operator, place.groups)
-        place = replace(place, schemas=last_schemas(kept, self._operator), rows_numbered=last_row_numbers(kept))
+    def begin(self, place: EpochPlace, accounts: Mapping[int, SubtaskAccount]) -> None:
+        """Open everything at the last version. `accounts`: what subtasks acknowledged of these key groups."""
+        tables = tables_of(accounts)
+        versions = last_versions(tables, place.groups)
+        place = replace(place, schemas=last_schemas(tables), rows_numbered=last_row_numbers(accounts.values()))
         self._place, self._versions = place, versions
         for name, handle in self._handles.items():
             handle.open(place, versions.get(name, ()))
-        self._event.begin(place, versions.get(_EVENT_TIMERS, ()))
-        self._processing.begin(place, versions.get(_PROCESSING_TIMERS, ()))
+        self._event.begin(place, versions.get(EVENT_TIMERS, ()))
+        self._processing.begin(place, versions.get(PROCESSING_TIMERS, ()))
 
     def column(self, keys: list[Any]) -> KeyColumn:
         """Keys as the store knows them."""
@@ -193,33 +194,27 @@ class KeyedBackend:
                 yield key, handle
             self.leave()
 
-    def end(self, now_ms: int) -> dict[str, Any]:
+    def end(self, now_ms: int) -> SubtaskAccount:
         """Write what changed; what the next epoch needs to know of it."""
         self.scope.leave()
         # A state the program does not declare (yet) is handed on as it is.
-        tables = {name: refs_to_json(refs_for(refs, self.groups)) for name, refs in self._versions.items()}
+        versions = {name: refs_for(refs, self.groups) for name, refs in self._versions.items()}
         for name, handle in self._handles.items():
             handle.leave()
             handle.flush()
-            tables[name] = refs_to_json(handle.table.end())
-        for name, timers in ((_EVENT_TIMERS, self._event), (_PROCESSING_TIMERS, self._processing)):
-            tables[name] = refs_to_json(timers.end())
-        account: dict[str, Any] = {"tables": {name: refs for name, refs in tables.items() if refs}}
+            versions[name] = handle.table.end()
+        for name, timers in ((EVENT_TIMERS, self._event), (PROCESSING_TIMERS, self._processing)):
+            versions[name] = timers.end()
         assert self._place is not None
         schemas = {name: handle.table.schema for name, handle in self._handles.items()}
-        told = schemas_told(self._place.schemas, schemas, tables)
-        if told:
-            account["schemas"] = told
-        tell_row_numbers(account, self._place.rows_numbered, self._handles)
-        own = (handle.table for handle in self._handles.values())
-        tell_debt(account, (*own, self._event.table, self._processing.table))
-        queryable = queryables_told(self._descriptors, self._kinds, self._key_type, self._operator)
-        if queryable:
-            account["queryable"] = queryable
-        wake_ms = self._processing.earliest(after=now_ms)
-        if wake_ms is not None:
-            account["wake_ms"] = wake_ms
-        return account
+        tables = (*(handle.table for handle in self._handles.values()), self._event.table, self._processing.table)
+        account = SubtaskAccount(
+            tables=stored_tables(versions, self._place.schemas, schemas),
+            compaction_debt_bytes=sum(table.debt_bytes for table in tables),
+            queryable=queryables_told(self._descriptors, self._kinds, self._key_type, self._operator),
+            wake_ms=self._processing.earliest(after=now_ms),
+        )
+        return with_row_numbers(account, self._place.rows_numbered, self._handles)
 
     @property
     def event_timers(self) -> Timers:

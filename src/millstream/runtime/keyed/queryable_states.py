@@ -19,23 +19,22 @@ from millstream.state.schemas.saved_types import written_type
 from millstream.state.stored.queryable import NUMBERED, PANES, PLACES, WINDOW_STATES, Queryable
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
-from millstream.storage.json_records import to_json
 
 __all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_told"]
 
 
 def queryables_told(
     descriptors: Mapping[str, Any], kinds: Mapping[str, type[Any]], key_type: TypeInformation | None, operator: str
-) -> dict[str, Any]:
+) -> dict[str, Queryable]:
     """What an account tells of the states whose descriptors were made queryable, by that name."""
-    told: dict[str, Any] = {}
+    told: dict[str, Queryable] = {}
     for state, descriptor in descriptors.items():
         name = getattr(descriptor, "_queryable_name", None)
         if name is None:
             continue
         if name in told:
             raise ProgramError(
-                f"the states '{told[name]['state']}' and '{state}' of '{operator}' are both queryable as '{name}'. "
+                f"the states '{told[name].state}' and '{state}' of '{operator}' are both queryable as '{name}'. "
                 "Give one of them another name by set_queryable"
             )
         kind, declared = kinds[state], descriptor.type_info
@@ -48,27 +47,25 @@ def queryables_told(
             shape = "reducing"
         elif issubclass(kind, Aggregating):
             shape = "aggregating"
-        told[name] = to_json(Queryable(state, shape, written_type(key_type), written_type(value)))
+        told[name] = Queryable(state, shape, written_type(key_type), written_type(value))
     return told
 
 
-def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> dict[str, Any]:
+def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> Queryable:
     """What an account tells of columnar windows."""
-    return to_json(
-        Queryable(
-            WINDOW_STATES[PANES],
-            "window",
-            written_type(key_type),
-            "PICKLED",
-            PANES,
-            _fields(operation.windows),
-            "ready",
-            _measures(operation.measures),
-        )
+    return Queryable(
+        WINDOW_STATES[PANES],
+        "window",
+        written_type(key_type),
+        "PICKLED",
+        PANES,
+        _fields(operation.windows),
+        "ready",
+        _measures(operation.measures),
     )
 
 
-def queryable_of_windows(operation: Window, key_type: TypeInformation | None) -> dict[str, Any]:
+def queryable_of_windows(operation: Window, key_type: TypeInformation | None) -> Queryable:
     """What an account tells of the windows of the two other operators."""
     panes = operation.panes if isinstance(operation, FoldedWindow) else None
     kept = PLACES if panes is None else NUMBERED
@@ -81,24 +78,21 @@ def queryable_of_windows(operation: Window, key_type: TypeInformation | None) ->
         contents = "ready" if measures else "aggregated"
     else:
         contents = "records"
-    return to_json(
-        Queryable(
-            WINDOW_STATES[kept],
-            "window",
-            written_type(key_type),
-            written_type(operation.contents_type),
-            kept,
-            () if panes is None else _fields(panes),
-            contents,
-            _measures(measures) if contents == "ready" else (),
-            isinstance(operation.assigner, MergingAssigner),
-        )
+    return Queryable(
+        WINDOW_STATES[kept],
+        "window",
+        written_type(key_type),
+        written_type(operation.contents_type),
+        kept,
+        () if panes is None else _fields(panes),
+        contents,
+        _measures(measures) if contents == "ready" else (),
+        isinstance(operation.assigner, MergingAssigner),
     )
 
 
 def _fields(windows: PaneWindows) -> tuple[Any, ...]:
-    own = (windows.size_ms, windows.slide_ms, windows.offset_ms, windows.step_ms)
-    return (*own, windows.is_event_time, windows.lateness_ms)
+    return (*windows.lengths_ms, windows.is_event_time, windows.lateness_ms)
 
 
 def _measures(measures: Sequence[Measure]) -> tuple[tuple[str, str, tuple[Any, ...], int], ...]:

@@ -100,12 +100,12 @@ _NONE_TYPE = type(None)
 class StateHandle:
     """What all states share: a table, and a scope that says which key is the current one.
 
-    `next_number`: where the numbers of its rows go on, and `numbered_in`: under which name an account tells it
-    (`row_numbers`); None: its rows have none.
+    `next_number`: where the numbers of its rows go on (`row_numbers`); None: its rows have none. `numbers_rows`: they
+    are those of a join's rows, not of a list's elements.
     """
 
     next_number: int | None = None
-    numbered_in = "elements_numbered"
+    numbers_rows = False
 
     def __init__(self, table: StateTable, scope: Any, renews_on_read: bool) -> None:
         self.table = table

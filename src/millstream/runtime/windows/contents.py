@@ -20,13 +20,13 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import is_typed
 from millstream.records.timestamped_value import TimestampedValue
-from millstream.runtime.windows.place_states import ListState, ValueState
+from millstream.runtime.windows.place_states import ListState, PlaceState, ValueState
 from millstream.runtime.windows.window_store import OwnState, WindowStore
+from millstream.state.stored.table_names import WINDOW_CONTENTS
 from millstream.state.windows.places import Place
 
 __all__ = ["Contents", "Fold", "contents_of"]
 
-_NAME = "window contents"
 Fire = Callable[[Any], None]
 
 
@@ -134,7 +134,7 @@ class Folded(Contents):
     def __init__(self, store: WindowStore, operation: Window) -> None:
         self._fold = Fold(operation)
         type_info = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
-        self._state: _FoldedState = store.state(_NAME, _FoldedState, OwnState(_NAME, type_info), True)
+        self._state: _FoldedState = _state(store, _FoldedState, type_info)
         self._state.fold = self._fold
 
     def add(self, value: Any, timestamp: int | None) -> None:
@@ -158,7 +158,7 @@ class Listed(Contents):
 
     def __init__(self, store: WindowStore, operation: Window) -> None:
         element = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
-        self._state: ListState = store.state(_NAME, ListState, OwnState(_NAME, Types.LIST(element)), True)
+        self._state: ListState = _state(store, ListState, Types.LIST(element))
 
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.append(value)
@@ -183,7 +183,7 @@ class Evicted(Listed):
 
     def __init__(self, store: WindowStore, operation: Window, context: Any) -> None:
         element = Types.LIST(_pair(operation.contents_type))
-        self._state = store.state(_NAME, ListState, OwnState(_NAME, element), True)
+        self._state = _state(store, ListState, element)
         self._evictor = operation.evictor
         self._context = context
         self._fold = Fold(operation) if (operation.reduce or operation.aggregate) is not None else None
@@ -212,6 +212,10 @@ def _pair(type_info: TypeInformation | None) -> TypeInformation:
     if type_info is None or not is_typed(type_info):
         return Types.PICKLED_BYTE_ARRAY()
     return Types.TUPLE([type_info, Types.LONG()])
+
+
+def _state(store: WindowStore, kind: type[PlaceState], type_info: Any) -> Any:
+    return store.state(WINDOW_CONTENTS, kind, OwnState(WINDOW_CONTENTS, type_info), of_places=True)
 
 
 def contents_of(store: WindowStore, operation: Window, context: Any) -> Contents:

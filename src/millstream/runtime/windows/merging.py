@@ -18,13 +18,12 @@ from millstream.common.typeinfo import MapTypeInfo, Types
 from millstream.runtime.windows.place_states import MapState, Scope
 from millstream.runtime.windows.window_store import OwnState, WindowStore
 from millstream.state.stored.state_codec import StateCodec
+from millstream.state.stored.table_names import MERGING_WINDOWS
 from millstream.state.tables.map_keys import MapKeyCodec
 from millstream.state.tables.state_table import StateTable
 from millstream.state.windows.places import WindowTokens
 
 __all__ = ["MergedWindows", "Merger"]
-
-_NAME = "merging windows"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class MergedWindows:
         self._tokens = tokens
         token_type = Types.PRIMITIVE_ARRAY(Types.BYTE())
         self._mapping: _Mapping = store.state(
-            _NAME, _Mapping, OwnState(_NAME, MapTypeInfo(token_type, token_type)), False
+            MERGING_WINDOWS, _Mapping, OwnState(MERGING_WINDOWS, MapTypeInfo(token_type, token_type)), False
         )
 
     def load(self, keys: Iterable[Any]) -> None:

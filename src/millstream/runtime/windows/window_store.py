@@ -22,7 +22,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.keyed.declared_states import declared_state, own_name_taken
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.runtime.keyed.queryable_states import queryables_told
-from millstream.runtime.keyed.row_numbers import last_row_numbers, tell_row_numbers
+from millstream.runtime.keyed.row_numbers import last_row_numbers, with_row_numbers
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.windows.place_states import (
     AggregatingState,
@@ -33,16 +33,15 @@ from millstream.runtime.windows.place_states import (
     Scope,
     ValueState,
 )
-from millstream.state.schemas.state_schemas import last_schemas, schemas_told
-from millstream.state.segments.version import SegmentRef, refs_to_json
+from millstream.state.schemas.state_schemas import last_schemas, stored_tables
+from millstream.state.segments.version import SegmentRef
+from millstream.state.stored.accounts import SubtaskAccount, tables_of
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.state_table import EpochPlace, StateTable, last_versions, tell_debt
+from millstream.state.stored.table_names import WINDOW_EVENT_TIMERS, WINDOW_PROCESSING_TIMERS
+from millstream.state.tables.state_table import EpochPlace, StateTable, last_versions
 from millstream.state.windows.places import PlaceTable
 
 __all__ = ["OwnState", "StatesBy", "WindowStore"]
-
-_EVENT_TIMERS = "window event timers"
-_PROCESSING_TIMERS = "window processing timers"
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ class WindowStore:
         self._of_keys: dict[str, PlaceState] = {}
         self._of_places: dict[str, PlaceState] = {}
         self._descriptors: dict[str, Any] = {}
-        self.event_timers = Timers(self._timer_table(_EVENT_TIMERS))
-        self.processing_timers = Timers(self._timer_table(_PROCESSING_TIMERS))
+        self.event_timers = Timers(self._timer_table(WINDOW_EVENT_TIMERS))
+        self.processing_timers = Timers(self._timer_table(WINDOW_PROCESSING_TIMERS))
         self._place: EpochPlace | None = None
         self._versions: dict[str, tuple[SegmentRef, ...]] = {}
 
@@ -98,7 +97,7 @@ class WindowStore:
 
     def _is_taken(self, name: str) -> bool:
         """Whether another table of the operator has this name: in the manifest, names alone tell them apart."""
-        return name in self._states() or name in (_EVENT_TIMERS, _PROCESSING_TIMERS) or name in self._backend.names
+        return name in self._states() or name in self._timers() or name in self._backend.names
 
     def _made(self, name: str, kind: type[PlaceState], descriptor: Any, of_places: bool) -> PlaceState:
         if self._is_taken(name):
@@ -123,15 +122,16 @@ class WindowStore:
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
-        """Open everything at the last version. `kept`: what each subtask acknowledged, by subtask."""
-        versions = last_versions(kept, self._operator, place.groups)
-        place = replace(place, schemas=last_schemas(kept, self._operator), rows_numbered=last_row_numbers(kept))
+    def begin(self, place: EpochPlace, accounts: Mapping[int, SubtaskAccount]) -> None:
+        """Open everything at the last version. `accounts`: what subtasks acknowledged of these key groups."""
+        tables = tables_of(accounts)
+        versions = last_versions(tables, place.groups)
+        place = replace(place, schemas=last_schemas(tables), rows_numbered=last_row_numbers(accounts.values()))
         self._place, self._versions = place, versions
         for name, state in self._states().items():
             state.open(place, versions.get(name, ()))
-        self.event_timers.begin(place, versions.get(_EVENT_TIMERS, ()))
-        self.processing_timers.begin(place, versions.get(_PROCESSING_TIMERS, ()))
+        for name, timers in self._timers().items():
+            timers.begin(place, versions.get(name, ()))
 
     def _states(self) -> dict[str, PlaceState]:
         return {**self._of_keys, **self._of_places}
@@ -149,33 +149,36 @@ class WindowStore:
         self.keys.leave()
         self.places.leave()
 
-    def end(self, now_ms: int, account: dict[str, Any]) -> None:
-        """Write what changed, and tell it in the account, which may hold old versions of these tables."""
+    def end(self, now_ms: int, account: SubtaskAccount) -> SubtaskAccount:
+        """Write what changed; the account with it, which may have held old versions of these tables."""
         self.leave()
-        tables: dict[str, Any] = account.setdefault("tables", {})
+        assert account.tables is not None
+        versions = dict(account.tables.versions)
         for name, state in self._states().items():
             state.leave()
             state.flush()
-            tables[name] = refs_to_json(state.table.end())
-        for name, timers in ((_EVENT_TIMERS, self.event_timers), (_PROCESSING_TIMERS, self.processing_timers)):
-            tables[name] = refs_to_json(timers.end())
-        account["tables"] = {name: refs for name, refs in tables.items() if refs}
-        schemas = {name: state.table.schema for name, state in self._states().items()}
-        told = account.get("schemas", {}) | schemas_told({}, schemas, tables)
-        if told:
-            account["schemas"] = told
-        tell_row_numbers(account, {}, self._states())
+            versions[name] = state.table.end()
+        for name, timers in self._timers().items():
+            versions[name] = timers.end()
+        stored = stored_tables(versions, {}, {name: state.table.schema for name, state in self._states().items()})
         own = (state.table for state in self._states().values())
-        tell_debt(account, (*own, self.event_timers.table, self.processing_timers.table))
+        debt_bytes = sum(table.debt_bytes for table in (*own, *(timers.table for timers in self._timers().values())))
         of_keys = {name: self._descriptors[name] for name in self._of_keys}
         kinds = {name: type(state) for name, state in self._of_keys.items()}
         queryable = queryables_told(of_keys, kinds, self._key_type, self._operator)
-        if queryable:
-            account.setdefault("queryable", {}).update(queryable)
         # A timer comes when its millisecond has passed; those of this one are left.
         earliest_ms = self.processing_timers.earliest(after=now_ms - 1)
-        if earliest_ms is not None:
-            account["wake_ms"] = earliest_ms + 1
+        account = replace(
+            account,
+            tables=replace(stored, schemas={**account.tables.schemas, **stored.schemas}),
+            compaction_debt_bytes=account.compaction_debt_bytes + debt_bytes,
+            queryable={**account.queryable, **queryable},
+            wake_ms=account.wake_ms if earliest_ms is None else earliest_ms + 1,
+        )
+        return with_row_numbers(account, {}, self._states())
+
+    def _timers(self) -> dict[str, Timers]:
+        return {WINDOW_EVENT_TIMERS: self.event_timers, WINDOW_PROCESSING_TIMERS: self.processing_timers}
 
 
 _KINDS: dict[str, type[PlaceState]] = {
