@@ -117,14 +117,11 @@ class RowBuffer(StateHandle):
     numbered_in = "rows_numbered"
 
     def __init__(self, table: RowTable, scope: Scope) -> None:
-        super().__init__(table, scope, renews_on_read=False)
+        super().__init__(table, scope)
 
     def begin(self) -> None:
         """Nothing but the next number is kept here: added rows go to the table at once."""
         self.next_number = self.table.rows_numbered
-
-    def flush(self) -> None:
-        """Added rows are in the table already."""
 
     @property
     def is_empty(self) -> bool:

@@ -1,10 +1,10 @@
-"""The states that hold many values per key: lists and maps, each element and each entry a row of its own.
+"""The states that hold many values per subject: lists and maps, each element and each entry a row of its own.
 
 Adding to a list reads nothing of it, and touching one entry of a large map reads none of the others. What is read is
 read in bulk: the lists, or the small maps, of all keys that the scope says are at hand. What was never stored leaves no
 tombstone, as far as it was looked at.
 
-A key here is whatever the scope's `key` is: a key of the stream, or a key and a window (`windows.places`).
+A key here is whatever the scope's `key` is: a key of the stream, or a place (`states`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class ListHandle(StateHandle):
     """`ListState`: adding reads nothing; reading loads the lists of the keys at hand at once, as far as they are not
     larger together than `_LOADED_BYTES_MAX`: those of other keys are let go before more are loaded."""
 
+    shape = "list"
     next_number: int
 
     def __init__(self, table: StateTable, scope: Any, renews_on_read: bool, codec: StateCodec) -> None:
@@ -142,11 +143,24 @@ class ListHandle(StateHandle):
         self.table.put(keys, values, pa.array(numbers))
         self._forget()
 
+    def merge(self, target: Any, sources: list[Any]) -> None:
+        self.load(sources)
+        for source in sources:
+            self._scope.at = source
+            moved = self.get()
+            self.clear()
+            self._scope.at = target
+            for value in moved:
+                self.append(value)
+        self._scope.at = target
+
 
 class MapHandle(StateHandle):
     """`MapState`: entries are rows of their own. Small maps are loaded whole, those of the keys at hand at once, as far
     as they are not too large together; of a large one single entries, until as many were asked for as make it worth
     reading whole."""
+
+    shape = "map"
 
     def __init__(
         self, table: StateTable, scope: Any, renews_on_read: bool, key: MapKeyCodec, value: StateCodec

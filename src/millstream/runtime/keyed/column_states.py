@@ -27,7 +27,7 @@ class ColumnState(StateHandle):
     """One state, as a column beside the keys of the visit."""
 
     def __init__(self, table: StateTable, scope: Scope) -> None:
-        super().__init__(table, scope, renews_on_read=False)
+        super().__init__(table, scope)
         assert table.layout.value_type is not None
         self.kind = table.layout.value_type
         self._keys: KeyColumn | None = None

@@ -11,8 +11,6 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.graph.nodes import PaneAggregate, Window
-from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
-from millstream.runtime.keyed.states import Aggregating, Reducing
 from millstream.state.schemas.saved_types import written_type
 from millstream.state.stored.queryable import NUMBERED, PANES, PLACES, WINDOW_STATES, Queryable
 from millstream.state.windows.measures import Measure
@@ -22,31 +20,26 @@ __all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_told"]
 
 
 def queryables_told(
-    descriptors: Mapping[str, Any], kinds: Mapping[str, type[Any]], key_type: TypeInformation | None, operator: str
+    descriptors: Mapping[str, Any], shapes: Mapping[str, str], key_type: TypeInformation | None, operator: str
 ) -> dict[str, Any]:
     """What an account tells of the states whose descriptors were made queryable, by that name."""
-    told: dict[str, Any] = {}
+    queryables: dict[str, Any] = {}
     for state, descriptor in descriptors.items():
         name = getattr(descriptor, "_queryable_name", None)
         if name is None:
             continue
-        if name in told:
+        if name in queryables:
             raise ProgramError(
-                f"the states '{told[name]['state']}' and '{state}' of '{operator}' are both queryable as '{name}'. "
-                "Give one of them another name by set_queryable"
+                f"the states '{queryables[name]['state']}' and '{state}' of '{operator}' are both queryable as "
+                f"'{name}'. Give one of them another name by set_queryable"
             )
-        kind, declared = kinds[state], descriptor.type_info
-        shape, value = "value", declared
-        if issubclass(kind, MapHandle):
-            shape, value = "map", declared.value_type
-        elif issubclass(kind, ListHandle):
-            shape, value = "list", declared.element_type
-        elif issubclass(kind, Reducing):
-            shape = "reducing"
-        elif issubclass(kind, Aggregating):
-            shape = "aggregating"
-        told[name] = Queryable(state, shape, written_type(key_type), written_type(value)).to_json()
-    return told
+        shape, value = shapes[state], descriptor.type_info
+        if shape == "map":
+            value = value.value_type
+        elif shape == "list":
+            value = value.element_type
+        queryables[name] = Queryable(state, shape, written_type(key_type), written_type(value)).to_json()
+    return queryables
 
 
 def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> dict[str, Any]:

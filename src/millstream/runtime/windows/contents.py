@@ -20,8 +20,10 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import is_typed
 from millstream.records.timestamped_value import TimestampedValue
-from millstream.runtime.windows.place_states import ListState, ValueState
-from millstream.runtime.windows.window_store import OwnState, WindowStore
+from millstream.runtime.keyed.collection_states import ListHandle
+from millstream.runtime.keyed.state_store import OwnState
+from millstream.runtime.keyed.states import ValueHandle
+from millstream.runtime.windows.window_store import WindowStore
 from millstream.state.windows.places import Place
 
 __all__ = ["Contents", "Fold", "contents_of"]
@@ -119,23 +121,13 @@ class Fold:
         return value
 
 
-class _FoldedState(ValueState):
-    """A value per window that merges as its function says."""
-
-    fold: Fold
-
-    def _merged(self, a: Any, b: Any) -> Any:
-        return self.fold.merge(a, b)
-
-
 class Folded(Contents):
     """One value per window."""
 
     def __init__(self, store: WindowStore, operation: Window) -> None:
         self._fold = Fold(operation)
         type_info = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
-        self._state: _FoldedState = store.state(_NAME, _FoldedState, OwnState(_NAME, type_info), True)
-        self._state.fold = self._fold
+        self._state: ValueHandle = store.state_of_place(_NAME, ValueHandle, OwnState(_NAME, type_info))
 
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.update(self._fold.add(self._state.value(), value, timestamp))
@@ -150,7 +142,7 @@ class Folded(Contents):
         self._state.clear()
 
     def merge(self, target: Place, sources: list[Place]) -> None:
-        self._state.merge(target, sources)
+        self._state.merge(target, sources, self._fold.merge)
 
 
 class Listed(Contents):
@@ -158,7 +150,7 @@ class Listed(Contents):
 
     def __init__(self, store: WindowStore, operation: Window) -> None:
         element = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
-        self._state: ListState = store.state(_NAME, ListState, OwnState(_NAME, Types.LIST(element)), True)
+        self._state: ListHandle = store.state_of_place(_NAME, ListHandle, OwnState(_NAME, Types.LIST(element)))
 
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.append(value)
@@ -183,7 +175,7 @@ class Evicted(Listed):
 
     def __init__(self, store: WindowStore, operation: Window, context: Any) -> None:
         element = Types.LIST(_pair(operation.contents_type))
-        self._state = store.state(_NAME, ListState, OwnState(_NAME, element), True)
+        self._state = store.state_of_place(_NAME, ListHandle, OwnState(_NAME, element))
         self._evictor = operation.evictor
         self._context = context
         self._fold = Fold(operation) if (operation.reduce or operation.aggregate) is not None else None

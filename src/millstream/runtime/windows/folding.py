@@ -72,7 +72,7 @@ class FoldingWindowOperator(WindowFunctions):
             sub_type=pa.int64(),
             has_due=True,
         )
-        self.backend.keep(_STATE, StateHandle(self._table, self.backend.scope, False))
+        self.backend.keep(_STATE, StateHandle(self._table, self.backend.scope))
         self._function_context = FunctionContext(self.time, self.store, self.of_key, False)
         self._is_batch = False
         self._begin()

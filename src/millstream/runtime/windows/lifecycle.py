@@ -18,14 +18,15 @@ from typing import Any
 from millstream.common.typeinfo import Types
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
+from millstream.runtime.keyed.state_store import OwnState
+from millstream.runtime.keyed.states import ValueHandle
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.context import TaskContext, TaskTimerService
 from millstream.runtime.task.barrier import MAX_WATERMARK
 from millstream.runtime.windows.contents import contents_of
 from millstream.runtime.windows.contexts import EvictorContext, FunctionContext, TriggerContext
 from millstream.runtime.windows.merging import MergedWindows, Merger
-from millstream.runtime.windows.place_states import ValueState
-from millstream.runtime.windows.window_store import OwnState, StatesBy, WindowStore
+from millstream.runtime.windows.window_store import PartyStates, WindowStore
 from millstream.state.windows.places import Place, WindowTokens
 
 __all__ = ["NO_TIMESTAMP", "WindowLife"]
@@ -43,7 +44,7 @@ class WindowLife:
         self,
         operation: Window,
         store: WindowStore,
-        of_key: StatesBy,
+        of_key: PartyStates,
         tokens: WindowTokens,
         context: TaskContext,
         time: TaskTimerService,
@@ -61,7 +62,7 @@ class WindowLife:
         self.merged = MergedWindows(store, operation.assigner, self.tokens) if operation.merges else None
         self._trigger_context = TriggerContext(time, context.metrics, store)
         self._function_context = FunctionContext(time, store, of_key, operation.merges)
-        self._held: ValueState | None = None
+        self._held: ValueHandle | None = None
         self.results: list[Any] = []
         self.stamps: list[int] = []
         # Windows whose trigger has been told of a record in this epoch, and would say and do the same for the next.
@@ -74,7 +75,7 @@ class WindowLife:
 
     def want_final_only(self) -> None:
         """The job is BATCH: nothing is late, and early results are kept back."""
-        self._held = self._store.state(_HELD.name, ValueState, _HELD, True)
+        self._held = self._store.state_of_place(_HELD.name, ValueHandle, _HELD)
         self.lateness_ms = 0
 
     def begin(self) -> None:
@@ -148,7 +149,7 @@ class WindowLife:
         if merger.state_parts:
             self.contents.merge((key, merger.state_window), [(key, state_part) for state_part in merger.state_parts])
 
-    def _carry_over(self, held: ValueState, parts: list[Place], result: Place) -> None:
+    def _carry_over(self, held: ValueHandle, parts: list[Place], result: Place) -> None:
         """What merged windows would give out, the merged one gives out, unless it fires itself."""
         results: list[Any] = []
         for self._store.places.at in parts:

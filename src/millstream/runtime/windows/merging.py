@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.typeinfo import MapTypeInfo, Types
-from millstream.runtime.windows.place_states import MapState, Scope
-from millstream.runtime.windows.window_store import OwnState, WindowStore
-from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.map_keys import MapKeyCodec
-from millstream.state.tables.state_table import StateTable
+from millstream.runtime.keyed.collection_states import MapHandle
+from millstream.runtime.keyed.state_store import OwnState
+from millstream.runtime.windows.window_store import WindowStore
 from millstream.state.windows.places import WindowTokens
 
 __all__ = ["MergedWindows", "Merger"]
@@ -38,13 +36,11 @@ class Merger:
     state_parts: tuple[bytes, ...]
 
 
-class _Mapping(MapState):
+class _TokenMap(MapHandle):
     """Tokens by tokens: bytes, which come back from the store as they are."""
 
-    def __init__(
-        self, table: StateTable, scope: Scope, renews_on_read: bool, key: MapKeyCodec, value: StateCodec
-    ) -> None:
-        super().__init__(table, scope, renews_on_read, key, value)
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
         self._settle_key = self._settle = _as_it_is
 
 
@@ -69,9 +65,8 @@ class MergedWindows:
         self._assigner = assigner
         self._tokens = tokens
         token_type = Types.PRIMITIVE_ARRAY(Types.BYTE())
-        self._mapping: _Mapping = store.state(
-            _NAME, _Mapping, OwnState(_NAME, MapTypeInfo(token_type, token_type)), False
-        )
+        own = OwnState(_NAME, MapTypeInfo(token_type, token_type))
+        self._mapping: _TokenMap = store.state_of_key(_NAME, _TokenMap, own)
 
     def load(self, keys: Iterable[Any]) -> None:
         """Read the windows of these keys at once."""

@@ -60,20 +60,14 @@ class PaneTable(StateTable):
 
 
 class PaneHandle(StateHandle):
-    """The panes of one operator in one subtask, as rows."""
+    """The panes of one operator in one subtask, as rows. Changes go to the table at once."""
 
     table: PaneTable
 
     def __init__(self, table: PaneTable, scope: Scope, windows: PaneWindows, accumulators: Accumulators) -> None:
-        super().__init__(table, scope, renews_on_read=False)
+        super().__init__(table, scope)
         self._windows = windows
         self._accumulators = accumulators
-
-    def begin(self) -> None:
-        """Nothing is kept here: changes go to the table at once."""
-
-    def flush(self) -> None:
-        """Changes are in the table already."""
 
     @property
     def is_empty(self) -> bool:

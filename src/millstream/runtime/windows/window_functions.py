@@ -17,7 +17,7 @@ from millstream.runtime.operators.keyed_operators import KeyedOperator
 from millstream.runtime.operators.operators import OperatorSetting, ProcessOperator
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
-from millstream.runtime.windows.window_store import StatesBy, WindowStore
+from millstream.runtime.windows.window_store import PartyStates, WindowStore
 from millstream.state.windows.places import WindowTokens
 
 __all__ = ["WindowFunctions"]
@@ -34,9 +34,8 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
         operation = setting.node.operation
         assert isinstance(operation, Window)
         self._operation = operation
-        key_type, context = setting.node.inputs[0].key_type, setting.context
-        self.store = WindowStore(setting.node.name, key_type, context.max_parallelism, self.backend)
-        self.of_key = StatesBy(self.store, "", False)
+        self.store = WindowStore(self.backend.store)
+        self.of_key = PartyStates(self.store, "", of_places=False)
         self.setting = self.setting.with_states(self.of_key)
         self.tokens = WindowTokens(operation.assigner.get_window_serializer())
         self._dropped = setting.context.metrics.counter("numLateRecordsDropped")
@@ -64,14 +63,12 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
         super().prepare(spec, facts, nonce)
-        with self.call.running("state"):
-            self.store.begin(self.place, self.kept(spec))
         self.tokens.forget()
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        self.store.leave()
         super().acknowledge(acknowledgement)
-        with self.call.running("state"):
-            self.store.end(self.time.now_ms, acknowledgement.states[self.uid])
+        self.store.tell_wake(self.time.now_ms, acknowledgement.states[self.uid])
         if self.node.queryable is not None:
             told = queryable_of_windows(self._operation, self.node.inputs[0].key_type)
             names = acknowledgement.states[self.uid].setdefault("queryable", {})
