@@ -21,7 +21,7 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.retention import RetentionPolicy
 from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
-from millstream.jobs.sweeper import Sweeper
+from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, run
 

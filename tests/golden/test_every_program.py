@@ -14,6 +14,7 @@ from programs import LOOPS, NUMBERS, PROGRAMS, multiset, numbers
 from millstream.common import RestartStrategies, Types
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.errors import JobFailedError
+from millstream.state.tables import changes
 from millstream.testing import CRASH, Collect, Script, run
 
 _STORES = itertools.count()
@@ -43,6 +44,16 @@ def test_batch_mode_gives_the_same_answer_however_many_epochs_read_the_input(nam
     result = run(build, parallelism=2, epoch_records=4)
     assert multiset(result[out]) == multiset(EVERY[name].golden(2))
     assert result.epochs > 1
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_changes_that_are_too_many_to_be_held_are_written_early_and_change_no_answer(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "CHANGED_BYTES_MAX", 0)  # every change becomes a segment at once
+    out = Collect()
+    result = run(lambda env: EVERY[name].add(env, out), parallelism=2, epoch_records=9)
+    assert multiset(result[out]) == multiset(EVERY[name].golden(2))
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -170,6 +170,7 @@ class SavepointBuilder:
         """Begin a table as an operator would in the savepoint's epoch; nothing is stored yet."""
         nowhere = OpenSegments(open_store(f"memory://builder-{secrets.token_hex(6)}"))
         made.begin(EpochPlace(uid, self._epoch, 0, "", range(self.max_parallelism), self.now_ms(), nowhere), ())
+        made.changes = TableChanges(made.layout)  # however large: they are written when the savepoint is
         return made.changes
 
     def _expiry(self, table: pa.Table, ttl_ms: int | None, expires_ms: str | None, what: str) -> Any:

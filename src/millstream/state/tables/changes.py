@@ -4,11 +4,15 @@ Puts, deletes and clears are taken as whole columns, in the order they are made.
 asked for: `rows` resolves them to what stands (the last change of every row, without what a later clear
 voids) in the order of a segment, once, and `write` puts that into the store. Changes refuse columns of another
 type than the layout's; they never look at what the table held before.
+
+They are held in memory, so whoever collects them may ask to be told when they have become many bytes (`overflow`), to
+write what there is and go on with new ones.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +28,10 @@ from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import CLEAR, DELETE, FIRST_SUB, NEVER_MS, PUT, TableLayout, orders_of, rests_of
 from millstream.storage.store import Store
 
-__all__ = ["TableChanges"]
+__all__ = ["CHANGED_BYTES_MAX", "TableChanges"]
+
+CHANGED_BYTES_MAX = 96 << 20
+"""So many bytes of changes are held; sorting and writing them takes as many again."""
 
 
 class TableChanges:
@@ -38,8 +45,10 @@ class TableChanges:
     [(0, 2), (1, None)]
     """
 
-    def __init__(self, layout: TableLayout) -> None:
+    def __init__(self, layout: TableLayout, overflow: Callable[[], None] | None = None) -> None:
         self.layout = layout
+        self._overflow = overflow
+        self._held_bytes = 0
         self._batches: list[pa.RecordBatch] = []
         self._settled = 0  # so many of them, at the front, are each sorted and without doubles
         self._rows: pa.RecordBatch | None = None
@@ -143,6 +152,9 @@ class TableChanges:
         arrays = [columns[name] for name in layout.schema.names]
         self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=layout.schema))
         self._rows = None
+        self._held_bytes += self._batches[-1].nbytes
+        if self._overflow is not None and self._held_bytes > CHANGED_BYTES_MAX:
+            self._overflow()
 
     def _sub_columns(self, kind: int, subs: pa.Array | None, count: int) -> dict[str, Any]:
         layout = self.layout

@@ -106,7 +106,8 @@ class StateTable:
         if self.schema is not None:
             self.layout = self.schema.opened(self.layout, refs, place)
         self.view = TableView(place.segments, self.layout, refs, place.groups, read_ms)
-        self.changes = TableChanges(self.layout)
+        self._written: list[SegmentRef] = []
+        self.changes = TableChanges(self.layout, self._write)
         self.debt_bytes = 0
 
     def settle(self) -> None:
@@ -244,15 +245,23 @@ class StateTable:
             self.changes.clear(self.column(keys))
 
     def end(self) -> tuple[SegmentRef, ...]:
-        """Write what changed as one segment, compact a little, and return the new version."""
-        place, refs = self._place, tuple(self.view.refs)
-        written = self.changes.write(place.segments.store, self._file("w"), place.epoch, place.groups)
-        if written is not None:
-            refs = (*refs, written)
+        """Write what changed as a segment, or several if it is much; compact a little; return the new version."""
+        self._write()
         # What earlier epochs left to be merged is merged in quiet ones too.
-        refs = self._compacted(refs, budget_of(0 if written is None else written.file_bytes))
+        refs = self._compacted(tuple(self.view.refs), budget_of(sum(ref.file_bytes for ref in self._written)))
         self.debt_bytes = compaction_debt(refs)
         return refs
+
+    def _write(self) -> None:
+        """Write the changes so far, as the newest segment of the version; reads see them from here on."""
+        place, number = self._place, len(self._written)
+        name = self._file(f"w{number or ''}")
+        ref = self.changes.write(place.segments.store, name, place.epoch, place.groups)
+        if ref is not None:
+            self._written.append(ref)
+            refs = (*self.view.refs, ref)
+            self.view = TableView(place.segments, self.layout, refs, place.groups, self.view.now_ms)
+            self.changes = TableChanges(self.layout, self._write)
 
     def _compacted(self, refs: tuple[SegmentRef, ...], left_bytes: int) -> tuple[SegmentRef, ...]:
         place = self._place
