@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from millstream.errors import ProgramError
 from millstream.runtime.keyed.declared_states import evolution_of
-from millstream.runtime.keyed.settled_map import SettledMap
+from millstream.runtime.keyed.map_methods import SettledMap
 from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
 from millstream.state.schemas.schema_history import History
 from millstream.state.schemas.state_schemas import TableSchema, last_schemas, schemas_told
@@ -59,6 +59,7 @@ class BroadcastMap(SettledMap):
         evolution = evolution_of(descriptor)
         value = task_codec(descriptor.type_info.value_type, what, None if evolution is None else evolution.serializer)
         super().__init__(key, value)
+        self._forms = key.forms
         self._table = StateTable(self.name, None, max_parallelism, value, key, evolution=evolution)
         self._version: tuple[SegmentRef, ...] = ()
         self._held = _Entries(self._look_up)

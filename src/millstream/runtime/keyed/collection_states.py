@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.runtime.keyed.map_methods import ABSENT, MapMethods
 from millstream.runtime.keyed.states import StateHandle
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.map_keys import MapKeyCodec, entries_of
@@ -25,7 +26,6 @@ __all__ = ["ListHandle", "MapHandle"]
 _SMALL_MAP_ENTRIES_MAX = 256
 # A look-up of one entry takes about as long as reading so many entries of a map one after another.
 _ENTRIES_PER_LOOKUP = 128
-_ABSENT = object()
 # So much of stored lists or maps, as they are stored, is held as Python values at once.
 _LOADED_BYTES_MAX = 16 << 20
 
@@ -155,7 +155,7 @@ class ListHandle(StateHandle):
         self._scope.at = target
 
 
-class MapHandle(StateHandle):
+class MapHandle(MapMethods, StateHandle):
     """`MapState`: entries are rows of their own. Small maps are loaded whole, those of the keys at hand at once, as far
     as they are not too large together; of a large one single entries, until as many were asked for as make it worth
     reading whole."""
@@ -173,7 +173,7 @@ class MapHandle(StateHandle):
         self._forget()
 
     def _forget(self) -> None:
-        self._entries: dict[Any, dict[Any, Any]] = {}  # what is known; _ABSENT: known not to be there
+        self._entries: dict[Any, dict[Any, Any]] = {}  # what is known; ABSENT: known not to be there
         self._whole: dict[Any, set[Any]] = {}  # keys whose entries are all known, and which of these are stored
         self._changed: dict[Any, dict[Any, None]] = {}
         self._cleared: dict[Any, None] = {}
@@ -195,13 +195,12 @@ class MapHandle(StateHandle):
             self._entries[key] = {**stored, **self._entries.get(key, {})}
             self._whole[key] = set(stored)
 
-    def _value(self, map_key: Any) -> Any:
-        """The value of an entry of the current key, _ABSENT when there is none."""
+    def _entry(self, map_key: Any) -> Any:
         key = self._scope.key
         if key not in self._whole and map_key not in self._entries.get(key, ()):
             self._find(key, map_key)
-        value = self._entries[key].get(map_key, _ABSENT)
-        if self._renews_on_read and value is not _ABSENT:
+        value = self._entries[key].get(map_key, ABSENT)
+        if self._renews_on_read and value is not ABSENT:
             self._changed.setdefault(key, {})[map_key] = None
         return value
 
@@ -221,8 +220,8 @@ class MapHandle(StateHandle):
             self.load((key,))
         else:
             forms = self._forms(map_key)
-            values = self.table.read_pairs([key] * len(forms), list(forms), _ABSENT)
-            self._entries.setdefault(key, {})[map_key] = next((v for v in values if v is not _ABSENT), _ABSENT)
+            values = self.table.read_pairs([key] * len(forms), list(forms), ABSENT)
+            self._entries.setdefault(key, {})[map_key] = next((v for v in values if v is not ABSENT), ABSENT)
 
     def _load_small(self, key: Any) -> None:
         """Load the map of the current key and the small ones of those that will probably be asked for next."""
@@ -245,75 +244,28 @@ class MapHandle(StateHandle):
         if key not in self._whole:
             self._make_room()
         self.load((key,))
-        there = {k: v for k, v in self._entries[key].items() if v is not _ABSENT}
+        there = {k: v for k, v in self._entries[key].items() if v is not ABSENT}
         if self._renews_on_read:
             self._changed.setdefault(key, {}).update(dict.fromkeys(there))
         return there
 
-    def get(self, key: Any) -> Any:
-        """The value of an entry, None when there is none."""
-        value = self._value(self._settle_key(key))
-        return None if value is _ABSENT else value
-
-    def contains(self, key: Any) -> bool:
-        """Whether there is an entry."""
-        return self._value(self._settle_key(key)) is not _ABSENT
-
-    def put(self, key: Any, value: Any) -> None:
-        """Set an entry."""
-        self._set(self._settle_key(key), self._settle(value))
-
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        """Set many entries."""
-        for key, value in dict_value.items():
-            self.put(key, value)
-
-    def remove(self, key: Any) -> None:
-        """Remove an entry."""
-        self._set(self._settle_key(key), _ABSENT)
-
-    def _set(self, map_key: Any, value: Any) -> None:
+    def _set_entry(self, map_key: Any, value: Any) -> None:
         key = self._scope.key
         entries, changed = self._entries.setdefault(key, {}), self._changed.setdefault(key, {})
         stored = self._whole.get(key)
-        if value is not _ABSENT or stored is None or map_key in stored:
+        if value is not ABSENT or stored is None or map_key in stored:
             entries[map_key] = value
             changed[map_key] = None
         else:  # known not to be stored: there is nothing to take out
             entries.pop(map_key, None)
             changed.pop(map_key, None)
 
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        """All entries."""
-        return self._all().items()
-
-    def keys(self) -> Iterable[Any]:
-        """The keys of all entries."""
-        return self._all().keys()
-
-    def values(self) -> Iterable[Any]:
-        """The values of all entries."""
-        return self._all().values()
-
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
-        return not self._all()
-
     def clear(self) -> None:
-        """Remove all entries."""
         key = self._scope.key
         self._entries[key] = {}
         self._whole[key] = set()
         self._changed.pop(key, None)
         self._cleared[key] = None
-
-    __getitem__ = get
-    __setitem__ = put
-    __delitem__ = remove
-    __contains__ = contains
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.keys())
 
     def leave(self) -> None:
         stored = self.table.holds_rows
@@ -323,8 +275,8 @@ class MapHandle(StateHandle):
         gone: list[tuple[Any, Any]] = []
         for key, changed in self._changed.items():
             for map_key in changed:
-                value = self._entries[key].get(map_key, _ABSENT)
-                if value is _ABSENT:
+                value = self._entries[key].get(map_key, ABSENT)
+                if value is ABSENT:
                     gone.extend((key, form) for form in self._forms(map_key))
                 else:
                     puts.append((key, map_key, value))
