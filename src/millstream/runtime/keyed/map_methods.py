@@ -1,7 +1,7 @@
 """What a function may do with a map: with a `MapState`, and with a `BroadcastState`.
 
-Keys and values are settled when they are given: brought into the form in which they would come back from the store. So a
-function reads the same whether an epoch ended in between or not, be it a float32 or a tuple declared as a row. Which
+Keys and values are settled when they are given: brought into the form in which they would come back from the store. So
+a function reads the same whether an epoch ended in between or not, be it a float32 or a tuple declared as a row. Which
 keys are one, `state.keys.equality` says.
 """
 

@@ -67,15 +67,15 @@ class WindowOperator(WindowFunctions):
 
     def wake(self) -> None:
         """Before any element: windows and triggers of processing time whose time has come."""
-        if not self._windows.is_final_only:
+        if not self._windows.firings.is_final_only:
             self._reach(self.store.processing_timers, self.time.now_ms - 1, None)
 
     def advance(self, watermark: int) -> int:
-        if not self._windows.is_final_only:
+        if not self._windows.firings.is_final_only:
             self._reach(self.store.processing_timers, self.time.now_ms - 1, None)
         before = self.time.watermark
         reached = super().advance(watermark)
-        if not self._windows.is_final_only:
+        if not self._windows.firings.is_final_only:
             self._reach(self.store.event_timers, reached, before)
         elif reached == MAX_WATERMARK:
             self._reach(self.store.processing_timers, MAX_WATERMARK, None)
@@ -112,7 +112,7 @@ class WindowOperator(WindowFunctions):
     def _assigned(self, keys: list[Any], stamps: list[int | None], values: list[Any]) -> list[Assigned]:
         """The windows of every record, without those that are over; of windows that may merge, all."""
         assign, context, scope = self._operation.assigner.assign_windows, self._assigner_context, self.store.keys
-        token, is_over = self.tokens.token, self._windows.is_over
+        token, is_over = self.tokens.token, self._windows.times.is_over
         remaining = iter(values)
         assigned: list[Assigned] = []
         try:
@@ -122,7 +122,7 @@ class WindowOperator(WindowFunctions):
                 assigned.append([(window, (key, token(window))) for window in windows])
         except Exception as error:
             raise self.call.failed(error, "window assigner", self.call.current(values, remaining)) from error
-        if self._operation.merges or not self._windows.is_event_time or self.time.watermark == MIN_WATERMARK:
+        if self._operation.merges or not self._windows.times.is_event_time or self.time.watermark == MIN_WATERMARK:
             return assigned
         over = {window for windows in assigned for window, _ in windows}
         over = {window for window in over if is_over(window)}
@@ -155,19 +155,16 @@ class WindowOperator(WindowFunctions):
     def _take_records(
         self, keys: list[Any], stamps: list[int | None], assigned: list[Assigned], values: list[Any]
     ) -> None:
-        take, scope, remaining = self._windows.take, self.store.keys, iter(values)
+        take, firings, scope, remaining = self._windows.take, self._windows.firings, self.store.keys, iter(values)
         try:
             for scope.at, stamp, windows, value in zip(keys, stamps, assigned, remaining, strict=True):
                 taken = False
                 for window, place in windows:
                     taken |= take(window, place, value, stamp)
-                if not taken and stamp is not None and self._is_late(stamp):
-                    self.refuse_late(value, stamp, self._windows.results, self._windows.stamps)
+                if not taken and stamp is not None and self._windows.times.is_late(stamp):
+                    self.refuse_late(value, stamp, firings.results, firings.stamps)
         except Exception as error:
             raise self.call.failed(error, self.role, self.call.current(values, remaining)) from error
-
-    def _is_late(self, stamp: int) -> bool:
-        return self._windows.is_event_time and stamp + self._windows.lateness_ms <= self.time.watermark
 
     # --- timers ---------------------------------------------------------------------------------------------------
 
@@ -187,7 +184,7 @@ class WindowOperator(WindowFunctions):
                 self._windows.on_timer(moment, place, timers is self.store.event_timers)
             except Exception as error:
                 raise self.call.failed(error, self.role, (f"timer {moment} of key {place[0]!r}",)) from error
-            if len(self._windows.results) >= _FIRED_RECORDS_MAX:
+            if len(self._windows.firings.results) >= _FIRED_RECORDS_MAX:
                 self.busy_ns += time.perf_counter_ns() - started
                 self._hand_on_results()
                 started = time.perf_counter_ns()
@@ -220,8 +217,8 @@ class WindowOperator(WindowFunctions):
     # --- results --------------------------------------------------------------------------------------------------
 
     def _hand_on_results(self) -> None:
-        results, stamps = self._windows.results, self._windows.stamps
+        results, stamps = self._windows.firings.results, self._windows.firings.stamps
         if results:
-            self._windows.results, self._windows.stamps = [], []
+            self._windows.firings.begin()
             for tag, batch in self._parts(results, np.array(stamps, dtype=np.int64)):
                 self._hand_on(tag, batch)
