@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from millstream.aggregation.distinct_sketch import entries_of_hashes, estimates
-from millstream.aggregation.kernels import looked_at
+from millstream.aggregation.kernels import column_of
 from millstream.aggregation.rolling_records import as_float32
 from millstream.common.typeinfo import BasicType, TypeInformation, Types
 from millstream.common.types import Row
@@ -62,9 +62,9 @@ class RecordMeasure:
         values = [look(record) for look in self._looks]
         if values and values[0] is None:
             return accumulator
-        return self.merge(accumulator, self._of_one(values, at))
+        return self.merge(accumulator, self._accumulator_of(values, at))
 
-    def _of_one(self, values: list[Any], at: int) -> Any:
+    def _accumulator_of(self, values: list[Any], at: int) -> Any:
         kind = self.measure.kind
         if kind == "count":
             return 1
@@ -165,7 +165,7 @@ def _expressed(look: Look, record: Any, stream_type: TypeInformation) -> Any:
     schema = stream_schema(stream_type)
     assert schema is not None
     columns = to_record_batch([record], stream_type).select(schema.names)
-    column = looked_at(look, columns)
+    column = column_of(look, columns)
     tupled = Types.TUPLE([look.type_info])
     (value,) = from_record_batch(type(columns).from_arrays([column], names=["f0"]), tupled)[0]
     return value

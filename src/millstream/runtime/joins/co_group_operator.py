@@ -14,7 +14,7 @@ from typing import Any
 
 from millstream.graph.nodes import CoGroupWindow
 from millstream.records.batch import Batch
-from millstream.runtime.joins.tagged import tagged
+from millstream.runtime.joins.tagged import tag_records
 from millstream.runtime.operators.connected_operators import TwoKeyedInputs
 from millstream.runtime.operators.operators import OperatorSetting
 from millstream.runtime.windows.operator import WindowOperator
@@ -34,13 +34,13 @@ class CoGroupOperator(TwoKeyedInputs, WindowOperator):
         self._late_tags = operation.late_tags
 
     def records(self, batch: Batch) -> list[Any]:
-        return tagged(batch.values(), self.facing == 1)
+        return tag_records(batch.values(), self.facing == 1)
 
     def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
-        is_one, one, two = value
-        tag = self._late_tags[0 if is_one else 1]
+        is_first, first, second = value
+        tag = self._late_tags[0 if is_first else 1]
         if tag is None:
             self._dropped.inc()
         else:
-            out.append((tag, one if is_one else two))
+            out.append((tag, first if is_first else second))
             stamps.append(stamp)

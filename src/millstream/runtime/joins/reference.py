@@ -50,14 +50,14 @@ class IntervalJoinReference:
         known_left, known_right = len(self._left), len(self._right)
         self._left += new_left
         self._right += new_right
-        found = [
+        pairs = [
             (a.value, b.value, max(a.time_ms, b.time_ms))
             for row, a in enumerate(self._left)
             for other, b in enumerate(self._right)
             if (row >= known_left or other >= known_right) and self._joins(a, b)
         ]
         self._watermark_ms = max(self._watermark_ms, watermark_ms)
-        return found
+        return pairs
 
     def _on_time(self, records: Sequence[Timed], late: list[Any]) -> list[Timed]:
         late += [record.value for record in records if record.time_ms < self._watermark_ms]

@@ -14,43 +14,43 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.records.batch import is_typed
 
-__all__ = ["split_by_side", "tagged", "tagged_type"]
+__all__ = ["split_by_side", "tag_records", "tagged_type"]
 
 _FIELDS = ("is_one", "one", "two")
 _ROW = Row(*_FIELDS)
 
 
-def tagged(values: Iterable[Any], is_one: bool) -> list[Row]:
-    """Records of the first stream (`is_one`) or of the second, as a window keeps them.
+def tag_records(values: Iterable[Any], is_first: bool) -> list[Row]:
+    """Records of the first stream (`is_first`) or of the second, as a window keeps them.
 
-    >>> tagged([7], is_one=True)
+    >>> tag_records([7], is_first=True)
     [Row(is_one=True, one=7, two=None)]
     """
-    return [_ROW(True, value, None) for value in values] if is_one else [_ROW(False, None, value) for value in values]
+    return [_ROW(True, value, None) for value in values] if is_first else [_ROW(False, None, value) for value in values]
 
 
 def split_by_side(rows: Iterable[Row]) -> tuple[list[Any], list[Any]]:
     """The records of each stream, in the order of the rows.
 
-    >>> split_by_side(tagged([2], is_one=False) + tagged([1, 3], is_one=True))
+    >>> split_by_side(tag_records([2], is_first=False) + tag_records([1, 3], is_first=True))
     ([1, 3], [2])
     """
-    ones: list[Any] = []
-    twos: list[Any] = []
-    for is_one, one, two in rows:
-        if is_one:
-            ones.append(one)
+    firsts: list[Any] = []
+    seconds: list[Any] = []
+    for is_first, first, second in rows:
+        if is_first:
+            firsts.append(first)
         else:
-            twos.append(two)
-    return ones, twos
+            seconds.append(second)
+    return firsts, seconds
 
 
-def tagged_type(one: TypeInformation | None, two: TypeInformation | None) -> TypeInformation | None:
+def tagged_type(first: TypeInformation | None, second: TypeInformation | None) -> TypeInformation | None:
     """The type of the rows; None (pickled) unless both streams have columns.
 
     >>> print(tagged_type(Types.LONG(), Types.STRING()), tagged_type(Types.LONG(), None))
     ROW<is_one BOOLEAN, one LONG, two STRING> None
     """
-    if one is None or two is None or not is_typed(one) or not is_typed(two):
+    if first is None or second is None or not is_typed(first) or not is_typed(second):
         return None
-    return Types.ROW_NAMED(list(_FIELDS), [Types.BOOLEAN(), one, two])
+    return Types.ROW_NAMED(list(_FIELDS), [Types.BOOLEAN(), first, second])

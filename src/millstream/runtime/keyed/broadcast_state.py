@@ -62,10 +62,10 @@ class BroadcastMap(SettledMap):
         self._forms = key.forms
         self._table = StateTable(self.name, None, max_parallelism, value, key, evolution=evolution)
         self._version: tuple[SegmentRef, ...] = ()
-        self._held = _Entries(self._look_up)
-        self._is_read = False  # whether `_held` has what the table has
+        self._copy = _Entries(self._look_up)
+        self._is_loaded = False  # whether `_copy` has what the table has
         # Plain keys are found without a look at them.
-        self.find: Callable[[Any], Any] = self.get if key.exact is None else self._held.__getitem__
+        self.find: Callable[[Any], Any] = self.get if key.exact is None else self._copy.__getitem__
         self._forget_changes()
 
     def _forget_changes(self) -> None:
@@ -77,8 +77,8 @@ class BroadcastMap(SettledMap):
         self._table.begin(place, version)
         place.segments.keep_only(self._table.view.refs, self._table.layout)
         if self._changed or self._cleared or version != self._version:
-            self._held.clear()
-            self._is_read = False
+            self._copy.clear()
+            self._is_loaded = False
         self._version = version
         self._forget_changes()
 
@@ -89,10 +89,10 @@ class BroadcastMap(SettledMap):
 
     @property
     def _entries(self) -> dict[Any, Any]:
-        if not self._is_read:
-            self._held.update(entries_of(self._table, _KEY, self._table.read_rows([_KEY])[0]))
-            self._is_read = True
-        return self._held
+        if not self._is_loaded:
+            self._copy.update(entries_of(self._table, _KEY, self._table.read_rows([_KEY])[0]))
+            self._is_loaded = True
+        return self._copy
 
     def _look_up(self, key: Any) -> Any:
         return self._entries.get(self._settle_key(key))
@@ -103,13 +103,13 @@ class BroadcastMap(SettledMap):
         if self._cleared and stored:
             self._table.clear([_KEY])
         puts = [key for key in self._changed if key in self._entries]
-        gone = [key for key in self._changed if key not in self._entries]
+        removed = [key for key in self._changed if key not in self._entries]
         if puts:
             values = [self._entries[key] for key in puts]
             self._table.put([_KEY] * len(puts), values, self._table.encode_subs(puts))
-        if gone and stored:
-            gone = [form for key in gone for form in self._forms(key)]
-            self._table.delete([_KEY] * len(gone), self._table.encode_subs(gone))
+        if removed and stored:
+            removed = [form for key in removed for form in self._forms(key)]
+            self._table.delete([_KEY] * len(removed), self._table.encode_subs(removed))
         return self._table.end()
 
     # --- changes --------------------------------------------------------------------------------------------------
@@ -119,8 +119,8 @@ class BroadcastMap(SettledMap):
 
     def clear(self) -> None:
         """Forget all."""
-        self._held.clear()
-        self._is_read = True
+        self._copy.clear()
+        self._is_loaded = True
         self._changed, self._cleared = {}, True
 
 
@@ -166,7 +166,9 @@ class BroadcastStates:
     def __init__(self, operator: str, descriptors: tuple[Any, ...], max_parallelism: int) -> None:
         self._operator = operator
         self._descriptors = {descriptor.get_name(): descriptor for descriptor in descriptors}
-        self._seen = dict(self._descriptors)  # the last descriptor asked with, by name: most ask with one object
+        self._last_descriptors = dict(
+            self._descriptors
+        )  # the last descriptor asked with, by name: most ask with one object
         self._maps = {
             name: BroadcastMap(descriptor, operator, max_parallelism) for name, descriptor in self._descriptors.items()
         }
@@ -202,11 +204,11 @@ class BroadcastStates:
         schemas = schemas_told(self._schemas, {name: state.schema for name, state in self._maps.items()}, tables)
         return {ACCOUNT: tables, _SCHEMAS: schemas} if schemas else {ACCOUNT: tables}
 
-    def written(self, descriptor: Any) -> BroadcastMap:
+    def writable(self, descriptor: Any) -> BroadcastMap:
         """The state for those who may write it."""
         return self._maps[self._name(descriptor)]
 
-    def read(self, descriptor: Any) -> BroadcastView:
+    def readable(self, descriptor: Any) -> BroadcastView:
         """The state for those who may not."""
         return self._views[self._name(descriptor)]
 
@@ -217,12 +219,12 @@ class BroadcastStates:
                 f"get_broadcast_state: '{self._operator}' has no broadcast state {name or descriptor!r}; "
                 f"it has {sorted(self._maps)}. Pass its descriptor to broadcast(...) too"
             )
-        if self._seen[name] is not descriptor:
+        if self._last_descriptors[name] is not descriptor:
             declared = self._descriptors[name]
             if declared != descriptor:
                 raise ProgramError(
                     f"get_broadcast_state: '{name}' of '{self._operator}' was passed to broadcast(...) as {declared!r} "
                     f"and is now asked for as {descriptor!r}. Use one descriptor for both"
                 )
-            self._seen[name] = descriptor
+            self._last_descriptors[name] = descriptor
         return str(name)

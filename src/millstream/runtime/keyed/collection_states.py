@@ -44,10 +44,10 @@ class ListHandle(StateHandle):
 
     def _forget(self) -> None:
         self._whole: dict[Any, list[Any]] = {}
-        self._added: dict[Any, list[Any]] = {}
-        self._replaced: dict[Any, None] = {}
-        self._unstored: set[Any] = set()
-        self._let_go: set[Any] = set()  # lists that were loaded and are so no more
+        self._additions: dict[Any, list[Any]] = {}
+        self._replaced_keys: dict[Any, None] = {}
+        self._rowless: set[Any] = set()
+        self._dropped_keys: set[Any] = set()  # lists that were loaded and are so no more
         self._loaded_bytes = 0
 
     def begin(self) -> None:
@@ -64,9 +64,9 @@ class ListHandle(StateHandle):
         row_bytes = self.table.row_bytes
         for key, rows in zip(new, self.table.read_rows(new), strict=True):
             if not rows:
-                self._unstored.add(key)
+                self._rowless.add(key)
             self._loaded_bytes += len(rows) * row_bytes
-            self._whole[key] = [value for _, value in rows] + self._added.get(key, [])
+            self._whole[key] = [value for _, value in rows] + self._additions.get(key, [])
 
     def load_ahead(self, keys: list[Any]) -> None:
         """Read the lists of keys that will be asked for, in this order; the first ones, where all would be too much."""
@@ -85,7 +85,7 @@ class ListHandle(StateHandle):
 
     def _load_from(self, key: Any) -> None:
         """Load the list of the current key and of those that will probably be asked for next."""
-        if key in self._let_go or not self.table.holds_rows:
+        if key in self._dropped_keys or not self.table.holds_rows:
             # One that is asked for again and again comes alone, or all would come each time.
             self._make_room()
             self.load((key,))
@@ -95,9 +95,9 @@ class ListHandle(StateHandle):
     def _make_room(self) -> None:
         """Let go of lists that can be loaded again, if they are many: what was added to them is kept apart."""
         if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
-            gone = [key for key in self._whole if key not in self._replaced]
-            self._let_go.update(gone)
-            for key in gone:
+            unreplaced = [key for key in self._whole if key not in self._replaced_keys]
+            self._dropped_keys.update(unreplaced)
+            for key in unreplaced:
                 del self._whole[key]
             self._loaded_bytes = 0
 
@@ -111,7 +111,7 @@ class ListHandle(StateHandle):
     def append(self, value: Any) -> None:
         """Append an element that has the form already in which it would be read, as records of a typed stream have."""
         key = self._scope.key
-        self._added.setdefault(key, []).append(value)
+        self._additions.setdefault(key, []).append(value)
         if key in self._whole:
             self._whole[key].append(value)
 
@@ -130,14 +130,14 @@ class ListHandle(StateHandle):
 
     def _replace(self, key: Any, values: list[Any]) -> None:
         self._whole[key] = list(values)
-        self._added[key] = list(values)
-        self._replaced[key] = None
+        self._additions[key] = list(values)
+        self._replaced_keys[key] = None
 
     def leave(self) -> None:
         if self.table.holds_rows:
-            self.table.clear([key for key in self._replaced if key not in self._unstored])
-        keys = [key for key, values in self._added.items() for _ in values]
-        values = [value for values in self._added.values() for value in values]
+            self.table.clear([key for key in self._replaced_keys if key not in self._rowless])
+        keys = [key for key, values in self._additions.items() for _ in values]
+        values = [value for values in self._additions.values() for value in values]
         numbers = self.next_number + np.arange(len(values))
         self.next_number += len(values)
         self.table.put(keys, values, pa.array(numbers))
@@ -147,10 +147,10 @@ class ListHandle(StateHandle):
         self.load(sources)
         for source in sources:
             self._scope.at = source
-            moved = self.get()
+            elements = self.get()
             self.clear()
             self._scope.at = target
-            for value in moved:
+            for value in elements:
                 self.append(value)
         self._scope.at = target
 
@@ -175,12 +175,12 @@ class MapHandle(MapMethods, StateHandle):
     def _forget(self) -> None:
         self._entries: dict[Any, dict[Any, Any]] = {}  # what is known; ABSENT: known not to be there
         self._whole: dict[Any, set[Any]] = {}  # keys whose entries are all known, and which of these are stored
-        self._changed: dict[Any, dict[Any, None]] = {}
-        self._cleared: dict[Any, None] = {}
+        self._changed_map_keys: dict[Any, dict[Any, None]] = {}
+        self._cleared_keys: dict[Any, None] = {}
         self._counts: dict[Any, int] = {}  # how many entries keys have, at most
-        self._let_go: set[Any] = set()  # small maps that were loaded and are so no more
+        self._dropped_keys: set[Any] = set()  # small maps that were loaded and are so no more
         self._loaded_bytes = 0
-        self._asked: dict[Any, int] = {}  # how many entries of a large map were read one by one
+        self._entries_read: dict[Any, int] = {}  # how many entries of a large map were read one by one
 
     def load(self, keys: Iterable[Any]) -> None:
         """Read all entries of these keys."""
@@ -201,7 +201,7 @@ class MapHandle(MapMethods, StateHandle):
             self._find(key, map_key)
         value = self._entries[key].get(map_key, ABSENT)
         if self._renews_on_read and value is not ABSENT:
-            self._changed.setdefault(key, {})[map_key] = None
+            self._changed_map_keys.setdefault(key, {})[map_key] = None
         return value
 
     def _find(self, key: Any, map_key: Any) -> None:
@@ -210,13 +210,13 @@ class MapHandle(MapMethods, StateHandle):
             keys = [k for k in dict.fromkeys((key, *self._scope.keys)) if k not in self._whole]
             counts = self.table.count(keys) if self.table.holds_rows else [0] * len(keys)
             self._counts.update(zip(keys, counts, strict=True))
-        if self._counts[key] <= _SMALL_MAP_ENTRIES_MAX and key not in self._let_go:
+        if self._counts[key] <= _SMALL_MAP_ENTRIES_MAX and key not in self._dropped_keys:
             self._load_small(key)
         if key in self._whole:
             return
         # Who has asked for so many entries, one by one, that reading all would have cost no more, gets all.
-        self._asked[key] = self._asked.get(key, 0) + 1
-        if self._asked[key] * _ENTRIES_PER_LOOKUP >= self._counts[key]:
+        self._entries_read[key] = self._entries_read.get(key, 0) + 1
+        if self._entries_read[key] * _ENTRIES_PER_LOOKUP >= self._counts[key]:
             self.load((key,))
         else:
             forms = self._forms(map_key)
@@ -233,9 +233,11 @@ class MapHandle(MapMethods, StateHandle):
     def _make_room(self) -> None:
         """Let go of maps that were not changed, if they are many: they can be loaded again."""
         if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
-            gone = [key for key in self._whole if key not in self._changed and key not in self._cleared]
-            self._let_go.update(gone)
-            for key in gone:
+            unchanged = [
+                key for key in self._whole if key not in self._changed_map_keys and key not in self._cleared_keys
+            ]
+            self._dropped_keys.update(unchanged)
+            for key in unchanged:
                 del self._whole[key], self._entries[key]
             self._loaded_bytes = 0
 
@@ -244,14 +246,14 @@ class MapHandle(MapMethods, StateHandle):
         if key not in self._whole:
             self._make_room()
         self.load((key,))
-        there = {k: v for k, v in self._entries[key].items() if v is not ABSENT}
+        present = {k: v for k, v in self._entries[key].items() if v is not ABSENT}
         if self._renews_on_read:
-            self._changed.setdefault(key, {}).update(dict.fromkeys(there))
-        return there
+            self._changed_map_keys.setdefault(key, {}).update(dict.fromkeys(present))
+        return present
 
     def _set_entry(self, map_key: Any, value: Any) -> None:
         key = self._scope.key
-        entries, changed = self._entries.setdefault(key, {}), self._changed.setdefault(key, {})
+        entries, changed = self._entries.setdefault(key, {}), self._changed_map_keys.setdefault(key, {})
         stored = self._whole.get(key)
         if value is not ABSENT or stored is None or map_key in stored:
             entries[map_key] = value
@@ -264,25 +266,25 @@ class MapHandle(MapMethods, StateHandle):
         key = self._scope.key
         self._entries[key] = {}
         self._whole[key] = set()
-        self._changed.pop(key, None)
-        self._cleared[key] = None
+        self._changed_map_keys.pop(key, None)
+        self._cleared_keys[key] = None
 
     def leave(self) -> None:
         stored = self.table.holds_rows
         if stored:
-            self.table.clear(list(self._cleared))
+            self.table.clear(list(self._cleared_keys))
         puts: list[tuple[Any, Any, Any]] = []
-        gone: list[tuple[Any, Any]] = []
-        for key, changed in self._changed.items():
+        removed: list[tuple[Any, Any]] = []
+        for key, changed in self._changed_map_keys.items():
             for map_key in changed:
                 value = self._entries[key].get(map_key, ABSENT)
                 if value is ABSENT:
-                    gone.extend((key, form) for form in self._forms(map_key))
+                    removed.extend((key, form) for form in self._forms(map_key))
                 else:
                     puts.append((key, map_key, value))
         if puts:
             keys, subs, values = map(list, zip(*puts, strict=True))
             self.table.put(keys, values, self.table.encode_subs(subs))
-        if gone and stored:
-            self.table.delete([key for key, _ in gone], self.table.encode_subs([map_key for _, map_key in gone]))
+        if removed and stored:
+            self.table.delete([key for key, _ in removed], self.table.encode_subs([map_key for _, map_key in removed]))
         self._forget()

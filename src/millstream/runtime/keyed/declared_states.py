@@ -16,7 +16,7 @@ from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
 from millstream.state.schemas.evolution import Evolution
 from millstream.state.tables.state_table import StateTable
 
-__all__ = ["declared_state", "evolution_of", "own_name_taken"]
+__all__ = ["declared_state", "evolution_of", "name_conflict"]
 
 
 def declared_state(
@@ -56,7 +56,7 @@ def evolution_of(descriptor: Any) -> Evolution | None:
     return evolution if isinstance(evolution, Evolution) else None
 
 
-def own_name_taken(name: str, operator: str) -> ProgramError:
+def name_conflict(name: str, operator: str) -> ProgramError:
     """The refusal of a state that is named like one that the operator itself keeps."""
     return ProgramError(f"state '{name}' of '{operator}': the operator keeps a table of that name. Give yours another")
 

@@ -68,9 +68,9 @@ class KeyedBackend(StateGetters):
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 
-    def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
-        """Open everything at the last version. `kept`: what subtasks acknowledged of these key groups, by subtask."""
-        self.store.begin(place, kept)
+    def begin(self, place: EpochPlace, accounts: Mapping[str, Any]) -> None:
+        """Open everything at the last version. `accounts`: what subtasks told of these key groups, by subtask."""
+        self.store.begin(place, accounts)
 
     def column(self, keys: list[Any]) -> KeyColumn:
         """Keys as the store knows them."""

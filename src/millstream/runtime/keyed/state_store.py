@@ -20,7 +20,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
-from millstream.runtime.keyed.declared_states import declared_state, own_name_taken
+from millstream.runtime.keyed.declared_states import declared_state, name_conflict
 from millstream.runtime.keyed.queryable_states import queryables_told
 from millstream.runtime.keyed.row_numbers import last_row_numbers, tell_row_numbers
 from millstream.runtime.keyed.states import AggregatingHandle, ReducingHandle, StateHandle, ValueHandle
@@ -115,17 +115,17 @@ class StateStore:
 
     def _keep(self, name: str, handle: StateHandle, declaration: _Declaration) -> None:
         if name in self._handles:
-            raise own_name_taken(name, self.operator)
+            raise name_conflict(name, self.operator)
         self._handles[name], self._declarations[name] = handle, declaration
         if self._place is not None:  # asked for while an epoch runs, not in open()
             handle.open(self._place, self._versions.get(name, ()))
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
-        """Open everything at the last version. `kept`: what subtasks acknowledged of these key groups, by subtask."""
-        versions = last_versions(kept, self.operator, place.groups)
-        place = replace(place, schemas=last_schemas(kept, self.operator), rows_numbered=last_row_numbers(kept))
+    def begin(self, place: EpochPlace, accounts: Mapping[str, Any]) -> None:
+        """Open everything at the last version. `accounts`: what subtasks told of these key groups, by subtask."""
+        versions = last_versions(accounts, self.operator, place.groups)
+        place = replace(place, schemas=last_schemas(accounts, self.operator), rows_numbered=last_row_numbers(accounts))
         self._place, self._versions = place, versions
         for name, handle in self._handles.items():
             handle.open(place, versions.get(name, ()))

@@ -287,9 +287,9 @@ class ValueHandle(StateHandle):
         if self._set:
             keys, values, stored = self._changes_of_visit() if self._is_visited else self._changes_of_subjects()
             if _NONE_TYPE in set(map(type, values)):
-                there = np.fromiter((value is not None for value in values), dtype=np.bool_, count=len(values))
-                self.table.delete_keys(keys.take(np.flatnonzero(~there & stored)))
-                keys, values = keys.take(np.flatnonzero(there)), [value for value in values if value is not None]
+                has_value = np.fromiter((value is not None for value in values), dtype=np.bool_, count=len(values))
+                self.table.delete_keys(keys.take(np.flatnonzero(~has_value & stored)))
+                keys, values = keys.take(np.flatnonzero(has_value)), [value for value in values if value is not None]
             self.table.put_settled(keys, values)
         self._forget()
 

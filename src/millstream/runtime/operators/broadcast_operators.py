@@ -54,7 +54,7 @@ class _Readable(_Clocked):
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastView:
         # Asked for every record, mostly with one and the same descriptor.
         if state_descriptor is not self._asked:
-            self._view, self._asked = self._states.read(state_descriptor), state_descriptor
+            self._view, self._asked = self._states.readable(state_descriptor), state_descriptor
         return self._view
 
 
@@ -95,7 +95,7 @@ class WritingContext(_Clocked):
         return self._timestamp
 
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastMap:
-        return self._states.written(state_descriptor)
+        return self._states.writable(state_descriptor)
 
 
 class KeyedWritingContext(WritingContext):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
-from millstream.aggregation.rolling_records import fresh
+from millstream.aggregation.rolling_records import mutable_copy
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
@@ -76,7 +76,7 @@ class Fold:
         if value is None:
             raise ProgramError("the record is None, which cannot be reduced. Filter such records out first")
         if before is None:
-            return fresh(value)  # a record may be in several windows, and the function may change its argument
+            return mutable_copy(value)  # a record may be in several windows, and the function may change its argument
         return self._some(self._reduce(before, value), "the reduce function")
 
     def add_all(self, before: Any, values: Iterator[Any], timestamps: list[int] | None) -> Any:
@@ -136,7 +136,7 @@ class Folded(Contents):
         value = self._state.value()
         if value is not None:
             result = self._fold.result(value)
-            call(fresh(result) if stays else result)
+            call(mutable_copy(result) if stays else result)
 
     def clear(self) -> None:
         self._state.clear()
@@ -185,17 +185,17 @@ class Evicted(Listed):
 
     def fire(self, window: Any, call: Fire, stays: bool) -> None:
         elements = [TimestampedValue(value, timestamp) for value, timestamp in self._state.get()]
-        held = len(elements)
-        if not held:
+        count = len(elements)
+        if not count:
             return
-        self._evictor.evict_before(elements, held, window, self._context)
+        self._evictor.evict_before(elements, count, window, self._context)
         if self._fold is None:
             call([element.value for element in elements])
         else:
             for result in self._fold.of(elements):
                 call(result)
         self._evictor.evict_after(elements, len(elements), window, self._context)
-        if len(elements) < held:
+        if len(elements) < count:
             self._state.update([(element.value, element.timestamp) for element in elements])
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.aggregation.rolling_records import fresh
+from millstream.aggregation.rolling_records import mutable_copy
 from millstream.graph.nodes import Window
 from millstream.records.batch import Batch
 from millstream.runtime.keyed.states import StateHandle
@@ -200,7 +200,9 @@ class FoldingWindowOperator(WindowFunctions):
         for i, value in enumerate(remaining):
             folded = self._fold.add(self._values.get(place), value, None if times is None else times[i])
             self._values[place] = self._codec.settle(folded)
-            self._fire(self.backend.scope.keys[place[0]], place[1], fresh(self._fold.result(self._values[place])))
+            self._fire(
+                self.backend.scope.keys[place[0]], place[1], mutable_copy(self._fold.result(self._values[place]))
+            )
 
     def _put_back(self, visit: Visit) -> None:
         """The visit ends: its windows go to the table."""

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.aggregation.groups import grouped
+from millstream.aggregation.groups import groups_of
 from millstream.aggregation.pane_firing import FiredWindows, WindowRange, fired_windows
 from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator_type
 from millstream.errors import ProgramError
@@ -201,7 +201,7 @@ class PaneOperator(KeyedOperator):
         several = []
         if late.any():
             of_late_keys = _of_keys_with(fresh, late)
-            distinct = grouped(fresh.keys.array.filter(pa.array(of_late_keys))).firsts()
+            distinct = groups_of(fresh.keys.array.filter(pa.array(of_late_keys))).firsts()
             rows = self._panes.of_keys(fresh.keys.take(np.flatnonzero(of_late_keys)[distinct]))
             ends = rows.panes + self._windows.pane_ms
             several.append(rows.take(np.flatnonzero((ends <= read_ms[0]) | (ends > read_ms[1]))))
@@ -258,7 +258,7 @@ class PaneOperator(KeyedOperator):
 
 def _of_keys_with(rows: PaneRows, marked: Bools) -> Bools:
     """Which rows are of a key that has a marked row."""
-    keys = grouped(rows.keys.array)
+    keys = groups_of(rows.keys.array)
     has = np.zeros(keys.count, dtype=np.bool_)
     has[keys.codes[marked]] = True
     answer: Bools = has[keys.codes]

@@ -51,8 +51,8 @@ class PaneTable(StateTable):
 
     def ends(self) -> list[tuple[int, int]]:
         """For every segment, when the earliest and the latest of its panes end."""
-        entries = [layer.segment.entries for layer in self.view.layers]
-        return [(min(e.due_min_ms for e in own), max(e.due_max_ms for e in own)) for own in entries]
+        segments = [layer.segment.entries for layer in self.view.layers]
+        return [(min(c.due_min_ms for c in chunks), max(c.due_max_ms for c in chunks)) for chunks in segments]
 
     def _is_needed(self, latest_end_ms: int) -> bool:
         """Whether a pane that ends then is still of use; those that end before are of use no longer than it."""
@@ -93,10 +93,10 @@ class PaneHandle(StateHandle):
         near = np.flatnonzero((panes >= earliest) & (panes <= latest))
         if len(near) < len(panes):
             keys, panes = keys.take(near), panes[near]
-        found = self.table.view.get_pairs(keys, pa.array(panes))
-        assert found.values is not None
-        at = np.flatnonzero(found.mask)
-        return PaneRows(keys.take(at), panes[at], self._accumulators.read(found.values))
+        lookup = self.table.view.get_pairs(keys, pa.array(panes))
+        assert lookup.values is not None
+        at = np.flatnonzero(lookup.mask)
+        return PaneRows(keys.take(at), panes[at], self._accumulators.read(lookup.values))
 
     def _rows(self, keys: KeyColumn, rows: pa.RecordBatch) -> PaneRows:
         return PaneRows(keys, rows.column("sub").to_numpy(), self._accumulators.read(rows.column("value")))

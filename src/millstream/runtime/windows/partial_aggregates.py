@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
-from millstream.aggregation.groups import Groups, grouped, paired
-from millstream.aggregation.kernels import looked_at
+from millstream.aggregation.groups import Groups, groups_of, pair_groups
+from millstream.aggregation.kernels import column_of
 from millstream.aggregation.pane_rows import Accumulators
 from millstream.errors import ProgramError
 from millstream.graph.field_key import FieldKey
@@ -76,7 +76,7 @@ class PartialAggregateOperator(Operator):
         keys = self._keys(batch, columns)
         panes = self._windows.pane_of(times)
         with self.call.running("aggregate"):
-            looked = [[looked_at(look, columns) for look in m.looks] for m in self._operation.measures]
+            looked = [[column_of(look, columns) for look in m.looks] for m in self._operation.measures]
         # What goes by event time does so by the clock's windows too; without timestamps, the order of arrival is left.
         at = np.zeros(len(batch), dtype=np.int64) if batch.timestamps is None else batch.timestamps
         parts = self._accumulators.lift(looked, at)
@@ -199,4 +199,4 @@ class PartialAggregateOperator(Operator):
 
 
 def _groups(rows: pa.RecordBatch) -> Groups:
-    return paired(grouped(rows.column(0)), grouped(rows.column(1)))
+    return pair_groups(groups_of(rows.column(0)), groups_of(rows.column(1)))

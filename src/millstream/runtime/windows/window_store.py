@@ -88,14 +88,14 @@ class PartyStates(StateGetters):
         self._party = party
         self._state = store.state_of_place if of_places else store.state_of_key
         # By identity: comparing descriptors takes longer than all else a trigger does for a record.
-        self._known: dict[int, tuple[Any, Any]] = {}
+        self._states: dict[int, tuple[Any, Any]] = {}
 
     def state(self, descriptor: Any, kind: type[StateHandle] | None = None) -> Any:
-        known = self._known.get(id(descriptor))
-        if known is None:
+        entry = self._states.get(id(descriptor))
+        if entry is None:
             state = self._state(f"{self._party}{descriptor.get_name()}", kind or _kind_of(descriptor), descriptor)
-            known = self._known[id(descriptor)] = (descriptor, state)
-        return known[1]
+            entry = self._states[id(descriptor)] = (descriptor, state)
+        return entry[1]
 
 
 def _kind_of(descriptor: Any) -> type[StateHandle]:

@@ -142,9 +142,9 @@ class StateTable:
         assert self._value is not None
         if self.view.is_empty:
             return np.zeros(len(keys), dtype=np.bool_), [None] * len(keys)
-        found = self.view.get(keys)
-        values = self._value.decode(found.values) if found.values is not None else []
-        return found.mask, _spread(found.mask, values)
+        lookup = self.view.get(keys)
+        values = self._value.decode(lookup.values) if lookup.values is not None else []
+        return lookup.mask, _spread(lookup.mask, values)
 
     def read(self, keys: list[Any]) -> list[Any]:
         """The value of every key, None where there is none."""
@@ -155,8 +155,8 @@ class StateTable:
         assert self._value is not None and self._sub is not None
         if self.view.is_empty:
             return [absent] * len(keys)
-        found = self.view.get_pairs(self.column(keys), self._sub.encode(subs))
-        return _spread(found.mask, self._value.decode(found.values) if found.values is not None else [], absent)
+        lookup = self.view.get_pairs(self.column(keys), self._sub.encode(subs))
+        return _spread(lookup.mask, self._value.decode(lookup.values) if lookup.values is not None else [], absent)
 
     def read_rows(self, keys: list[Any]) -> list[list[tuple[Any, Any]]]:
         """All (sub, value) of every key, in the order of subs."""
@@ -313,5 +313,5 @@ def _spread(mask: Any, values: list[Any], absent: Any = None) -> list[Any]:
     """Values at the places where `mask` is true, `absent` elsewhere."""
     if len(values) == len(mask):
         return values
-    given = iter(values)
-    return [next(given) if there else absent for there in mask.tolist()]
+    remaining = iter(values)
+    return [next(remaining) if has_value else absent for has_value in mask.tolist()]

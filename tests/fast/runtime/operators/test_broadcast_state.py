@@ -257,15 +257,15 @@ def test_a_copy_that_was_changed_in_an_attempt_that_died_is_read_again() -> None
 
     writer, other = (BroadcastStates("function", (RULES,), 128) for _ in range(2))
     writer.begin(place(1, 0), {})
-    writer.written(RULES).put("a", 1)
+    writer.writable(RULES).put("a", 1)
     kept = {"0": writer.end()}
     for subtask, states in ((0, writer), (1, other)):
         states.begin(place(2, subtask), kept)
-        states.written(RULES).put("a", 2)
-        states.written(RULES).put("b", 3)
+        states.writable(RULES).put("a", 2)
+        states.writable(RULES).put("b", 3)
         assert subtask == 0 or states.end() == {}
         states.begin(place(3, subtask), kept)
-        assert list(states.read(RULES).items()) == [("a", 1)]
+        assert list(states.readable(RULES).items()) == [("a", 1)]
 
 
 class Fleeting(BroadcastProcessFunction):  # type: ignore[type-arg]
