@@ -210,7 +210,7 @@ def measure_points(report: Report, sizes: Sizes) -> None:
         rates = []
         for _ in range(sizes.rounds + 1):
             started = time.perf_counter()
-            found = list(map(view.get_one, asked))
+            found = list(map(view.get_value, asked))
             rates.append(len(asked) / (time.perf_counter() - started) / 1000)
             assert found == asked
     report.add(at_least("point reads of an open version, one thread", statistics.median(rates[1:]), 100, "k/s"))

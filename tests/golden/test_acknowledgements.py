@@ -30,7 +30,7 @@ from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, Envel
 from millstream.runtime.exchange.mailboxes import BrokenExchangeError
 from millstream.runtime.task.barrier import Acknowledgement, Barrier
 from millstream.runtime.task.local import LocalRunner
-from millstream.runtime.task.residents import Job
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, ReadRange
 from millstream.state.segments.version import SegmentRef, coalesced, merge_versions, refs_for, refs_to_json
 from millstream.state.tables.state_table import last_versions
@@ -99,7 +99,7 @@ class TrickyRunner(LocalRunner):
         super().__init__()
         self._trick, self._at, self.tricks, self.runs = trick, at, tricks, 0
 
-    def prepare(self, job: Job) -> None:
+    def prepare(self, job: ShippedJob) -> None:
         super().prepare(job)
         self.plan = job.plan()
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.common._scalar_types import LocalTimeTypeInfo
 from millstream.common.time import Instant
 from millstream.common.typeinfo import ExternalTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo.scalar_types import LocalTimeTypeInfo
 from millstream.common.types import Row, RowKind
 from millstream.errors import PickledValueError, ProgramError, TypeMismatchError
 from millstream.records.columns import (
@@ -30,7 +30,7 @@ from millstream.records.columns import (
     stream_schema,
     to_record_batch,
 )
-from millstream.records.conform import conform
+from millstream.records.conformance import conform
 from millstream.records.unpickling import unpickled
 from millstream.state.schemas.saved_types import type_from, written_type
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from millstream.common import Types, WatermarkStrategy
 from millstream.datastream import DataStream, OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
+from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.joins import buffer, interval_join
 from millstream.runtime.joins.reference import IntervalJoinReference, Timed
-from millstream.runtime.task.barrier import MAX_WATERMARK
 from millstream.testing import CRASH, Collect, Script, Watermark, run
 
 Record = tuple[Any, int, int]  # key, number, timestamp

@@ -36,7 +36,7 @@ from millstream.datastream.window import (
 )
 from millstream.errors import JobFailedError, ProgramError
 from millstream.graph.nodes import PaneAggregate, PartialAggregate, Window
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.windows import pane_operator, partial_aggregates
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 

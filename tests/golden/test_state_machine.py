@@ -23,7 +23,7 @@ from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import Refs, merge_versions, refs_for, refs_from_json, refs_to_json
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.layout import TableLayout
-from millstream.state.tables.reference import ReferenceRow, ReferenceTable, identity
+from millstream.state.tables.reference_table import ReferenceRow, ReferenceTable, identity
 from millstream.state.tables.table import TableView
 from millstream.storage.memory import MemoryStore
 

@@ -27,12 +27,12 @@ from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import SegmentRef
-from millstream.storage import patient as patience
+from millstream.storage import patience
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name
 from millstream.storage.objects import ObjectStore
-from millstream.storage.patient import Patience, PatientStore
+from millstream.storage.patience import Patience, PatientStore
 from millstream.storage.store import Store
 from millstream.testing import EPOCH, Collect, ManualClock, Script, run
 

@@ -24,7 +24,8 @@ from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEn
 from millstream.errors import JobFailedError, ProgramError
 from millstream.jobs.epochs.input_plan import AlignedSplit, PlannedSource, held_back, homes, plan_input
 from millstream.jobs.epochs.watermarks import next_watermark_ms, strategies_of, watermark_is_due
-from millstream.runtime.task.event_time import IDLE_WATERMARK, KeptTime, restored
+from millstream.records.watermarks import IDLE_WATERMARK
+from millstream.runtime.task.event_time import KeptTime, restored
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Result, Script, run
 
 LOW, HIGH = -(2**63), 2**63 - 1

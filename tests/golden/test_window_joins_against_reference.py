@@ -25,9 +25,9 @@ from millstream.datastream.window import (
     TimeEvictor,
     TumblingEventTimeWindows,
 )
+from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.joins.co_group_reference import CoGroupReference, TwoSidedEpoch
 from millstream.runtime.joins.tagged import split_by_side, tag_records
-from millstream.runtime.task.barrier import MAX_WATERMARK
 from millstream.runtime.windows.reference import Epoch, WindowReference
 from millstream.testing import CRASH, EPOCH, Collect, Result, Script, Watermark, run
 

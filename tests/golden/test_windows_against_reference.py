@@ -32,7 +32,7 @@ from millstream.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from millstream.runtime.task.barrier import MAX_WATERMARK
+from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.windows.reference import Epoch, Fired, WindowReference
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 

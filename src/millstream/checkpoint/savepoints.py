@@ -26,19 +26,20 @@ from millstream.checkpoint.sealed import seal as sealed
 from millstream.checkpoint.sealed import unseal
 from millstream.checkpoint.snapshot_names import SnapshotName
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.storage.layered import layered
+from millstream.storage.layered_store import layered_store
 from millstream.storage.names import job_name, manifest_name, savepoint_name
-from millstream.storage.read_only import ReadOnlyStore
+from millstream.storage.read_only_store import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
-__all__ = ["Snapshot", "copy_savepoint", "epoch_ranges", "find_snapshot", "open_job_store", "seal"]
+__all__ = ["StoredSnapshot", "copy_savepoint", "epoch_ranges", "find_snapshot", "open_job_store", "seal"]
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A committed epoch, found. `store` holds all that its manifest names; `is_savepoint`: in a folder of its own."""
+class StoredSnapshot:
+    """A committed epoch that somebody named. `store` holds all that its manifest names; `is_savepoint`: it is in a
+    folder of its own."""
 
     name: str
     store: Store
@@ -56,10 +57,10 @@ def open_job_store(url: str, *, read_only: bool = False) -> Store:
     store = opened(url)
     record = read_job_record(store)
     bases = () if record is None else tuple(map(opened, record.bases))
-    return layered(store, bases)
+    return layered_store(store, bases)
 
 
-def find_snapshot(name: SnapshotName) -> Snapshot:
+def find_snapshot(name: SnapshotName) -> StoredSnapshot:
     """The snapshot people mean; StoreError saying what there is when there is none."""
     store = open_job_store(name.store)
     if store.exists(savepoint_name()):
@@ -74,19 +75,19 @@ def find_snapshot(name: SnapshotName) -> Snapshot:
         if name.at not in pins:
             have = ", ".join(sorted(pins)) or "none"
             raise StoreError(f"{name.store} has no savepoint '{name.at}'; it has {have}.")
-        return Snapshot(str(name), store, log.read(pins[name.at]))
+        return StoredSnapshot(str(name), store, log.read(pins[name.at]))
     epochs = log.epochs()
     if not epochs:
         raise StoreError(f"{name.store} has no epoch yet: the job has committed nothing. Start it first.")
     if name.at is None:
-        return Snapshot(str(name), store, _newest_published(store, log, epochs))
+        return StoredSnapshot(str(name), store, _newest_published(store, log, epochs))
     manifest = log.read_if_there(name.at)
     if manifest is None:
         raise StoreError(
             f"{name.store} has no epoch {name.at}; it retains {epoch_ranges(log.epochs())}. Keep more of the past with "
             "millstream.retention.epochs, or save an epoch with `millstream savepoint`."
         )
-    return Snapshot(str(name), store, manifest)
+    return StoredSnapshot(str(name), store, manifest)
 
 
 def _newest_published(store: Store, log: ManifestLog, epochs: list[int]) -> Manifest:
@@ -97,7 +98,7 @@ def _newest_published(store: Store, log: ManifestLog, epochs: list[int]) -> Mani
     return (log.read_if_there(known) if known in epochs else None) or newest
 
 
-def _savepoint(name: SnapshotName, store: Store) -> Snapshot:
+def _savepoint(name: SnapshotName, store: Store) -> StoredSnapshot:
     """A savepoint's folder, with every file that its list names (what is in them is checked on use)."""
     where = f"{savepoint_name()} of {name.store}"
     listed = unseal(store.get(savepoint_name()), "savepoint", FORMAT, where)
@@ -110,7 +111,7 @@ def _savepoint(name: SnapshotName, store: Store) -> Snapshot:
             f"the first is {missing[0]}. Copy it again."
         )
     manifest = ManifestLog(store).read(listed["epoch"])
-    return Snapshot(str(name), store, manifest, is_savepoint=True)
+    return StoredSnapshot(str(name), store, manifest, is_savepoint=True)
 
 
 def seal(store: Store, manifest: Manifest) -> None:
@@ -122,7 +123,7 @@ def seal(store: Store, manifest: Manifest) -> None:
     store.put(savepoint_name(), sealed("savepoint", FORMAT, fields))
 
 
-def copy_savepoint(snapshot: Snapshot, target: Store, note: Callable[[int, int], None] | None = None) -> None:
+def copy_savepoint(snapshot: StoredSnapshot, target: Store, note: Callable[[int, int], None] | None = None) -> None:
     """Write a self-contained savepoint into an empty folder; `note` is told (files copied, files in all).
 
     If it fails, what was copied is removed, and in any case there is no list: nobody takes it for whole.

@@ -21,7 +21,7 @@ from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, time_text
 from millstream.jobs.epochs.epoch_history import EpochEntry, Summary, history, summary
 from millstream.jobs.epochs.epoch_statistics import TASK_COLUMNS, named_tasks, statistics_of
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.storage.names import job_name
 from millstream.storage.store import Store
 

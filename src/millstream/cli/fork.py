@@ -12,7 +12,7 @@ from pathlib import Path
 
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog
-from millstream.checkpoint.savepoints import Snapshot, find_snapshot
+from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
 from millstream.cli.job_argument import named_snapshot
 from millstream.cli.savepoint import now_ms
 from millstream.errors import ConfigurationError, MillstreamError, StoreError
@@ -41,7 +41,7 @@ def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> i
     return 0
 
 
-def _make(found: Snapshot, name: str, where: str) -> None:
+def _make(found: StoredSnapshot, name: str, where: str) -> None:
     own = open_store(where)
     if ManifestLog(own).epochs():
         raise StoreError(f"{where} already has epochs of a job. Give the fork another --store")

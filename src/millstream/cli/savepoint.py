@@ -20,7 +20,7 @@ from millstream.checkpoint.receipts import known_published
 from millstream.cli.job_argument import job_store, shown
 from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.control.requests import Mailbox, UnansweredError
-from millstream.jobs.snapshots.derived_uids import derived_uids_text
+from millstream.jobs.snapshots.program_changes import derived_uids_text
 from millstream.jobs.snapshots.saving import check_folder, epoch_to_save, save_newest
 from millstream.storage.store import Store, open_store
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.configuration import Configuration
-from millstream.common.quantities import parse_duration_ms
+from millstream.common.options.quantities import parse_duration_ms
 from millstream.common.utils import refuse_java
 from millstream.errors import ConfigurationError
 

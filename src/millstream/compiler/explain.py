@@ -26,11 +26,11 @@ from millstream.graph.nodes import (
     Process,
     Read,
     Reduce,
-    Rolling,
     Window,
     WindowJoin,
     Write,
 )
+from millstream.plan.operations import Rolling
 from millstream.plan.stages import Channel, Plan, Stage
 from millstream.records.batch import is_typed
 from millstream.records.columns import stream_schema

@@ -22,8 +22,9 @@ from typing import Any
 
 from millstream.checkpoint.sealed import seal, unseal_any
 from millstream.errors import StoreDamagedError
-from millstream.storage.layered import LayeredStore
-from millstream.storage.names import safe
+from millstream.storage.layered_store import LayeredStore
+from millstream.storage.names import INPUT
+from millstream.storage.path_parts import safe
 from millstream.storage.store import Store
 
 __all__ = [
@@ -81,7 +82,7 @@ class BatchSeries:
 
 def input_folder(name: str) -> str:
     """Everything that a store holds of the input `name`."""
-    return f"input/{safe(name)}"
+    return f"{INPUT}/{safe(name)}"
 
 
 def numbered(series: str, number: int) -> str:

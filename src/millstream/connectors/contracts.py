@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.storage.names import safe
+from millstream.storage.path_parts import safe
 from millstream.storage.store import Store
 
 if TYPE_CHECKING:

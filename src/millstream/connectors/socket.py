@@ -20,8 +20,9 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.errors import JobFailedError, NotAvailableError, ProgramError, StoreDamagedError
-from millstream.storage.layered import LayeredStore
-from millstream.storage.names import safe
+from millstream.storage.layered_store import LayeredStore
+from millstream.storage.names import INPUT
+from millstream.storage.path_parts import safe
 from millstream.storage.store import Store, open_store
 
 __all__ = ["SocketSource"]
@@ -50,7 +51,7 @@ class SocketSource(Source):
         self.charset = charset
         self.type_info: TypeInformation = Types.STRING()
         self._receiver: _Receiver | None = None
-        self._folder = f"input/socket-{safe(host)}-{port}"
+        self._folder = f"{INPUT}/socket-{safe(host)}-{port}"
         self._stores: list[str] = []
 
     def __getstate__(self) -> dict[str, Any]:

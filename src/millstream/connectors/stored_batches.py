@@ -42,10 +42,10 @@ from millstream.connectors.files.parquet_rows import row_ranges
 from millstream.connectors.foreign_columns import inward
 from millstream.errors import ProgramError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.records.columns import stream_schema
-from millstream.storage.away import is_away
 from millstream.storage.content import content_of
-from millstream.storage.patient import patient
+from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, open_store
+from millstream.storage.transient_errors import is_transient
 
 __all__ = ["StoredBatches", "read_stored"]
 
@@ -254,7 +254,7 @@ def read_stored(split: Split, start: Offset, stop: Offset, type_info: TypeInform
     schema = stream_schema(type_info)
     assert schema is not None
     name = split.info["file"]
-    store = patient(open_store(split.info["store"]))
+    store = with_patience(open_store(split.info["store"]))
     with _opened(store, name) as file:
         if file.metadata.num_rows != split.info["end"]:
             found = f"it has {file.metadata.num_rows} rows, and {split.info['end']} were stored"
@@ -280,7 +280,7 @@ def _opened(store: Store, name: str) -> pq.ParquetFile:
 
 
 def _damaged(store: Store, name: str, error: Exception) -> StoreError:
-    if is_away(error):
+    if is_transient(error):
         return StoreAwayError(f"Store {store.url}: stored input {name!r} cannot be read just now ({error}).")
     return StoreDamagedError(
         f"Store {store.url}: stored input {name!r} is missing or damaged ({error}). Restore it from a copy."

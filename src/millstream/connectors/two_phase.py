@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import cloudpickle
 
-from millstream.connectors.checked import check_commit
+from millstream.connectors.contract_checks import check_commit
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, Sink, SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch

@@ -59,7 +59,7 @@ __all__ = [
     "Project",
     "Read",
     "Reduce",
-    "Rolling",
+    "RollingField",
     "Window",
     "WindowJoin",
     "Write",
@@ -95,28 +95,34 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Read:
+class Operation:
+    """What a node does with records. Those of this module say what a program asked for. How that is done best is the
+    compiler's to decide: it puts operations of `plan.operations` in their place."""
+
+
+@dataclass(frozen=True)
+class Read(Operation):
     source: Source
     watermarks: WatermarkStrategy | None = None
 
 
 @dataclass(frozen=True)
-class Map:
+class Map(Operation):
     function: Any  # a MapFunction or a callable
 
 
 @dataclass(frozen=True)
-class FlatMap:
+class FlatMap(Operation):
     function: Any
 
 
 @dataclass(frozen=True)
-class Filter:
+class Filter(Operation):
     function: Any
 
 
 @dataclass(frozen=True)
-class Process:
+class Process(Operation):
     function: Any  # a ProcessFunction
     tags: tuple[tuple[str, TypeInformation | None], ...] = ()  # side outputs that somebody reads, with their types
 
@@ -237,22 +243,22 @@ class KeyedFilter(Filter):
 
 
 @dataclass(frozen=True)
-class Reduce:
+class Reduce(Operation):
     """A running reduction per key, one record at a time."""
 
     function: Any  # a ReduceFunction or a callable of two records
 
 
 @dataclass(frozen=True)
-class Rolling:
-    """A running sum, minimum or maximum of one field per key, in columns."""
+class RollingField(Operation):
+    """A running sum, minimum or maximum of one field per key."""
 
     kind: str  # sum, min, max, min_by, max_by
-    position: int
+    field: int | str  # in a typed stream its position, in an untyped one as the program named it
 
 
 @dataclass(frozen=True)
-class KeyedBatches:
+class KeyedBatches(Operation):
     """A `KeyedBatchFunction` and the states it declares, by name."""
 
     function: Any
@@ -260,7 +266,7 @@ class KeyedBatches:
 
 
 @dataclass(frozen=True)
-class PartialAggregate:
+class PartialAggregate(Operation):
     """Ready aggregates by key and pane, before the exchange: each task sums up what it reads."""
 
     measures: tuple[Measure, ...]
@@ -268,7 +274,7 @@ class PartialAggregate:
 
 
 @dataclass(frozen=True)
-class PaneAggregate:
+class PaneAggregate(Operation):
     """Ready aggregates by window, from partials, in columns. `has_key` and `has_bounds`: what stands before them in a
     result."""
 
@@ -279,17 +285,17 @@ class PaneAggregate:
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(Operation):
     indexes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class MapBatches:
+class MapBatches(Operation):
     function: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class AsyncCalls:
+class AsyncCalls(Operation):
     """An `AsyncFunction`, called for up to `capacity` records of a subtask at once."""
 
     function: Any
@@ -300,12 +306,12 @@ class AsyncCalls:
 
 
 @dataclass(frozen=True)
-class AssignTimestamps:
+class AssignTimestamps(Operation):
     watermarks: WatermarkStrategy
 
 
 @dataclass(frozen=True)
-class LoopHead:
+class LoopHead(Operation):
     """Where a loop begins: gives out its input, and what came back through the tail of the same `loop`. The edges of a
     graph all point backwards; what joins the two ends is the tail's state, which the head reads in the next round."""
 
@@ -315,44 +321,22 @@ class LoopHead:
 
 
 @dataclass(frozen=True)
-class LoopTail:
+class LoopTail(Operation):
     """Where a loop closes: records that arrive here are kept for the head."""
 
     loop: int
 
 
 @dataclass(frozen=True)
-class Cache:
+class Cache(Operation):
     """A stream that is kept for later jobs: records pass, and a sink takes a copy. `node` is its id in the builder."""
 
     node: int
 
 
 @dataclass(frozen=True)
-class Write:
+class Write(Operation):
     sink: Sink
-
-
-Operation = (
-    Read
-    | Map
-    | FlatMap
-    | Filter
-    | Process
-    | Reduce
-    | Rolling
-    | KeyedBatches
-    | PartialAggregate
-    | PaneAggregate
-    | Project
-    | MapBatches
-    | AsyncCalls
-    | AssignTimestamps
-    | LoopHead
-    | LoopTail
-    | Cache
-    | Write
-)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.schemas.saved_types import type_from, type_of_arrow
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.map_keys import MapKeyCodec
-from millstream.state.tables.table import Found, TableView
+from millstream.state.tables.table import LookupResult, TableView
 from millstream.state_reader.table_source import kind_of
 
 __all__ = ["KeyedReads"]
@@ -76,7 +76,7 @@ class KeyedReads:
         convert = self._converter()
         if self.kind in ("list", "map") or convert is _NOT_PLAIN:
             return slow
-        read, kind = self.view.get_one, layout.key_type
+        read, kind = self.view.get_value, layout.key_type
         kinds = (str, int) if kind is None else (int,) if kind in _INT_BITS else (str,)
         if kinds == (str,) and not pa.types.is_string(kind):
             return slow
@@ -237,7 +237,7 @@ def _stored_key(key_type: TypeInformation | None) -> pa.DataType | None:
     return None if sample == pa.binary() and arrow_type(key_type) != pa.binary() else sample
 
 
-def _spread(answer: Found) -> pa.Array:
+def _spread(answer: LookupResult) -> pa.Array:
     """Values at the keys that have one, null elsewhere."""
     assert answer.values is not None
     if len(answer.values) == len(answer.mask):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.records.columns import arrow_type, from_record_batch, to_record_batch_kept
+from millstream.records.columns import arrow_type, encode_record_batch, from_record_batch
 from millstream.records.sizes import values_bytes
 from millstream.records.unpickling import unpickled
 
@@ -66,7 +66,7 @@ class Batch:
         """A batch of Python values. Typed values are checked now, so that the error names their maker."""
         if type_info is None or not is_typed(type_info):
             return cls(type_info, len(values), values, None, timestamps)
-        columns, kept = to_record_batch_kept(values, type_info)
+        columns, kept = encode_record_batch(values, type_info)
         return cls(type_info, len(values), values if kept else None, columns, timestamps)
 
     @classmethod

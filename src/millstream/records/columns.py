@@ -27,7 +27,7 @@ from millstream.common.typeinfo import (
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records import codecs
 from millstream.records.codecs import Codec, Doubt, OpenPickle, refuse_pickle
-from millstream.records.conform import conform
+from millstream.records.conformance import conform
 from millstream.records.row_codec import KIND_COLUMN, RowCodec, ValueCodec
 from millstream.records.shapes import is_byte_array, is_hashable, is_sequence, plain_type
 
@@ -36,12 +36,12 @@ __all__ = [
     "arrow_type",
     "as_declared",
     "checked_batch",
+    "encode_record_batch",
     "from_record_batch",
     "holds_pickles",
     "keeps_values",
     "stream_schema",
     "to_record_batch",
-    "to_record_batch_kept",
 ]
 
 _DIRECT: dict[BasicType, tuple[pa.DataType, type]] = {
@@ -78,13 +78,13 @@ def to_record_batch(values: list[Any], type_info: TypeInformation) -> pa.RecordB
     >>> to_record_batch([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()])).to_pylist()
     [{'f0': 'a', 'f1': 1}]
     """
-    return to_record_batch_kept(values, type_info)[0]
+    return encode_record_batch(values, type_info)[0]
 
 
-def to_record_batch_kept(values: list[Any], type_info: TypeInformation) -> tuple[pa.RecordBatch, bool]:
+def encode_record_batch(values: list[Any], type_info: TypeInformation) -> tuple[pa.RecordBatch, bool]:
     """The values as columns, and whether they are kept (see `keeps_values`): both for the price of one.
 
-    >>> to_record_batch_kept([1, 2], Types.DOUBLE())[1]
+    >>> encode_record_batch([1, 2], Types.DOUBLE())[1]
     False
     """
     codec = _stream_codec(type_info)
@@ -139,7 +139,7 @@ def as_declared(values: list[Any], type_info: TypeInformation) -> list[Any]:
     """
     if _is_untyped(type_info):
         return values
-    batch, kept = to_record_batch_kept(values, type_info)
+    batch, kept = encode_record_batch(values, type_info)
     if kept:
         return values
     # What has no type comes back as it is: no pickle is made of it only to be opened again.

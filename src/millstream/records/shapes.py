@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from millstream.common._composite_types import SequenceTypeInfo
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -18,6 +17,7 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
 )
+from millstream.common.typeinfo.composite_types import SequenceTypeInfo
 
 _LOCAL_TIMES: dict[LocalTimeTypeInfo.TimeType, TypeInformation] = {
     LocalTimeTypeInfo.TimeType.LOCAL_DATE: Types.SQL_DATE(),

@@ -20,7 +20,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from millstream.storage.names import safe
+from millstream.storage.path_parts import safe
 
 __all__ = ["ShuffleFolder", "fresh_shuffle_folder"]
 

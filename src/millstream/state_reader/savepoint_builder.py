@@ -32,7 +32,7 @@ from millstream.errors import ProgramError, StoreError
 from millstream.state.keys.key_columns import KeyColumn, key_column
 from millstream.state.schemas.state_schemas import schemas_told
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.segments.segment import described
+from millstream.state.segments.segment import layout_document
 from millstream.state.segments.version import refs_to_json
 from millstream.state.stored.operator_lists import Entry, entry_of, schema_of, stored_type
 from millstream.state.stored.state_codec import StateCodec
@@ -266,7 +266,10 @@ class SavepointBuilder:
         for stored in states_of(self.snapshot.manifest):
             scope = "broadcast" if added.is_broadcast else "keyed"
             if (stored.uid, stored.name, stored.scope) == (added.uid, added.table.name, scope):
-                was, now = described(layout_of(self.snapshot.segments, stored)), described(added.table.layout)
+                was, now = (
+                    layout_document(layout_of(self.snapshot.segments, stored)),
+                    layout_document(added.table.layout),
+                )
                 for part in ("key", "sub"):
                     if was[part] != now[part]:
                         raise ProgramError(

@@ -15,7 +15,7 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import MillstreamError, StoreError
 from millstream.storage.names import job_name
-from millstream.storage.read_only import ReadOnlyStore
+from millstream.storage.read_only_store import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["DAMAGED", "DEFAULT_ROOT", "ListedJob", "jobs", "records_of"]

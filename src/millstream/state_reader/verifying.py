@@ -44,7 +44,7 @@ from millstream.state.keys.xxh64 import Int64s
 from millstream.state.schemas.past import footer_misfit, stored_value_type
 from millstream.state.schemas.schema_history import entry_at
 from millstream.state.schemas.stored_layout import stored_layout
-from millstream.state.segments.segment import described
+from millstream.state.segments.segment import layout_document
 from millstream.state.segments.segment_check import segment_problems
 from millstream.state.segments.segment_file import ReadFile, SegmentFile, WholeFile
 from millstream.state.segments.version import SegmentRef
@@ -57,7 +57,7 @@ from millstream.state_reader.small_files import is_stray, small_file_problems, s
 from millstream.state_reader.staged_check import staged_problems
 from millstream.state_reader.table_source import is_of_windows
 from millstream.storage.names import job_name, manifest_name, savepoint_name
-from millstream.storage.read_only import ReadOnlyStore
+from millstream.storage.read_only_store import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["verify"]
@@ -270,7 +270,7 @@ def _type_problems(file: SegmentFile, ref: SegmentRef, state: StoredState) -> li
     expected = stored_value_type(saved)
     if layout.value_type != expected:
         return [f"it has values of {layout.value_type}, where the manifest tells of {expected}"]
-    misfit = footer_misfit(described(layout), saved)
+    misfit = footer_misfit(layout_document(layout), saved)
     return [] if misfit is None else [f"it is one {misfit}"]
 
 

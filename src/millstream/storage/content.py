@@ -14,7 +14,7 @@ _PIECE_BYTES = 1 << 20
 
 
 def content_of(store: Store, name: str, bytes_max: int | None = None) -> tuple[int, int]:
-    """Length and checksum of a file; of one that is longer than `bytes_max`, one byte more than that is looked at.
+    """Length and checksum of a file. Of a file longer than `bytes_max`, only `bytes_max` + 1 bytes are read.
 
     >>> from millstream.storage.store import open_store
     >>> store = open_store("memory://doctest-content")
@@ -33,11 +33,11 @@ def _pieces(store: Store, name: str, bytes_max: int | None) -> Iterator[bytes]:
     if path is None:
         yield store.get(name)
         return
-    left = None if bytes_max is None else bytes_max + 1
+    remaining_bytes = None if bytes_max is None else bytes_max + 1
     try:
         with path.open("rb") as file:
-            while piece := file.read(_PIECE_BYTES if left is None else min(_PIECE_BYTES, left)):
-                left = None if left is None else left - len(piece)
+            while piece := file.read(_PIECE_BYTES if remaining_bytes is None else min(_PIECE_BYTES, remaining_bytes)):
+                remaining_bytes = None if remaining_bytes is None else remaining_bytes - len(piece)
                 yield piece
     except FileNotFoundError as error:
         raise StoreDamagedError(f"Store {store.url} has no file {name!r}, which was expected there.") from error

@@ -4,8 +4,8 @@ A file is written beside its place under a temporary name, synced, and only then
 may replace, by `link` when it must not. Both are atomic, and the name never shows a part of a file. The folder is
 synced last, because on a local disk a name is not durable before its folder is.
 
-Who may read the files is for the store's folder to say. They are made as the user's umask says; in a folder that only
-its owner may enter (`make_private`, or made so by hand) every file is for its owner alone, too.
+The store's folder decides who may read the files. They are made with the user's umask; in a folder that only its owner
+may enter (by `make_private`, or made so by hand) every file can be read by its owner alone.
 
 File systems without hard links are refused by `check_writable`: they offer no create that is atomic and never torn.
 """
@@ -21,9 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from millstream.errors import ConfigurationError, StoreAwayError, StoreDamagedError, StoreError
-from millstream.storage.away import is_away
-from millstream.storage.names import TEMPORARY, checked
+from millstream.storage.path_parts import TEMPORARY, checked_name
 from millstream.storage.store import Names, Store, open_store
+from millstream.storage.transient_errors import is_transient
 
 __all__ = ["LocalStore", "is_private", "make_private"]
 
@@ -64,7 +64,7 @@ class LocalStore:
 
     def make_private(self) -> None:
         """Let nobody but this user enter the store, from now on; StoreError if the folder is somebody else's."""
-        with self._explained("."):
+        with self._explain_errors("."):
             self._make_folder(self._root)
             os.chmod(self._root, 0o700)
         self._private = True
@@ -80,14 +80,14 @@ class LocalStore:
         return (_reopen, (self.url, self._fsync))
 
     def put(self, name: str, data: bytes) -> None:
-        path = self._root / checked(name)
-        with self._explained(name), self._temporary(path, data) as temporary:
+        path = self._root / checked_name(name)
+        with self._explain_errors(name), self._temporary(path, data) as temporary:
             os.rename(temporary, path)
             self._sync_folder(path.parent)
 
     def create(self, name: str, data: bytes) -> bool:
-        path = self._root / checked(name)
-        with self._explained(name), self._temporary(path, data) as temporary:
+        path = self._root / checked_name(name)
+        with self._explain_errors(name), self._temporary(path, data) as temporary:
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -107,19 +107,19 @@ class LocalStore:
 
     def _read(self, name: str, start: int, length: int) -> bytes:
         """So many bytes from `start` on; -1 for all."""
-        path = self._root / checked(name)
+        path = self._root / checked_name(name)
         try:
             with path.open("rb") as file:
                 file.seek(start)
                 return file.read(length)
         except OSError as error:
             if error.errno in (*_NOT_THERE, errno.EISDIR):
-                raise self._absent(name) from error
+                raise self._missing_error(name) from error
             raise _kind(error)(f"Store {self._root}: {name!r} cannot be read: {error.strerror}.") from error
 
     def exists(self, name: str) -> bool:
-        path = self._root / checked(name)
-        with self._explained(name):
+        path = self._root / checked_name(name)
+        with self._explain_errors(name):
             try:
                 return stat.S_ISREG(path.stat().st_mode)
             except OSError as error:
@@ -129,57 +129,57 @@ class LocalStore:
 
     def list(self, prefix: str) -> Names:
         folder = prefix.rstrip("/")
-        top = self._root / checked(folder) if folder else self._root
-        found: Names = []
-        for place, folders, files in os.walk(top, onerror=self._unlistable):
+        top = self._root / checked_name(folder) if folder else self._root
+        names: Names = []
+        for place, folders, files in os.walk(top, onerror=self._raise_unlistable):
             folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
             within = Path(place).relative_to(self._root).as_posix()
             stem = "" if within == "." else within + "/"
-            found.extend(stem + name for name in files if not name.startswith(TEMPORARY))
-        return sorted(found)
+            names.extend(stem + name for name in files if not name.startswith(TEMPORARY))
+        return sorted(names)
 
     def delete(self, name: str) -> None:
         # Not synced: a deletion that a power cut undoes is repeated by the next retention pass.
-        with self._explained(name), suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(self._root / checked(name))
+        with self._explain_errors(name), suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(self._root / checked_name(name))
 
     def delete_many(self, names: Sequence[str]) -> None:
         for name in names:
             self.delete(name)
 
     def modified_ms(self, name: str) -> int:
-        path = self._root / checked(name)
-        with self._explained(name):
+        path = self._root / checked_name(name)
+        with self._explain_errors(name):
             try:
                 return path.stat().st_mtime_ns // 1_000_000
             except OSError as error:
                 if error.errno not in _NOT_THERE:
                     raise
-                raise self._absent(name) from error
+                raise self._missing_error(name) from error
 
     def place(self, name: str) -> Path:
         """Where `name` stands, or would; nothing is made for it."""
-        return self._root / checked(name)
+        return self._root / checked_name(name)
 
     def local_path(self, name: str) -> Path | None:
         path = self.place(name)
-        with self._explained(name):
+        with self._explain_errors(name):
             self._make_folder(path.parent)
         return path
 
     def settle(self, name: str) -> None:
-        """A file that was written in place is whole: it is for whom the store is for, and durable."""
-        path = self._root / checked(name)
-        with self._explained(name):
+        """A file that was written in place is whole: give it the permissions of the store, and make it durable."""
+        path = self._root / checked_name(name)
+        with self._explain_errors(name):
             if self.is_private:
                 os.chmod(path, 0o600)
         self.sync(name)
 
     def sync(self, name: str) -> None:
-        """Make durable what somebody wrote; nothing is changed. That is the file and its folder, and once in this
-        process every folder above, up to the store's root: who made one may have died before its name was durable."""
-        path = self._root / checked(name)
-        with self._explained(name):
+        """Make durable what another process wrote, without changing it: the file, its folder and, once in this process,
+        every folder above up to the store's root. Whoever made a folder may have died before its name was durable."""
+        path = self._root / checked_name(name)
+        with self._explain_errors(name):
             if self._fsync:
                 _sync(path)
             self._sync_folder(path.parent)
@@ -207,7 +207,7 @@ class LocalStore:
                         if os.stat(path).st_mtime * 1000 < before_ms:
                             os.unlink(path)
 
-    def _absent(self, name: str) -> StoreDamagedError:
+    def _missing_error(self, name: str) -> StoreDamagedError:
         return StoreDamagedError(
             f"Store {self._root} has no file {name!r}, which was expected there. "
             f"Look whether {self._root / name} was moved or removed by hand, and put it back."
@@ -247,21 +247,21 @@ class LocalStore:
             _sync(folder)
 
     @contextmanager
-    def _explained(self, name: str) -> Iterator[None]:
+    def _explain_errors(self, name: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise _kind(error)(_reason(self._root, name, error)) from error
 
-    def _unlistable(self, error: OSError) -> None:
+    def _raise_unlistable(self, error: OSError) -> None:
         if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
             raise _kind(error)(_reason(self._root, str(error.filename), error)) from error
 
 
 def is_private(store: Store) -> bool:
     """Whether the store is a folder that only its owner may enter."""
-    own = open_store(store.url)
-    return isinstance(own, LocalStore) and own.is_private
+    opened_store = open_store(store.url)
+    return isinstance(opened_store, LocalStore) and opened_store.is_private
 
 
 def make_private(store: Store) -> None:
@@ -287,7 +287,7 @@ def _sync(path: Path) -> None:
 
 
 def _kind(error: OSError) -> type[StoreError]:
-    return StoreAwayError if is_away(error) else StoreError
+    return StoreAwayError if is_transient(error) else StoreError
 
 
 def _no_links(root: Path, error: OSError) -> str:
@@ -299,19 +299,19 @@ def _no_links(root: Path, error: OSError) -> str:
 
 def _reason(root: Path, name: str, error: OSError) -> str:
     """What the operating system refused, and what the user can do about it."""
-    what = error.strerror or str(error)
+    reason = error.strerror or str(error)
     if error.errno in _DISK_FULL:
         return (
-            f"Store {root}: disk full while writing {name!r} ({what}). Nothing was left half-written. "
+            f"Store {root}: disk full while writing {name!r} ({reason}). Nothing was left half-written. "
             f"Free some space or give another --store, then start the job again."
         )
     if isinstance(error, IsADirectoryError):
         return f"Store {root}: a folder stands where {name!r} is to be. Look what it holds, and remove it."
     if isinstance(error, (NotADirectoryError, FileExistsError)):
-        return f"Store {root} is not a folder: a file stands there or above it ({what}). Give a folder as --store."
+        return f"Store {root} is not a folder: a file stands there or above it ({reason}). Give a folder as --store."
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return (
-            f"Store {root} is not writable: {what} at {name!r}. "
+            f"Store {root} is not writable: {reason} at {name!r}. "
             f"Give a --store this user may write, or change the folder's permissions."
         )
-    return f"Store {root}: {name!r} cannot be written: {what}. Check the disk, or give another --store."
+    return f"Store {root}: {name!r} cannot be written: {reason}. Check the disk, or give another --store."

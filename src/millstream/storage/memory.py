@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.errors import StoreDamagedError
-from millstream.storage.names import checked
+from millstream.storage.path_parts import checked_name
 from millstream.storage.store import Names, open_store
 
 __all__ = ["MemoryStore"]
@@ -56,11 +56,11 @@ class MemoryStore:
 
     def put(self, name: str, data: bytes) -> None:
         with self._shelf.lock:
-            self._write(checked(name), data)
+            self._write(checked_name(name), data)
 
     def create(self, name: str, data: bytes) -> bool:
         with self._shelf.lock:
-            if checked(name) in self._shelf.files:
+            if checked_name(name) in self._shelf.files:
                 return False
             self._write(name, data)
             return True
@@ -71,12 +71,12 @@ class MemoryStore:
 
     def get(self, name: str) -> bytes:
         with self._shelf.lock:
-            data = self._shelf.files.get(checked(name))
+            data = self._shelf.files.get(checked_name(name))
         if data is None:
-            raise self._absent(name)
+            raise self._missing_error(name)
         return data
 
-    def _absent(self, name: str) -> StoreDamagedError:
+    def _missing_error(self, name: str) -> StoreDamagedError:
         return StoreDamagedError(f"Store {self.url} has no file {name!r}, which was expected there.")
 
     def get_range(self, name: str, start: int, stop: int) -> bytes:
@@ -84,16 +84,16 @@ class MemoryStore:
 
     def exists(self, name: str) -> bool:
         with self._shelf.lock:
-            return checked(name) in self._shelf.files
+            return checked_name(name) in self._shelf.files
 
     def list(self, prefix: str) -> Names:
-        folder = checked(prefix.rstrip("/")) + "/" if prefix.rstrip("/") else ""
+        folder = checked_name(prefix.rstrip("/")) + "/" if prefix.rstrip("/") else ""
         with self._shelf.lock:
             return sorted(name for name in self._shelf.files if name.startswith(folder))
 
     def delete(self, name: str) -> None:
         with self._shelf.lock:
-            self._shelf.files.pop(checked(name), None)
+            self._shelf.files.pop(checked_name(name), None)
 
     def delete_many(self, names: Sequence[str]) -> None:
         for name in names:
@@ -101,16 +101,16 @@ class MemoryStore:
 
     def modified_ms(self, name: str) -> int:
         with self._shelf.lock:
-            if checked(name) not in self._shelf.files:
-                raise self._absent(name)
+            if checked_name(name) not in self._shelf.files:
+                raise self._missing_error(name)
             return self._shelf.modified_ms[name]
 
     def local_path(self, name: str) -> Path | None:
-        checked(name)
+        checked_name(name)
         return None
 
     def settle(self, name: str) -> None:
-        checked(name)
+        checked_name(name)
 
     def check_writable(self) -> None:
         """Memory is always writable."""

@@ -2,10 +2,10 @@
 
     job.json                                                   who owns the store
     manifests/{epoch}.json                                     one per committed epoch
-    staged/{sink}/{epoch}-{subtask}-{attempt}-{part}{suffix}   output waiting to be published
+    staged/{sink}/{epoch}-{subtask}-{nonce}-{part}{suffix}     output waiting to be published
     segments/{uid}/{state}/{epoch}-{subtask}-{nonce}.arrow     keyed state
     finished/{uid}/{epoch}-{nonce}.json                        splits of a source that are read to their end
-    input/{name}/…                                             what a source has received and keeps until it is read
+    input/{source}/…                                           input that a source keeps: its own module names the files
     pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
     leases/{epoch}-{id}.json                                   an epoch that somebody reads
     control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
@@ -13,24 +13,20 @@
     receipts/{epoch}.json                                      an epoch is published
     savepoint.json                                             what a savepoint folder holds, with checksums
     leaving.json                                               manifests that are being removed, until that is done
-    swept.json                                                 the newest epoch that a sweeper saw beside leases
-    specs/{epoch}-{digest}.json                                what an epoch's tasks are told, where it is much
-    input/{source}/…                                           input that was stored before it was read
-    logs/{attempt}.log                                         what one driver run had to say
+    swept.json                                                 written by a sweeper to learn the store's time
+    specs/{epoch}-{digest}.json                                the orders for an epoch's tasks, where they are long
+    logs/{run}.log                                             the log of one run
 
-Numbers are zero-padded, so that names sort as their numbers do. An operator's uid is the user's text and may hold
-anything; `safe` turns it into one path part that every file system and object store accepts, reversibly unless long.
-The attempt in a staged name, and the nonce in a segment's, keep a losing task attempt from ever touching the winner's
-file.
+Numbers are zero-padded, so that names sort as their numbers do. A user's texts (uids, names) become `safe` path parts.
+The nonce in a name is random and never used again. So an attempt of a task that lost never touches the winner's file.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 
-from millstream.errors import StoreDamagedError
+from millstream.storage.path_parts import safe
 
 __all__ = [
     "CONTROL",
@@ -45,12 +41,9 @@ __all__ = [
     "SERVERS",
     "SPECS",
     "STAGED",
-    "TEMPORARY",
-    "OutsideStoreError",
     "SegmentName",
     "StagedName",
     "answer_name",
-    "checked",
     "epoch_of_finished",
     "epoch_of_lease",
     "epoch_of_manifest",
@@ -72,7 +65,6 @@ __all__ = [
     "pin_name",
     "receipt_name",
     "request_name",
-    "safe",
     "savepoint_name",
     "segment_name",
     "server_name",
@@ -94,14 +86,9 @@ FINISHED = "finished"
 SERVERS = "servers"
 SPECS = "specs"
 RECEIPTS = "receipts"
-INPUT = "input"
-TEMPORARY = ".tmp-"
-"""A path part that starts so is being written; it was never given to anybody and may be removed."""
 
-_SAFE_PART_CHARS_MAX = 120
 _MANIFEST = re.compile(r"manifests/(\d{12,})\.json")
 _STAGED = re.compile(r"staged/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)-(\d{5,})(\.[A-Za-z0-9.]+)?")
-
 _FINISHED = re.compile(r"finished/[^/]+/(\d{12,})-[A-Za-z0-9]+\.json")
 _LEASE = re.compile(r"leases/(\d{1,18})-[A-Za-z0-9]+\.json")
 _RECEIPT = re.compile(r"receipts/(\d{12,18})\.json")
@@ -111,7 +98,7 @@ _SEGMENT = re.compile(r"segments/([^/]+)/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]
 
 @dataclass(frozen=True)
 class SegmentName:
-    """What the name of a segment says: `uid` and `state` in their safe form, and the attempt that wrote it."""
+    """What the name of a segment says: `uid` and `state` in their safe form; the nonce tells attempts apart."""
 
     uid: str
     state: str
@@ -122,12 +109,12 @@ class SegmentName:
 
 @dataclass(frozen=True)
 class StagedName:
-    """What the name of a staged file says: `uid` in its safe form, and the attempt that wrote it."""
+    """What the name of a staged file says: `uid` in its safe form; the nonce tells attempts apart."""
 
     uid: str
     epoch: int
     subtask: int
-    attempt: str
+    nonce: str
     part: int
     suffix: str = ""
 
@@ -154,8 +141,7 @@ def epoch_of_manifest(name: str) -> int | None:
     >>> epoch_of_manifest("manifests/000000000007.json"), epoch_of_manifest("manifests/notes.txt")
     (7, None)
     """
-    found = _MANIFEST.fullmatch(name)
-    return int(found.group(1)) if found else None
+    return _epoch_in(_MANIFEST, name)
 
 
 def staged_prefix(uid: str) -> str:
@@ -167,15 +153,15 @@ def staged_prefix(uid: str) -> str:
     return f"{STAGED}/{safe(uid)}"
 
 
-def staged_name(uid: str, epoch: int, subtask: int, attempt_nonce: str, part: int, suffix: str = "") -> str:
+def staged_name(uid: str, epoch: int, subtask: int, nonce: str, part: int, suffix: str = "") -> str:
     """One file staged by one attempt of one subtask of the sink `uid`; `suffix` is a file ending or empty.
 
     >>> staged_name("clicks", 7, 2, "a1b2", 0, ".parquet")
     'staged/clicks/000000000007-00002-a1b2-00000.parquet'
     """
-    name = f"{staged_prefix(uid)}/{epoch:012d}-{subtask:05d}-{attempt_nonce}-{part:05d}{suffix}"
+    name = f"{staged_prefix(uid)}/{epoch:012d}-{subtask:05d}-{nonce}-{part:05d}{suffix}"
     if parse_staged(name) is None:
-        raise ValueError(f"not a staged name: {name!r} (the attempt is letters and digits, a suffix starts with '.')")
+        raise ValueError(f"not a staged name: {name!r} (the nonce is letters and digits, a suffix starts with '.')")
     return name
 
 
@@ -183,13 +169,13 @@ def parse_staged(name: str) -> StagedName | None:
     """What a staged name says, or None for any other file; the inverse of `staged_name`.
 
     >>> parse_staged("staged/clicks/000000000007-00002-a1b2-00000")
-    StagedName(uid='clicks', epoch=7, subtask=2, attempt='a1b2', part=0, suffix='')
+    StagedName(uid='clicks', epoch=7, subtask=2, nonce='a1b2', part=0, suffix='')
     """
-    found = _STAGED.fullmatch(name)
-    if found is None:
+    match = _STAGED.fullmatch(name)
+    if match is None:
         return None
-    uid, epoch, subtask, attempt, part, suffix = found.groups()
-    return StagedName(uid, int(epoch), int(subtask), attempt, int(part), suffix or "")
+    uid, epoch, subtask, nonce, part, suffix = match.groups()
+    return StagedName(uid, int(epoch), int(subtask), nonce, int(part), suffix or "")
 
 
 def segment_name(uid: str, state: str, epoch: int, subtask: int, nonce: str) -> str:
@@ -210,10 +196,10 @@ def parse_segment(name: str) -> SegmentName | None:
     >>> parse_segment("segments/count/total/000000000007-00002-a1b2.arrow")
     SegmentName(uid='count', state='total', epoch=7, subtask=2, nonce='a1b2')
     """
-    found = _SEGMENT.fullmatch(name)
-    if found is None:
+    match = _SEGMENT.fullmatch(name)
+    if match is None:
         return None
-    uid, state, epoch, subtask, nonce = found.groups()
+    uid, state, epoch, subtask, nonce = match.groups()
     return SegmentName(uid, state, int(epoch), int(subtask), nonce)
 
 
@@ -228,8 +214,7 @@ def finished_name(uid: str, epoch: int, nonce: str) -> str:
 
 def epoch_of_finished(name: str) -> int | None:
     """The epoch that a list of finished splits was written for, or None for any other file."""
-    match = _FINISHED.fullmatch(name)
-    return int(match.group(1)) if match else None
+    return _epoch_in(_FINISHED, name)
 
 
 def pin_name(name: str) -> str:
@@ -262,8 +247,7 @@ def lease_name(id: str) -> str:
 
 def epoch_of_lease(name: str) -> int | None:
     """The epoch in the name of a lease, or None where it has none."""
-    match = _LEASE.fullmatch(name)
-    return int(match.group(1)) if match else None
+    return _epoch_in(_LEASE, name)
 
 
 def is_lease(name: str) -> bool:
@@ -306,7 +290,7 @@ def swept_name() -> str:
 
 
 def receipt_name(epoch: int) -> str:
-    """What says that an epoch is published.
+    """The receipt of an epoch: it says that the epoch is published.
 
     >>> receipt_name(7), epoch_of_receipt("receipts/000000000007.json"), epoch_of_receipt("receipts/notes.txt")
     ('receipts/000000000007.json', 7, None)
@@ -316,12 +300,11 @@ def receipt_name(epoch: int) -> str:
 
 def epoch_of_receipt(name: str) -> int | None:
     """The epoch whose receipt the file is, or None for any other file."""
-    match = _RECEIPT.fullmatch(name)
-    return int(match.group(1)) if match else None
+    return _epoch_in(_RECEIPT, name)
 
 
 def spec_name(epoch: int, digest: str) -> str:
-    """What the tasks of an epoch are told, where it is too much for a property.
+    """The orders for the tasks of an epoch, where they are too long for a property.
 
     >>> spec_name(7, "a1"), epoch_of_spec("specs/000000000007-a1.json"), epoch_of_spec("specs/notes.txt")
     ('specs/000000000007-a1.json', 7, None)
@@ -331,12 +314,11 @@ def spec_name(epoch: int, digest: str) -> str:
 
 def epoch_of_spec(name: str) -> int | None:
     """The epoch whose spec the file is, or None for any other file."""
-    match = _SPEC.fullmatch(name)
-    return int(match.group(1)) if match else None
+    return _epoch_in(_SPEC, name)
 
 
 def server_name(id: str) -> str:
-    """What one query server says of itself.
+    """The registration of one query server.
 
     >>> server_name("a1"), is_server(server_name("a1"))
     ('servers/a1.json', True)
@@ -345,8 +327,13 @@ def server_name(id: str) -> str:
 
 
 def is_server(name: str) -> bool:
-    """Whether the file is what a query server says of itself."""
+    """Whether the file is the registration of a query server."""
     return _is_document(SERVERS, name)
+
+
+def _epoch_in(pattern: re.Pattern[str], name: str) -> int | None:
+    match = pattern.fullmatch(name)
+    return int(match.group(1)) if match else None
 
 
 def _is_document(folder: str, name: str) -> bool:
@@ -354,50 +341,6 @@ def _is_document(folder: str, name: str) -> bool:
     return name.startswith(f"{folder}/") and name.endswith(".json")
 
 
-def log_name(attempt: str) -> str:
-    """The log of one driver run."""
-    return f"{LOGS}/{safe(attempt)}.log"
-
-
-def safe(text: str) -> str:
-    """`text` as one path part: letters, digits, '_' and '-' stay, every other byte becomes '=XX'.
-
-    Long texts keep their start and end in a hash, since file systems stop at 255 bytes.
-
-    >>> safe("my sink.2")
-    'my=20sink=2E2'
-    """
-    part = "".join(
-        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_-") else f"={byte:02X}"
-        for byte in text.encode("utf-8", "surrogatepass")
-    )
-    if not part:
-        return "="
-    if len(part) <= _SAFE_PART_CHARS_MAX:
-        return part
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    return f"{part[: _SAFE_PART_CHARS_MAX - 26]}=={digest}"
-
-
-class OutsideStoreError(StoreDamagedError, ValueError):
-    """A name that leaves its store: no name of ours, so whoever wrote it into a file has damaged that."""
-
-
-def checked(name: str) -> str:
-    """`name` itself when it is relative and stays inside the store; OutsideStoreError otherwise.
-
-    >>> checked("manifests/1.json")
-    'manifests/1.json'
-    >>> checked("../job.json")
-    Traceback (most recent call last):
-    millstream.storage.names.OutsideStoreError: '../job.json' is not a name inside a store: parts are separated by \
-'/', and are not '.', '..' or empty
-    """
-    parts = name.split("/")
-    if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
-        raise OutsideStoreError(
-            f"{name!r} is not a name inside a store: parts are separated by '/', and are not '.', '..' or empty"
-        )
-    if parts[-1].startswith(TEMPORARY):
-        raise OutsideStoreError(f"{name!r} is not a name inside a store: {TEMPORARY!r} marks files still being written")
-    return name
+def log_name(run: str) -> str:
+    """The log of one run."""
+    return f"{LOGS}/{safe(run)}.log"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.errors import PlatformError, StoreAwayError, StoreDamagedError, StoreError
-from millstream.storage.names import checked
+from millstream.storage.path_parts import checked_name
 from millstream.storage.store import Names, open_store
 
 if TYPE_CHECKING:
@@ -46,16 +46,16 @@ class ObjectStore:
         return (open_store, (self._url,))
 
     def put(self, name: str, data: bytes) -> None:
-        with self._explained(checked(name)):
-            self._connected().put(name, data)
+        with self._explain_errors(checked_name(name)):
+            self._connection().put(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError
 
-        with self._explained(checked(name)):
+        with self._explain_errors(checked_name(name)):
             try:
                 # Never multipart: only a single put can be conditional.
-                self._connected().put(name, data, mode="create", use_multipart=False)
+                self._connection().put(name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
                 return False
             except (NotSupportedError, NotImplementedError) as error:
@@ -66,66 +66,66 @@ class ObjectStore:
         return True
 
     def get(self, name: str) -> bytes:
-        with self._explained(checked(name)):
+        with self._explain_errors(checked_name(name)):
             try:
-                return bytes(self._connected().get(name).bytes())
+                return bytes(self._connection().get(name).bytes())
             except FileNotFoundError as error:
-                raise self._missing(name) from error
+                raise self._missing_error(name) from error
 
     def get_range(self, name: str, start: int, stop: int) -> bytes:
-        with self._explained(checked(name)):
+        with self._explain_errors(checked_name(name)):
             try:
-                return bytes(self._connected().get_range(name, start=start, end=stop)) if stop > start else b""
+                return bytes(self._connection().get_range(name, start=start, end=stop)) if stop > start else b""
             except FileNotFoundError as error:
-                raise self._missing(name) from error
+                raise self._missing_error(name) from error
 
     def exists(self, name: str) -> bool:
-        with self._explained(checked(name)):
+        with self._explain_errors(checked_name(name)):
             try:
-                self._connected().head(name)
+                self._connection().head(name)
             except FileNotFoundError:
                 return False
         return True
 
     def list(self, prefix: str) -> Names:
-        folder = checked(prefix.rstrip("/")) if prefix.rstrip("/") else None
-        with self._explained(prefix):
+        folder = checked_name(prefix.rstrip("/")) if prefix.rstrip("/") else None
+        with self._explain_errors(prefix):
             # A prefix of object stores ends at a '/', so 'staged/a' does not answer for 'staged/ab'.
-            pages = self._connected().list(folder)
+            pages = self._connection().list(folder)
             return sorted(item["path"] for page in pages for item in page)
 
     def delete(self, name: str) -> None:
-        with self._explained(checked(name)):
+        with self._explain_errors(checked_name(name)):
             try:
-                self._connected().delete(name)
+                self._connection().delete(name)
             except FileNotFoundError:
                 return
 
     def delete_many(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _DELETED_AT_ONCE):
-            some = [checked(name) for name in names[start : start + _DELETED_AT_ONCE]]
-            with self._explained(some[0]):
+            batch = [checked_name(name) for name in names[start : start + _DELETED_AT_ONCE]]
+            with self._explain_errors(batch[0]):
                 try:
-                    self._connected().delete(some)
+                    self._connection().delete(batch)
                 except FileNotFoundError:
                     # Some services stop at an absent name.
-                    for name in some:
+                    for name in batch:
                         self.delete(name)
 
     def modified_ms(self, name: str) -> int:
-        with self._explained(checked(name)):
+        with self._explain_errors(checked_name(name)):
             try:
-                return int(self._connected().head(name)["last_modified"].timestamp() * 1000)
+                return int(self._connection().head(name)["last_modified"].timestamp() * 1000)
             except FileNotFoundError as error:
-                raise self._missing(name) from error
+                raise self._missing_error(name) from error
 
     def local_path(self, name: str) -> Path | None:
-        checked(name)
+        checked_name(name)
         return None
 
     def settle(self, name: str) -> None:
         """Nothing to do: an object that can be seen is durable."""
-        checked(name)
+        checked_name(name)
 
     def check_writable(self) -> None:
         """Create a probe, see that a second create is refused, and delete it."""
@@ -143,7 +143,7 @@ class ObjectStore:
     def remove_unfinished(self, before_ms: int) -> None:
         """Nothing to do: an upload that did not end is no object."""
 
-    def _connected(self) -> Backend:
+    def _connection(self) -> Backend:
         if self._backend is None:
             try:
                 from obstore.store import from_url
@@ -155,23 +155,23 @@ class ObjectStore:
             self._backend = from_url(self._url.replace("s3a://", "s3://", 1))
         return self._backend
 
-    def _missing(self, name: str) -> StoreDamagedError:
+    def _missing_error(self, name: str) -> StoreDamagedError:
         return StoreDamagedError(
             f"Store {self._url} has no file {name!r}, which was expected there. "
             f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
         )
 
     @contextmanager
-    def _explained(self, name: str) -> Iterator[None]:
+    def _explain_errors(self, name: str) -> Iterator[None]:
         try:
             yield
         except (StoreError, PlatformError):
             raise
         except Exception as error:
             # obstore's messages end in a dump of its own structures; the first paragraph is for people.
-            what = str(error).split("\n\n", 1)[0].strip()
+            reason = str(error).split("\n\n", 1)[0].strip()
             raise _kind(error)(
-                f"Store {self._url}: {name!r} cannot be reached: {what}. "
+                f"Store {self._url}: {name!r} cannot be reached: {reason}. "
                 f"Check the address, the credentials in the environment and the network."
             ) from error
 

@@ -2,7 +2,7 @@
 
 The invariant every store keeps: a name shows either nothing or the whole of what one writer gave it. There are no
 torn files, no appends and no partial overwrites, and when `put` or `create` returns, the data survives a power cut.
-`create` is the only way to win a race: of any number of callers, in any number of processes, exactly one is told
+`create` is the only way to win a race: of any number of callers, in any number of processes, exactly one gets
 True. All of Millstream's exactly-once promise rests on that one call.
 
 A store refuses names that leave it (`..`, a leading `/`), and it never guesses: an absent file is an error that
@@ -65,7 +65,7 @@ class Store(Protocol):
     def modified_ms(self, name: str) -> int:
         """When `name` was last written, by the store's own clock; StoreDamagedError when it is absent.
 
-        Only to be held against the same of another name: it is nobody else's clock."""
+        Compare it only with the time of another name of this store: no other clock agrees with it."""
 
     def local_path(self, name: str) -> Path | None:
         """Where a task may write or map `name` directly (its folder exists), or None when the store is remote."""
@@ -98,10 +98,10 @@ def open_store(url: str, *, fsync: bool = True) -> Store:
 
     if not url:
         raise ConfigurationError("The store's address is empty. Give a folder or an address such as s3://bucket/job.")
-    found = _SCHEME.match(url)
-    if found is None:
+    scheme_match = _SCHEME.match(url)
+    if scheme_match is None:
         return LocalStore(Path(url).expanduser(), fsync=fsync)
-    scheme = found.group(1).lower()
+    scheme = scheme_match.group(1).lower()
     if scheme == "file":
         return LocalStore(_path_of(url), fsync=fsync)
     if scheme == "memory":

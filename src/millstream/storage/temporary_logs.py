@@ -14,8 +14,8 @@ from pathlib import Path
 __all__ = ["fresh_log"]
 
 
-def fresh_log(whose: str) -> Path:
-    """A new, empty log file; `whose` and the number of this process are in its name, so that people find it."""
-    descriptor, path = tempfile.mkstemp(prefix=f"millstream-{whose}-{os.getpid()}-", suffix=".log")
+def fresh_log(owner: str) -> Path:
+    """A new, empty log file; its name holds `owner` and the id of this process, so that people find it."""
+    descriptor, path = tempfile.mkstemp(prefix=f"millstream-{owner}-{os.getpid()}-", suffix=".log")
     os.close(descriptor)
     return Path(path)

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.datastream.streams.argument_checks import refuse
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.keyed.broadcast_state import ACCOUNT, WRITER
 from millstream.runtime.operators.broadcast_operators import BroadcastInputs, BroadcastProcessOperator
-from millstream.runtime.operators.keyed_operators import KeyedOperator
-from millstream.runtime.operators.operators import Operator
-from millstream.runtime.task.barrier import MIN_WATERMARK, Acknowledgement
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import Operator
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 

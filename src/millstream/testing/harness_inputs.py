@@ -13,9 +13,9 @@ import numpy as np
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.records.batch import Batch
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.exchange.keying import Keying
-from millstream.runtime.operators.operators import Operator
-from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.runtime.operators.operator import Operator
 from millstream.testing.harness_functions import TWO_INPUTS, Kind
 
 __all__ = ["HarnessInputs"]

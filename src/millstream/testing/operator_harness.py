@@ -25,11 +25,11 @@ from millstream.graph.site import here
 from millstream.graph.tags import SideTag
 from millstream.metrics.registry import MetricRegistry, merge
 from millstream.records.batch import Batch
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.failure import UserFailureError
-from millstream.runtime.operators.operators import Operator, OperatorSetting
-from millstream.runtime.task.barrier import MIN_WATERMARK
-from millstream.runtime.task.residents import operator_for
+from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.operators.registry import operator_for
 from millstream.testing.harness_epochs import HarnessEpochs, Snapshot
 from millstream.testing.harness_functions import (
     TAGGING,

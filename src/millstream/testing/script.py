@@ -27,7 +27,7 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.errors import ProgramError
-from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.storage.store import Store
 from millstream.testing.manual_clock import ManualClock
 

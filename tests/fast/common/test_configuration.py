@@ -8,9 +8,9 @@ import difflib
 import pytest
 
 from millstream.common import ConfigOptions, Configuration, ExecutionConfig, RestartStrategies
-from millstream.common.option import Option, OptionType
 from millstream.common.options import EPOCH_POLL_INTERVAL, KNOWN, check_key, read
-from millstream.common.quantities import parse_bytes, parse_duration_ms
+from millstream.common.options.option import Option, OptionType
+from millstream.common.options.quantities import parse_bytes, parse_duration_ms
 from millstream.errors import ConfigurationError, NotAvailableError
 
 

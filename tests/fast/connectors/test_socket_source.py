@@ -16,7 +16,7 @@ from millstream.connectors.contracts import Source, SourceContext
 from millstream.connectors.socket import SocketSource
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, ProgramError, StoreDamagedError
-from millstream.storage.layered import layered
+from millstream.storage.layered_store import layered_store
 from millstream.storage.store import Store, open_store
 from millstream.testing import Collect, run
 
@@ -108,7 +108,9 @@ def test_a_fork_reads_the_lines_of_its_origin_and_counts_on_after_them(store: St
         with accept() as connection:
             connection.sendall(b"a\nb\nc\n")
             stored(origin, 3)
-            fork = SocketSource("127.0.0.1", port).opened(layered(open_store(f"{store.url}-fork"), (store,)), None)
+            fork = SocketSource("127.0.0.1", port).opened(
+                layered_store(open_store(f"{store.url}-fork"), (store,)), None
+            )
             fork.committed({"socket": 2})
             with accept() as other:
                 other.sendall(b"x\n")

@@ -17,7 +17,7 @@ from millstream.connectors.contracts import Split
 from millstream.connectors.spark_checkpoint import inherit_checkpoint
 from millstream.connectors.stored_batches import StoredBatches, read_stored
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
-from millstream.storage.layered import layered
+from millstream.storage.layered_store import layered_store
 from millstream.storage.store import Store, open_store
 
 NUMBERS = Types.ROW_NAMED(["n"], [Types.LONG()])
@@ -113,7 +113,7 @@ def test_positions_of_batches_that_are_nowhere_are_refused(store: Store) -> None
 def test_a_fork_reads_on_where_the_batches_of_its_origin_lie_and_counts_on_after_them(tmp_path: Path) -> None:
     origin = open_store(str(tmp_path / "origin"))
     batches, names = filled(origin, 3)
-    fork = layered(open_store(str(tmp_path / "fork")), (origin,))
+    fork = layered_store(open_store(str(tmp_path / "fork")), (origin,))
     forked = opened(fork)
     write(origin, batches, 3, [100, 101])  # the origin goes on
     batches.add(3)
@@ -129,7 +129,7 @@ def test_a_fork_reads_on_where_the_batches_of_its_origin_lie_and_counts_on_after
         assert [rows(split, 0, 2) for split in splits] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     forked.released([dict.fromkeys([split.name for split in forked.splits()], 2)])
     assert [split.name for split in batches.splits()][:3] == names and len(origin.list("input/in/markers")) == 4
-    twice = opened(layered(open_store(str(tmp_path / "fork-of-fork")), (open_store(fork.url), origin)))
+    twice = opened(layered_store(open_store(str(tmp_path / "fork-of-fork")), (open_store(fork.url), origin)))
     assert [rows(split, 0, 2) for split in twice.splits()] == [[0, 1], [2, 3], [4, 5], [6, 7]] and twice.has(3)
 
 

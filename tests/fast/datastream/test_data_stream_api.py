@@ -53,7 +53,7 @@ from millstream.graph.nodes import (
     Project,
     Read,
     Reduce,
-    Rolling,
+    RollingField,
     Write,
 )
 
@@ -392,7 +392,7 @@ def test_functions_of_a_keyed_stream_run_with_its_keys(numbers: DataStream) -> N
         (keyed.process(Split2()), KeyedProcess),
         (keyed.process(Keyed()), KeyedProcess),
         (keyed.reduce(max), Reduce),
-        (keyed.sum(), Rolling),
+        (keyed.sum(), RollingField),
     ):
         found = stream._own_node("test")
         assert type(found.operation) is operation

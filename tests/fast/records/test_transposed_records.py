@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from millstream.common.typeinfo import Types
 from millstream.errors import TypeMismatchError
 from millstream.records import row_codec
-from millstream.records.columns import from_record_batch, to_record_batch, to_record_batch_kept
-from millstream.records.conform import conform
+from millstream.records.columns import encode_record_batch, from_record_batch, to_record_batch
+from millstream.records.conformance import conform
 
 PAIR = Types.TUPLE([Types.LONG(), Types.STRING()])
 ROW = Types.ROW_NAMED(["number", "text"], [Types.LONG(), Types.STRING()])
@@ -29,7 +29,7 @@ def test_records_come_back_the_same_wherever_they_are_cut(records: list[Any], pi
             expected = [conform(record, type_info) for record in records]
             assert from_record_batch(to_record_batch(records, type_info), type_info) == expected
         nested = [(record, [record, record]) for record in records]
-        batch, kept = to_record_batch_kept(nested, NESTED)
+        batch, kept = encode_record_batch(nested, NESTED)
         assert from_record_batch(batch, NESTED) == nested
         assert kept
 

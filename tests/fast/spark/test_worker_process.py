@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from millstream.runtime.task.residents import Residents
-from millstream.spark import runner as spark
-from millstream.spark.runner import LastingObjects, SpecFile
+from millstream.spark import worker
+from millstream.spark.worker import LastingObjects, SpecFile
 from millstream.storage.memory import MemoryStore
 
 
@@ -47,9 +47,9 @@ def test_objects_are_collected_as_often_as_their_number_doubles_and_once_for_eve
 ) -> None:
     collections: list[int] = []
     residents, lasting = Opened(), LastingObjects()
-    monkeypatch.setattr(spark.gc, "collect", lambda: collections.append(residents.openings))
-    monkeypatch.setattr(spark.gc, "freeze", lambda: None)
-    monkeypatch.setattr(spark.gc, "unfreeze", lambda: None)
+    monkeypatch.setattr(worker.gc, "collect", lambda: collections.append(residents.openings))
+    monkeypatch.setattr(worker.gc, "freeze", lambda: None)
+    monkeypatch.setattr(worker.gc, "unfreeze", lambda: None)
 
     def open_subtasks(count: int) -> None:
         for _ in range(count):

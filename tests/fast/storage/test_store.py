@@ -22,15 +22,14 @@ from millstream.storage import Store, open_store
 from millstream.storage.local import LocalStore, is_private, make_private
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import (
-    checked,
     epoch_of_manifest,
     manifest_name,
     parse_staged,
-    safe,
     staged_name,
     staged_prefix,
 )
 from millstream.storage.objects import ObjectStore
+from millstream.storage.path_parts import checked_name, safe
 
 MakeStore = Callable[[Path], Store]
 
@@ -350,7 +349,7 @@ def test_any_uid_makes_a_name_that_a_store_accepts(uid: str) -> None:
     part = safe(uid)
     assert part.isascii()
     assert len(part) <= 120
-    assert checked(f"staged/{part}/x").startswith(staged_prefix(uid))
+    assert checked_name(f"staged/{part}/x").startswith(staged_prefix(uid))
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
@@ -363,7 +362,7 @@ def test_different_uids_have_different_names(one: str, other: str) -> None:
 def test_staged_names_say_who_wrote_them(uid: str, epoch: int, subtask: int, part: int) -> None:
     said = parse_staged(staged_name(uid, epoch, subtask, "a1", part, ".tar.gz"))
     assert said is not None
-    assert (said.uid, said.epoch, said.subtask, said.attempt, said.part) == (safe(uid), epoch, subtask, "a1", part)
+    assert (said.uid, said.epoch, said.subtask, said.nonce, said.part) == (safe(uid), epoch, subtask, "a1", part)
 
 
 def test_names_of_manifests_sort_as_their_epochs() -> None:

@@ -1,6 +1,8 @@
 """The passes that turn what the user wrote into what runs, in the order they run.
 
-Each is a pure function from graph to graph in a file of its own name; `cut_stages` then makes the plan.
+Each is a pure function from graph to graph in a file of its own name; `cut_stages` then makes the plan. First the
+program is checked as it was written. Then it is *lowered*: where there is a better way to do what was asked for,
+physical operations (`plan.operations`) take its place. The passes behind that look at what will run.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from millstream.compiler.passes.cut_stages import cut_stages
 from millstream.compiler.passes.link_loops import link_loops
 from millstream.compiler.passes.resolve_parallelism import resolve_parallelism
 from millstream.compiler.passes.resolve_partitioning import resolve_partitioning
+from millstream.compiler.passes.roll_in_columns import roll_in_columns
 from millstream.graph.nodes import Graph
 from millstream.plan.stages import Plan
 
@@ -24,6 +27,7 @@ __all__ = ["PASSES", "compile_graph"]
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     check_program,
     check_loops,
+    roll_in_columns,
     check_event_time,
     check_functions,
     resolve_parallelism,

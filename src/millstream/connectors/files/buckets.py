@@ -16,7 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from millstream.errors import ProgramError
-from millstream.storage.names import checked
+from millstream.storage.path_parts import checked_name
 
 __all__ = ["BasePathBuckets", "BucketAssigner", "DateTimeBuckets", "FunctionBuckets", "checked_bucket"]
 
@@ -91,7 +91,7 @@ def checked_bucket(bucket: str) -> str:
     """
     relative = bucket.strip("/")
     try:
-        return checked(relative) if relative else ""
+        return checked_name(relative) if relative else ""
     except ValueError as error:
         raise ProgramError(
             f"Bucket {bucket!r} is not a folder below the sink's base path. "

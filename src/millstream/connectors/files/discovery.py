@@ -20,15 +20,16 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from millstream.errors import NotYetError, ProgramError, StoreDamagedError
+from millstream.storage.names import INPUT
 from millstream.storage.store import Store
 
-__all__ = ["FileLog", "FoundFile", "check_paths", "files_of_list", "is_file_list", "list_files", "local_path_of"]
+__all__ = ["FileLog", "InputFile", "check_paths", "files_of_list", "is_file_list", "list_files", "local_path_of"]
 
 _LIST = re.compile(r"input/files-[0-9a-f]{16}/\d{12,}\.json")
 
 
 @dataclass(frozen=True)
-class FoundFile:
+class InputFile:
     """A file as it was when it was first seen."""
 
     path: str
@@ -67,9 +68,9 @@ def check_paths(paths: Sequence[str]) -> None:
             raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
 
 
-def list_files(paths: Sequence[str]) -> list[FoundFile]:
+def list_files(paths: Sequence[str]) -> list[InputFile]:
     """The visible files at and below these paths, oldest first."""
-    found: dict[str, FoundFile] = {}
+    found: dict[str, InputFile] = {}
     for root in paths:
         for path in _visible(root):
             try:
@@ -77,7 +78,7 @@ def list_files(paths: Sequence[str]) -> list[FoundFile]:
             except FileNotFoundError:
                 # Removed between listing and looking: it was never seen.
                 continue
-            found[path] = FoundFile(path, status.st_size, status.st_mtime_ns)
+            found[path] = InputFile(path, status.st_size, status.st_mtime_ns)
     return sorted(found.values(), key=lambda file: (file.modified_ns, file.path))
 
 
@@ -101,9 +102,9 @@ class FileLog:
         self._paths = tuple(paths)
         self._store = store
         digest = hashlib.sha256("\0".join(sorted(self._paths)).encode()).hexdigest()[:16]
-        self._folder = f"input/files-{digest}"
+        self._folder = f"{INPUT}/files-{digest}"
         self._rounds = 0
-        self.files: list[FoundFile] = []
+        self.files: list[InputFile] = []
         self._known: set[str] = set()
         self._catch_up()
 
@@ -149,7 +150,7 @@ class FileLog:
                     f"Restore it from a copy."
                 ) from error
 
-    def _take(self, files: list[FoundFile]) -> None:
+    def _take(self, files: list[InputFile]) -> None:
         new = [file for file in files if file.path not in self._known]
         self.files.extend(new)
         self._known.update(file.path for file in new)
@@ -159,14 +160,14 @@ class FileLog:
         return f"{self._folder}/{number:012d}.json"
 
 
-def files_of_list(data: bytes) -> list[FoundFile]:
+def files_of_list(data: bytes) -> list[InputFile]:
     """The files in a stored list; ValueError, KeyError, TypeError or AttributeError when it is none, or was changed."""
     document = json.loads(data)
     entries = document["files"]
     # Lists of the first Millstreams have no checksum.
     if document.get("checksum") not in (None, _checksum(entries)):
         raise ValueError("its checksum does not match its content")
-    return [FoundFile(**entry) for entry in entries]
+    return [InputFile(**entry) for entry in entries]
 
 
 def is_file_list(name: str) -> bool:

@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.discovery import FoundFile
+from millstream.connectors.files.discovery import InputFile
 from millstream.connectors.files.unpacking import FILES
 from millstream.errors import JobFailedError, TypeMismatchError
 
@@ -36,7 +36,7 @@ class FileFormat(ABC):
     name: str = "file"
 
     @abstractmethod
-    def plan(self, file: FoundFile, split_bytes_max: int) -> Sequence[Split]:
+    def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
         """The splits of a file; `info` holds at least its `path`."""
 
     @abstractmethod
@@ -58,7 +58,7 @@ class ByteFormat(FileFormat):
     cuttable: bool = True
     """Whether a record's start can be found from any byte position."""
 
-    def plan(self, file: FoundFile, split_bytes_max: int) -> Sequence[Split]:
+    def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
         if file.size == 0:
             return ()
         whole = is_compressed(file.path) or not self.cuttable

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.discovery import FoundFile
+from millstream.connectors.files.discovery import InputFile
 from millstream.connectors.files.formats import FileFormat
 from millstream.connectors.foreign_columns import inward
 from millstream.errors import JobFailedError, ProgramError
@@ -37,7 +37,7 @@ class ParquetRows(FileFormat):
             raise ProgramError("A Parquet file source needs the type of its rows. Give Types.ROW_NAMED([…], […]).")
         self.type_info: TypeInformation = type_info
 
-    def plan(self, file: FoundFile, split_bytes_max: int) -> Sequence[Split]:
+    def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
         if file.size == 0:
             return ()
         splits: list[Split] = []

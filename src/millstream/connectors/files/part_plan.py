@@ -21,7 +21,7 @@ from millstream.connectors.files.rolling import RollingPolicy
 __all__ = [
     "Chunk",
     "Part",
-    "Published",
+    "PublishedPart",
     "epoch_of_part",
     "job_mark",
     "pending_json",
@@ -97,7 +97,7 @@ def epoch_of_part(file: str, prefix: str, suffix: str, job: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedPart:
     """A part under its final name, as the manifest lists it."""
 
     file: str
@@ -170,10 +170,10 @@ def _sweep_entry(known: Iterable[Part], kept: Iterable[Part]) -> list[Json]:
     return [{"sweep": folder, "before": min(waiting, default=max(chunk.epoch for chunk in chunks))}]
 
 
-def published_parts(publish: Sequence[Json]) -> list[Published]:
+def published_parts(publish: Sequence[Json]) -> list[PublishedPart]:
     """The parts that a manifest lists."""
     return [
-        Published(entry["part"], tuple(Chunk(**chunk) for chunk in entry["chunks"]))
+        PublishedPart(entry["part"], tuple(Chunk(**chunk) for chunk in entry["chunks"]))
         for entry in publish
         if "part" in entry
     ]

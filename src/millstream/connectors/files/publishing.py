@@ -20,11 +20,11 @@ import zlib
 from collections.abc import Sequence
 
 from millstream.connectors.contracts import Json
-from millstream.connectors.files.part_plan import Chunk, Published, published_parts, sweep_limit
+from millstream.connectors.files.part_plan import Chunk, PublishedPart, published_parts, sweep_limit
 from millstream.connectors.files.parts import PartFormat
 from millstream.errors import StoreDamagedError
 from millstream.storage.content import content_of
-from millstream.storage.names import safe
+from millstream.storage.path_parts import safe
 from millstream.storage.store import Store
 
 __all__ = ["STAGING", "chunk_name", "publish_all", "staging_folder"]
@@ -66,7 +66,7 @@ def publish_all(target: Store, publish: Sequence[Json], format: PartFormat) -> N
                 target.delete(name)
 
 
-def _publish(target: Store, part: Published, format: PartFormat) -> None:
+def _publish(target: Store, part: PublishedPart, format: PartFormat) -> None:
     if not target.exists(part.file):
         if not (len(part.chunks) == 1 and format.whole_chunks and _linked(target, part.chunks[0], part.file)):
             target.create(part.file, format.assemble([_read(target, chunk, part.file) for chunk in part.chunks]))

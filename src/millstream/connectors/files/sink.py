@@ -25,7 +25,7 @@ from millstream.connectors.files.restored_parts import later_parts, restored_sen
 from millstream.connectors.files.rolling import OnCheckpoint, RollingPolicy
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
-from millstream.storage.patient import patient
+from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, open_store
 
 __all__ = ["FileSink"]
@@ -77,7 +77,7 @@ class FileSink(Sink):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         self._folders.add(staging_folder(commit.job, commit.sink))
         if publish:
-            publish_all(patient(open_store(self.base_url)), publish, self.format)
+            publish_all(with_patience(open_store(self.base_url)), publish, self.format)
 
     def due_ms(self, pending: Json) -> int | None:
         """When the rolling policy wants an epoch though no record comes: to publish a part that waits."""
@@ -85,7 +85,7 @@ class FileSink(Sink):
         return min((self.rolling.due_ms(part.since_ms, part.touched_ms) for part in parts), default=None)
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        target, parts = patient(open_store(self.base_url)), pending_parts(pending)
+        target, parts = with_patience(open_store(self.base_url)), pending_parts(pending)
         waiting = waiting_parts(target, parts, point)
         places = {part.place for part in waiting}
         gone = [part for part in parts if part.place not in places]
@@ -95,7 +95,7 @@ class FileSink(Sink):
     def opened(self, session: Any) -> Sink:
         # The probe is made in the hidden folder: a reader of the base path must not meet it.
         try:
-            patient(open_store(f"{self.base_url.rstrip('/')}/{STAGING}")).check_writable()
+            with_patience(open_store(f"{self.base_url.rstrip('/')}/{STAGING}")).check_writable()
         except StoreError as error:
             raise StoreError(f"FileSink cannot write to {self.base_url}. {error.message}") from error
         return self
@@ -118,7 +118,7 @@ class _FileWriter(SinkWriter):
     def __init__(self, sink: FileSink, context: WriterContext) -> None:
         self._sink = sink
         self._context = context
-        self._target = patient(open_store(sink.base_url))
+        self._target = with_patience(open_store(sink.base_url))
         self._folder = staging_folder(context.job, context.uid)
         self._open: dict[str, PartEncoder] = {}
         self._records: dict[str, int] = {}

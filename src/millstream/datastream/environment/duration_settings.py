@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.common.configuration import Configuration
-from millstream.common.quantities import parse_duration_ms
+from millstream.common.options.quantities import parse_duration_ms
 
 __all__ = ["duration_ms"]
 

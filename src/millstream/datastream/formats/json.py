@@ -13,7 +13,7 @@ from millstream.common.serialization import DeserializationSchema, Serialization
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.parts import JsonParts
 from millstream.connectors.files.values import json_converter
-from millstream.datastream.connectors.file_sink import PartsWriterFactory
+from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
 from millstream.errors import NotYetError, TypeMismatchError
 from millstream.records.columns import as_declared

@@ -11,8 +11,8 @@ from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.parts import ParquetParts
-from millstream.datastream.connectors.file_sink import PartsWriterFactory
-from millstream.datastream.connectors.file_source import BulkFormat
+from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
+from millstream.datastream.connectors.file_system.source import BulkFormat
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
 from millstream.errors import NotAvailableError, NotYetError
 

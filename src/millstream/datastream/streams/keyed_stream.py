@@ -24,7 +24,7 @@ from millstream.datastream.functions.keyed_batch import KeyedBatchFunction
 from millstream.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from millstream.datastream.states.state_names import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, checked_states, refuse
-from millstream.datastream.streams.rolling_fields import rolling_operation
+from millstream.datastream.streams.rolling_fields import rolling_field
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.datastream.streams.unnamed_stream import UnnamedStream
@@ -168,7 +168,7 @@ class KeyedStream(UnnamedStream):
 
     def _rolling(self, kind: str, field: Any) -> DataStream:
         stream_type = self._stream_type()
-        operation = rolling_operation(kind, field, stream_type if is_typed(stream_type) else None)
+        operation = rolling_field(kind, field, stream_type if is_typed(stream_type) else None)
         return self._then(operation, kind.replace("_", " ").title(), stream_type)
 
     # --- states to be asked for ------------------------------------------------------------------------------

@@ -1,12 +1,10 @@
-"""Which operation a rolling aggregation of a field becomes: in columns where the field's type allows it, else a
-reduction one record at a time. What can never work is refused at the user's line."""
+"""Rolling aggregations of a field: which field it is, and whether it can be added up or compared at all. What can never
+work is refused at the user's line."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from millstream.aggregation.rolling_columns import rolls_in_columns
-from millstream.aggregation.rolling_records import FieldReduce
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -18,11 +16,10 @@ from millstream.common.typeinfo import (
 )
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.datastream.streams.key_selection import field_position
-from millstream.graph.nodes import Reduce, Rolling
-from millstream.records.columns import arrow_type
+from millstream.graph.nodes import RollingField
 from millstream.records.shapes import plain_type
 
-__all__ = ["rolling_operation"]
+__all__ = ["rolling_field"]
 
 _NUMBERS = (
     BasicType.BYTE,
@@ -35,26 +32,20 @@ _NUMBERS = (
     BasicType.BIG_DEC,
 )
 _TIMES = (Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMESTAMP())
-# Columns of these hold an encoding that neither adds nor compares as the values do.
-_ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
 
 
-def rolling_operation(kind: str, field: Any, stream_type: TypeInformation | None) -> Rolling | Reduce:
+def rolling_field(kind: str, field: Any, stream_type: TypeInformation | None) -> RollingField:
     """The operation of `kind` (sum, min, max, min_by, max_by) over a field of the stream's records."""
     if isinstance(field, bool) or not isinstance(field, int | str):
         raise refuse(f"{kind}: found {field!r} ({type(field).__name__}), expected a field's position or name")
     if stream_type is None:
-        return Reduce(FieldReduce(kind, field))
+        return RollingField(kind, field)
     position, field_type = _field_of(kind, field, stream_type)
     plain = plain_type(field_type)
-    if isinstance(plain, PickledBytesTypeInfo):
-        return Reduce(FieldReduce(kind, position))
-    basic = plain.basic_type if isinstance(plain, BasicTypeInfo) else None
-    _check_kind(kind, field, field_type, basic, plain in _TIMES)
-    arrow = arrow_type(field_type)
-    if basic not in _ENCODED and arrow is not None and rolls_in_columns(kind, arrow):
-        return Rolling(kind, position)
-    return Reduce(FieldReduce(kind, position, basic))
+    if not isinstance(plain, PickledBytesTypeInfo):
+        basic = plain.basic_type if isinstance(plain, BasicTypeInfo) else None
+        _check_kind(kind, field, field_type, basic, plain in _TIMES)
+    return RollingField(kind, position)
 
 
 def _field_of(kind: str, field: int | str, stream_type: TypeInformation) -> tuple[int, TypeInformation]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, rate_text, span_text, time_text
 from millstream.jobs.epochs.progress import JobProgress
-from millstream.runtime.task.barrier import MAX_WATERMARK
+from millstream.records.watermarks import MAX_WATERMARK
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

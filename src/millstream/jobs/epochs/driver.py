@@ -26,13 +26,12 @@ from millstream.checkpoint.manifest import Found, Manifest, ManifestLog
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import begin, decide
 from millstream.checkpoint.receipts import known_published
-from millstream.connectors.checked import removes_input
+from millstream.connectors.contract_checks import removes_input
 from millstream.connectors.contracts import Sink, SourceContext
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.epochs.autoscale import EpochLoad, LoadHistory
 from millstream.jobs.epochs.autoscale import decide as decide_scale
 from millstream.jobs.epochs.background_sweeper import BackgroundSweeper
-from millstream.jobs.epochs.changed_types import changed_types
 from millstream.jobs.epochs.epoch_run import EpochRun
 from millstream.jobs.epochs.epoch_size import EpochCost, SizeBounds, first_sizing, next_sizing, recooled
 from millstream.jobs.epochs.epoch_statistics import epoch_statistics, input_lags, statistics_of, with_statistics
@@ -50,8 +49,9 @@ from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.jobs.epochs.watermarks import strategies_of, watermark_is_due
 from millstream.jobs.settings.driver_settings import DriverSettings, Replan, Runner
 from millstream.jobs.settings.settings import Clock
+from millstream.jobs.snapshots.program_changes import changed_types
 from millstream.plan.stages import Plan
-from millstream.runtime.task.residents import Job
+from millstream.runtime.task.shipped_job import ShippedJob
 
 __all__ = ["EpochDriver"]
 
@@ -64,7 +64,7 @@ class EpochDriver:
     def __init__(
         self,
         plan: Plan,
-        job: Job,
+        job: ShippedJob,
         runner: Runner,
         sources: tuple[PlannedSource, ...],
         sinks: Mapping[str, Sink],
@@ -244,7 +244,7 @@ class EpochDriver:
         (self._plan, self._sources), self._adopted = self._adopted, None
         self._sizing = recooled(self._sizing)
         facts = replace(self._job.facts, run=self._settings.new_run())
-        self._job = Job(cloudpickle.dumps(self._plan), facts)
+        self._job = ShippedJob(cloudpickle.dumps(self._plan), facts)
         self._runner.prepare(self._job)
 
     def _run_epoch(self, action: e.RunEpoch) -> None:

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 
 from millstream.checkpoint.manifest import SplitPosition
 from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
-from millstream.connectors.checked import is_complete, is_finished, listed_splits, reach_of
+from millstream.connectors.contract_checks import is_complete, is_finished, listed_splits, reach_of
 from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.epochs.split_shares import share_out
-from millstream.runtime.task.barrier import MIN_WATERMARK
-from millstream.runtime.task.event_time import IDLE_WATERMARK, KeptTime
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
+from millstream.runtime.task.event_time import KeptTime
 from millstream.runtime.task.spec import ReadRange
 
 __all__ = ["AlignedSplit", "InputPlan", "PlannedSource", "Waiting", "held_back", "homes", "plan_input", "without_reads"]

@@ -12,7 +12,7 @@ from typing import Any
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition, Staged
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.connectors.checked import due_ms_of, is_finished, planned_commit
+from millstream.connectors.contract_checks import due_ms_of, is_finished, planned_commit
 from millstream.connectors.contracts import Sink, Source
 from millstream.errors import ProgramError, StoreError
 from millstream.graph.nodes import Node
@@ -28,8 +28,7 @@ from millstream.jobs.epochs.watermarks import (
 )
 from millstream.metrics.registry import merge
 from millstream.plan.stages import Plan
-from millstream.runtime.task.barrier import MIN_WATERMARK
-from millstream.runtime.task.event_time import IDLE_WATERMARK
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 
 __all__ = [

@@ -12,7 +12,7 @@ from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.jobs.epochs.progress import OperatorProgress
 from millstream.jobs.epochs.rounds import records_in_loops
 from millstream.plan.stages import Plan
-from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.records.watermarks import MIN_WATERMARK
 
 __all__ = ["StateSize", "epoch_progress", "progress_of", "state_size", "total_progress"]
 

@@ -22,9 +22,8 @@ from millstream.jobs.epochs.outcome import EpochOutcome, added
 from millstream.jobs.epochs.watermarks import uneven_times
 from millstream.metrics.registry import merge
 from millstream.plan.stages import Plan
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.operators.loops import loop_is_settled, loop_records
-from millstream.runtime.task.barrier import MIN_WATERMARK
-from millstream.runtime.task.event_time import IDLE_WATERMARK
 from millstream.runtime.task.spec import EpochSpec
 
 __all__ = [

@@ -19,8 +19,8 @@ from millstream.graph.nodes import AssignTimestamps, Node, Read
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.plan.stages import Plan
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
-from millstream.runtime.task.event_time import IDLE_WATERMARK, KeptTime, restored
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.task.event_time import KeptTime, restored
 from millstream.runtime.task.spec import ReadRange
 
 __all__ = [

@@ -22,7 +22,7 @@ from millstream.errors import JobFailedError
 from millstream.jobs.epochs.driver import EpochDriver
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.settings.settings import Clock
-from millstream.jobs.snapshots.derived_uids import warn_of_derived_uids
+from millstream.jobs.snapshots.program_changes import warn_of_derived_uids
 from millstream.jobs.snapshots.saving import check_folder, save_newest
 from millstream.storage.store import Store
 

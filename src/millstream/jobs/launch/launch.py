@@ -21,7 +21,7 @@ import cloudpickle
 
 from millstream.common import options
 from millstream.compiler.passes import compile_graph
-from millstream.connectors.checked import opened_sink, opened_source
+from millstream.connectors.contract_checks import opened_sink, opened_source
 from millstream.connectors.contracts import Sink
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Graph, Read, Write
@@ -42,12 +42,12 @@ from millstream.jobs.settings.retention_settings import deletes_on_cancel, reten
 from millstream.jobs.settings.settings import Clock, JobSettings
 from millstream.jobs.snapshots.restore import ready_store, recovery_of
 from millstream.plan.stages import Plan
-from millstream.runtime.task.residents import Job as SentJob
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import JobFacts
 from millstream.spark.masters import check_store_reachable
-from millstream.storage.layered import layered
+from millstream.storage.layered_store import layered_store
 from millstream.storage.local import make_private
-from millstream.storage.patient import patient
+from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, open_store
 
 __all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
@@ -102,20 +102,20 @@ class Launch:
         self._check_reachable(own, settings)
         if options.read(options.STORE_PRIVATE, settings.configuration):
             make_private(own)
-        waiting = patient(own, patience_s)
+        waiting = with_patience(own, patience_s)
         waiting.check_writable()
         record = ready_store(waiting, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
         bases = tuple(map(open_store, record.bases))
         for base in bases:
             self._check_reachable(base, settings)
-        store = layered(own, bases)
+        store = layered_store(own, bases)
         runner, session = self._runner(settings)
         facts = JobFacts(
             job_name=record.job,
             job_id=record.job_id,
             run=_new_run(),
             # Patience below and layers above: a source asks its store for those that the job began with.
-            store=layered(waiting, tuple(patient(base, patience_s) for base in bases)),
+            store=layered_store(waiting, tuple(with_patience(base, patience_s) for base in bases)),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
             batch=batch,
@@ -144,7 +144,7 @@ class Launch:
             opened = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
             ready = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
             opened_plan = with_sources(plan, opened)
-            sent = SentJob(cloudpickle.dumps(opened_plan), facts)
+            sent = ShippedJob(cloudpickle.dumps(opened_plan), facts)
             replan = partial(_at_parallelism, graph, opened)
             return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings, replan)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.common import options
-from millstream.common.option import Option
+from millstream.common.options.option import Option
 from millstream.errors import ConfigurationError
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job

@@ -4,7 +4,7 @@ In order:
 1. find the epoch and the one before it, and hold both: the job may go on meanwhile;
 2. compile the program as the epoch ran it, at its parallelism, and cut out what the operator needs and feeds;
 3. work out what was read (`replayed_input`), and have the sources read it again, or take what was recorded of it;
-4. run it, with the epoch's number, processing time and states, on top of the job's files (`storage.sandbox`);
+4. run it, with the epoch's number, processing time and states, on top of the job's files (`storage.sandbox_store`);
 5. compare (`replay_comparison`).
 
 Invariant: nothing is touched. State is written to memory, no manifest is committed, nothing is published, and a sink
@@ -33,7 +33,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
 from millstream.common import options
-from millstream.connectors.checked import opened_source
+from millstream.connectors.contract_checks import opened_source
 from millstream.connectors.contracts import Source
 from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.graph.nodes import Graph, Node
@@ -52,11 +52,11 @@ from millstream.plan.stages import Plan
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.recorded_input import RecordedSource
-from millstream.runtime.task.residents import Job
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name, savepoint_name
-from millstream.storage.sandbox import SandboxStore
+from millstream.storage.sandbox_store import SandboxStore
 from millstream.storage.store import Store, shown_address
 
 __all__ = ["Replay", "found_epoch", "replay"]
@@ -328,7 +328,7 @@ def _facts(manifest: Manifest, store: Store, settings: JobSettings, batch: bool)
 
 def _run(plan: Plan, spec: EpochSpec, facts: JobFacts, rounds: int) -> EpochOutcome:
     runner = LocalRunner(raises=True)
-    runner.prepare(Job(cloudpickle.dumps(plan), facts))
+    runner.prepare(ShippedJob(cloudpickle.dumps(plan), facts))
 
     def once(spec: EpochSpec, try_: int) -> EpochOutcome:
         return gather(plan, runner.run(replace(spec, try_=try_)))

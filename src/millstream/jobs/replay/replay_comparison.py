@@ -24,8 +24,7 @@ from millstream.errors import StoreDamagedError
 from millstream.graph.nodes import Node, Read, Write
 from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.records.unpickling import unpickled
-from millstream.runtime.task.barrier import MIN_WATERMARK
-from millstream.runtime.task.event_time import IDLE_WATERMARK
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.recorded_input import RecordedSource
 from millstream.state_reader.difference import state_diff
 from millstream.state_reader.snapshot import Snapshot

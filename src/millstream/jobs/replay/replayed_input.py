@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, SplitPosition
-from millstream.connectors.checked import is_complete, listed_splits
+from millstream.connectors.contract_checks import is_complete, listed_splits
 from millstream.connectors.contracts import SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, Waiting, homes
-from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.event_time import KeptTime
 from millstream.runtime.task.recorded_input import RecordedSource
 from millstream.runtime.task.spec import ReadRange

@@ -12,7 +12,7 @@ from millstream.jobs.epochs.autoscale import AutoscaleSettings
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.settings.checkpoint_settings import CheckpointSettings
 from millstream.plan.stages import Plan
-from millstream.runtime.task.residents import Job
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 
 __all__ = ["DriverSettings", "Replan", "Runner"]
@@ -24,7 +24,7 @@ Replan = Callable[[int], tuple[Plan, tuple[PlannedSource, ...]]]
 class Runner(Protocol):
     """What runs the tasks of an epoch: Spark, or this process."""
 
-    def prepare(self, job: Job) -> None: ...
+    def prepare(self, job: ShippedJob) -> None: ...
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]: ...
 

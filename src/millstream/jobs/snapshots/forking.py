@@ -17,50 +17,50 @@ import secrets
 from millstream.checkpoint.job_record import JobRecord, claim
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.pins import Pin, pin_epoch, unpin
-from millstream.checkpoint.savepoints import Snapshot, find_snapshot
+from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.errors import StoreError
-from millstream.storage.layered import LayeredStore
+from millstream.storage.layered_store import LayeredStore
 from millstream.storage.store import Store
 
 __all__ = ["beginning_of", "claim_fork"]
 
 
-def beginning_of(found: Snapshot) -> str:
+def beginning_of(snapshot: StoredSnapshot) -> str:
     """The snapshot's name, whole: it means the same from any folder."""
-    return found.store.url if found.is_savepoint else f"{found.store.url}@{found.manifest.epoch}"
+    return snapshot.store.url if snapshot.is_savepoint else f"{snapshot.store.url}@{snapshot.manifest.epoch}"
 
 
-def claim_fork(own: Store, found: Snapshot, job: str, now_ms: int, program: str = "") -> JobRecord:
-    """Make `own` the store of a job that begins with a snapshot, or find that it already is."""
-    there = read_job_record(own)
-    if there is None:
-        pinned = _pinned(own, found, job, now_ms)
-        below = found.store.bases if isinstance(found.store, LayeredStore) else ()
-        bases = (found.store.url, *(store.url for store in below))
+def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, program: str = "") -> JobRecord:
+    """Make `store` the store of a job that begins with a snapshot, or find that it already is."""
+    record_before = read_job_record(store)
+    if record_before is None:
+        pinned = _pinned(store, snapshot, job, now_ms)
+        below = snapshot.store.bases if isinstance(snapshot.store, LayeredStore) else ()
+        bases = (snapshot.store.url, *(base.url for base in below))
         job_id = secrets.token_hex(16)
-        begins = beginning_of(found)
-        record = claim(own, job, job_id=job_id, now_ms=now_ms, bases=bases, begins=begins, program=program)
+        begins = beginning_of(snapshot)
+        record = claim(store, job, job_id=job_id, now_ms=now_ms, bases=bases, begins=begins, program=program)
         if record.job_id != job_id:  # somebody else was first, with pins of their own
-            for store, name in pinned:
-                unpin(store, name)
+            for pinned_store, name in pinned:
+                unpin(pinned_store, name)
     else:
-        record = claim(own, job, job_id="", now_ms=now_ms)
-    if record.begins != beginning_of(found):
+        record = claim(store, job, job_id="", now_ms=now_ms)
+    if record.begins != beginning_of(snapshot):
         what = f"begins with {record.begins}" if record.begins else "began without a snapshot"
         raise StoreError(
-            f"store {own.url} belongs to job '{record.job}', which {what}, so it cannot begin with {found.name}. "
+            f"store {store.url} belongs to job '{record.job}', which {what}, so it cannot begin with {snapshot.name}. "
             "Leave --from out to start it as it is, or give another --store."
         )
     return record
 
 
-def _pinned(own: Store, found: Snapshot, job: str, now_ms: int) -> list[tuple[Store, str]]:
+def _pinned(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int) -> list[tuple[Store, str]]:
     """Pin the snapshot, and those that the jobs below it began with; returns the stores and the name of the pin."""
     name, pinned = f"fork-{job}-{secrets.token_hex(4)}", []
-    point: Snapshot | None = found
+    point: StoredSnapshot | None = snapshot
     while point is not None and not point.is_savepoint:
-        pin_epoch(point.store, Pin(name, point.manifest.epoch, "fork", now_ms, by=own.url))
+        pin_epoch(point.store, Pin(name, point.manifest.epoch, "fork", now_ms, by=store.url))
         pinned.append((point.store, name))
         record = read_job_record(point.store)
         began = record.begins if record is not None else ""

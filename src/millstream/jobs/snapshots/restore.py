@@ -25,14 +25,14 @@ from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.restoring import Match, match_program, restored_manifest, without_states
-from millstream.checkpoint.savepoints import Snapshot, find_snapshot
+from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
 from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
 from millstream.common import options
-from millstream.connectors.checked import restored_pending
+from millstream.connectors.contract_checks import restored_pending
 from millstream.connectors.contracts import RestorePoint, Sink
 from millstream.errors import FencedError, StoreError
-from millstream.jobs.snapshots.derived_uids import warn_of_derived_uids
 from millstream.jobs.snapshots.forking import claim_fork
+from millstream.jobs.snapshots.program_changes import warn_of_derived_uids
 from millstream.plan.stages import Plan
 from millstream.storage.store import Store, shown_address
 
@@ -63,50 +63,50 @@ def recovery_of(configuration: Mapping[str, str]) -> Recovery:
     return Recovery(parse_snapshot_name(paths[0]) if paths else None, drops)
 
 
-def ready_store(own: Store, plan: Plan, sinks: Mapping[str, Sink], recovery: Recovery, now_ms: int) -> JobRecord:
-    """Make `own` the store to run in; returns whose it is, and which stores it shares files with."""
-    snapshot = recovery.snapshot or _beginning(own)
-    found = None if snapshot is None else find_snapshot(snapshot)
-    if snapshot is None or found is None or _is_the_newest(own, snapshot, found):
-        record = claim(own, plan.job_name, job_id=secrets.token_hex(16), now_ms=now_ms)
-        _go_on(own, record, plan, recovery.drops, now_ms)
+def ready_store(store: Store, plan: Plan, sinks: Mapping[str, Sink], recovery: Recovery, now_ms: int) -> JobRecord:
+    """Make `store` the one to run in; returns whose it is, and which stores it shares files with."""
+    name = recovery.snapshot or _beginning(store)
+    snapshot = None if name is None else find_snapshot(name)
+    if name is None or snapshot is None or _is_the_newest(store, name, snapshot):
+        record = claim(store, plan.job_name, job_id=secrets.token_hex(16), now_ms=now_ms)
+        _go_on(store, record, plan, recovery.drops, now_ms)
     else:
-        warn_of_derived_uids(found.manifest)
-        manifest = _matched(found, plan, recovery.drops)
-        begin = _go_back if found.store.url == own.url else _go_on_elsewhere
-        record = begin(own, found, manifest, plan, sinks, now_ms)
+        warn_of_derived_uids(snapshot.manifest)
+        manifest = _matched(snapshot, plan, recovery.drops)
+        begin = _go_back if snapshot.store.url == store.url else _go_on_elsewhere
+        record = begin(store, snapshot, manifest, plan, sinks, now_ms)
     return record
 
 
-def _beginning(own: Store) -> SnapshotName | None:
+def _beginning(store: Store) -> SnapshotName | None:
     """The snapshot that the store was made for, while it holds no epoch."""
-    record = read_job_record(own)
-    if record is None or not record.begins or ManifestLog(own).epochs():
+    record = read_job_record(store)
+    if record is None or not record.begins or ManifestLog(store).epochs():
         return None
     return parse_snapshot_name(shown_address(record.begins))
 
 
-def _is_the_newest(own: Store, snapshot: SnapshotName, found: Snapshot) -> bool:
+def _is_the_newest(store: Store, name: SnapshotName, snapshot: StoredSnapshot) -> bool:
     """Whether that is where the job goes on anyway: in its own store, at its newest epoch."""
-    return found.store.url == own.url and snapshot.at in (None, (ManifestLog(own).epochs() or [0])[-1])
+    return snapshot.store.url == store.url and name.at in (None, (ManifestLog(store).epochs() or [0])[-1])
 
 
 # --- the program, held against a manifest ---------------------------------------------------------------------
 
 
-def _matched(found: Snapshot, plan: Plan, drops: bool) -> Manifest:
+def _matched(snapshot: StoredSnapshot, plan: Plan, drops: bool) -> Manifest:
     """The snapshot's manifest as the program can go on with it."""
-    match = match_program(found.manifest, _names(plan))
-    _LOG.warning("%s", match.text(found.name))
+    match = match_program(snapshot.manifest, _names(plan))
+    _LOG.warning("%s", match.text(snapshot.name))
     if not match.matched:
         raise StoreError(
-            f"{found.name} is a snapshot of job '{found.manifest.job}', and this program has none of its operators. "
-            "Give the snapshot of this job, or give the operators the uids they had."
+            f"{snapshot.name} is a snapshot of job '{snapshot.manifest.job}', and this program has none of its "
+            "operators. Give the snapshot of this job, or give the operators the uids they had."
         )
-    _check_max_parallelism(found.manifest, plan, found.name)
+    _check_max_parallelism(snapshot.manifest, plan, snapshot.name)
     if match.dropped and not drops:
-        raise StoreError(_dropped_text(found.name, match))
-    return without_states(found.manifest, match.dropped)
+        raise StoreError(_dropped_text(snapshot.name, match))
+    return without_states(snapshot.manifest, match.dropped)
 
 
 def _names(plan: Plan) -> dict[str, str]:
@@ -123,9 +123,9 @@ def _dropped_text(name: str, match: Match) -> str:
     )
 
 
-def _check_max_parallelism(snapshot: Manifest, plan: Plan, name: str) -> None:
-    was: Mapping[str, Any] = snapshot.program
-    states: Mapping[str, Any] = snapshot.states
+def _check_max_parallelism(manifest: Manifest, plan: Plan, name: str) -> None:
+    was: Mapping[str, Any] = manifest.program
+    states: Mapping[str, Any] = manifest.states
     for node in plan.nodes():
         uid = node.uid or ""
         before = was.get(uid, {}).get("max_parallelism") if "subtasks" in states.get(uid, {}) else None
@@ -139,25 +139,25 @@ def _check_max_parallelism(snapshot: Manifest, plan: Plan, name: str) -> None:
 # --- going on where the job ended -----------------------------------------------------------------------------
 
 
-def _go_on(own: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) -> None:
+def _go_on(store: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) -> None:
     """Go on with the newest epoch, without what the program has no operator for, if that is allowed."""
-    log = ManifestLog(own)
+    log = ManifestLog(store)
     newest = log.newest()
     if newest is None:
-        known_published(own, None, record.job_id)  # a receipt of an epoch that is not there is damage
+        known_published(store, None, record.job_id)  # a receipt of an epoch that is not there is damage
         return
-    check_owner(own, record, newest.job_id, newest.epoch)
-    name = f"epoch {newest.epoch} of store {own.url}"
+    check_owner(store, record, newest.job_id, newest.epoch)
+    name = f"epoch {newest.epoch} of store {store.url}"
     match = match_program(newest, _names(plan))
     if match.is_change:
         _LOG.warning("%s", match.text(name))
     _check_max_parallelism(newest, plan, name)
     if match.dropped and not drops:
         raise StoreError(_dropped_text(name, match))
-    published = known_published(own, newest, record.job_id)
+    published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
     if match.dropped:
-        _commit(log, without_states(newest, match.dropped), record, newest, published, now_ms, own.url)
+        _commit(log, without_states(newest, match.dropped), record, newest, published, now_ms, store.url)
 
 
 def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan: Plan) -> None:
@@ -176,52 +176,54 @@ def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan:
 
 
 def _go_back(
-    own: Store, found: Snapshot, manifest: Manifest, plan: Plan, sinks: Mapping[str, Sink], now_ms: int
+    store: Store, snapshot: StoredSnapshot, manifest: Manifest, plan: Plan, sinks: Mapping[str, Sink], now_ms: int
 ) -> JobRecord:
     """Make an older epoch of the job its newest."""
-    record = claim(own, plan.job_name, job_id=secrets.token_hex(16), now_ms=now_ms)
-    log = ManifestLog(own)
+    record = claim(store, plan.job_name, job_id=secrets.token_hex(16), now_ms=now_ms)
+    log = ManifestLog(store)
     newest = log.newest()
     assert newest is not None
-    check_owner(own, record, newest.job_id, newest.epoch)
-    published = known_published(own, newest, record.job_id)
+    check_owner(store, record, newest.job_id, newest.epoch)
+    published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
     states: Mapping[str, Any] = manifest.states
     if published < newest.epoch and any("pending" in state for state in states.values()):
         raise StoreError(
-            f"store {own.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold output "
-            f"that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is published, then "
-            "go back."
+            f"store {store.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold "
+            f"output that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is "
+            "published, then go back."
         )
     # Its files must not go before a manifest names them again: a driver that still runs may be sweeping.
-    with LeasedEpoch(own, found.manifest.epoch, lambda: now_ms):
-        manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
-        _commit(log, manifest, record, newest, published, now_ms, own.url)
+    with LeasedEpoch(store, snapshot.manifest.epoch, lambda: now_ms):
+        manifest = _for_sinks(snapshot, manifest, sinks, store, record.job_id)
+        _commit(log, manifest, record, newest, published, now_ms, store.url)
     return record
 
 
 def _go_on_elsewhere(
-    own: Store, found: Snapshot, manifest: Manifest, plan: Plan, sinks: Mapping[str, Sink], now_ms: int
+    store: Store, snapshot: StoredSnapshot, manifest: Manifest, plan: Plan, sinks: Mapping[str, Sink], now_ms: int
 ) -> JobRecord:
     """Begin in an empty store where the snapshot ended."""
-    log = ManifestLog(own)
+    log = ManifestLog(store)
     if log.epochs():
         raise StoreError(
-            f"store {own.url} already has epochs of job '{plan.job_name}', so it cannot begin with {found.name}. To go "
-            "on with it leave --from out; to begin anew give another --store."
+            f"store {store.url} already has epochs of job '{plan.job_name}', so it cannot begin with {snapshot.name}. "
+            "To go on with it leave --from out; to begin anew give another --store."
         )
-    record = claim_fork(own, found, plan.job_name, now_ms)
-    manifest = _for_sinks(found, manifest, sinks, own, record.job_id)
-    _commit(log, manifest, record, None, 0, now_ms, own.url)
+    record = claim_fork(store, snapshot, plan.job_name, now_ms)
+    manifest = _for_sinks(snapshot, manifest, sinks, store, record.job_id)
+    _commit(log, manifest, record, None, 0, now_ms, store.url)
     return record
 
 
-def _for_sinks(found: Snapshot, manifest: Manifest, sinks: Mapping[str, Sink], own: Store, job: str) -> Manifest:
+def _for_sinks(
+    snapshot: StoredSnapshot, manifest: Manifest, sinks: Mapping[str, Sink], store: Store, job: str
+) -> Manifest:
     """The manifest with what its sinks still have to publish; the user is told what has been published since."""
     states: dict[str, Any] = dict(manifest.states)
-    tells = _went_on(found)
+    tells = _went_on(snapshot)
     for uid, sink in sinks.items():
-        point = RestorePoint(manifest.epoch, uid, own, job, past_job=found.manifest.job_id)
+        point = RestorePoint(manifest.epoch, uid, store, job, past_job=snapshot.manifest.job_id)
         kept, sentence = restored_pending(sink, states.get(uid, {}).get("pending"), point)
         if uid in states and "pending" in states[uid]:
             states[uid] = {key: value for key, value in states[uid].items() if key != "pending"}
@@ -231,31 +233,31 @@ def _for_sinks(found: Snapshot, manifest: Manifest, sinks: Mapping[str, Sink], o
     return replace(manifest, states=states)
 
 
-def _went_on(found: Snapshot) -> bool:
+def _went_on(snapshot: StoredSnapshot) -> bool:
     """Whether the job may have published something after the snapshot; a savepoint's folder cannot tell."""
-    if found.is_savepoint:
+    if snapshot.is_savepoint:
         return True
-    log = ManifestLog(found.store)
-    later = (log.read_if_there(epoch) for epoch in log.epochs() if epoch > found.manifest.epoch)
+    log = ManifestLog(snapshot.store)
+    later = (log.read_if_there(epoch) for epoch in log.epochs() if epoch > snapshot.manifest.epoch)
     # One that is gone by now was collected: the job is at work.
     return any(manifest is None or manifest.status in ("RUNNING", "DRAINED") for manifest in later)
 
 
 def _commit(
     log: ManifestLog,
-    snapshot: Manifest,
+    manifest: Manifest,
     record: JobRecord,
     newest: Manifest | None,
     published: int,
     now_ms: int,
     url: str,
 ) -> None:
-    """Commit what `snapshot` says as the epoch after `newest`, or, in an empty store, after itself."""
-    before = newest or snapshot
+    """Commit what `manifest` says as the epoch after `newest`, or, in an empty store, after itself."""
+    before = newest or manifest
     # What is not known to be published is published before the job goes on, as at every start.
     known = None if newest is None or published == newest.epoch else published
-    manifest = restored_manifest(
-        snapshot,
+    restored = restored_manifest(
+        manifest,
         job=record.job,
         job_id=record.job_id,
         attempt=f"restore{secrets.token_hex(4)}",
@@ -264,7 +266,7 @@ def _commit(
         parent=0 if newest is None else newest.epoch,
         published_through=known,
     )
-    if newest is not None and snapshot.epoch == newest.epoch and newest.status in ("DRAINED", "FINISHED"):
-        manifest = replace(manifest, status=newest.status)  # its input has ended, and stays so
-    if not log.commit(manifest):
+    if newest is not None and manifest.epoch == newest.epoch and newest.status in ("DRAINED", "FINISHED"):
+        restored = replace(restored, status=newest.status)  # its input has ended, and stays so
+    if not log.commit(restored):
         raise FencedError(f"store {url}: another driver started the job at the same moment. This one has stopped.")

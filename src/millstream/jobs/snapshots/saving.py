@@ -14,7 +14,7 @@ from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch
 from millstream.checkpoint.receipts import known_published
-from millstream.checkpoint.savepoints import Snapshot, copy_savepoint, find_snapshot
+from millstream.checkpoint.savepoints import StoredSnapshot, copy_savepoint, find_snapshot
 from millstream.checkpoint.snapshot_names import check_savepoint_name, parse_snapshot_name
 from millstream.errors import StoreError
 from millstream.storage.local import LocalStore, is_private
@@ -46,7 +46,7 @@ def save_newest(
     to: str | None,
     name: str | None,
     note: Note | None = None,
-) -> Snapshot:
+) -> StoredSnapshot:
     """Save the epoch that `newest` gives, asking anew if a fast job with a short memory has collected it meanwhile.
 
     The snapshot's name is what to start from it with.
@@ -82,7 +82,7 @@ def save_epoch(
             if note is not None:
                 note(files, of)
 
-        copy_savepoint(Snapshot(place, store, leased.manifest), target, copied)
+        copy_savepoint(StoredSnapshot(place, store, leased.manifest), target, copied)
     return shown_address(target.url)
 
 

@@ -38,7 +38,7 @@ from millstream.connectors.contracts import (
 from millstream.errors import StoreDamagedError
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.blocks import BlockPacker, decode_block
-from millstream.runtime.operators.operators import Operator
+from millstream.runtime.operators.operator import Operator
 from millstream.storage.store import Store, open_store
 
 __all__ = ["CacheOperator", "CacheSink", "CachedSource", "cached_source"]

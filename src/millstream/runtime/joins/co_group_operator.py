@@ -16,7 +16,7 @@ from millstream.graph.nodes import CoGroupWindow
 from millstream.records.batch import Batch
 from millstream.runtime.joins.tagged import tag_records
 from millstream.runtime.operators.connected_operators import TwoKeyedInputs
-from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.windows.operator import WindowOperator
 
 __all__ = ["CoGroupOperator"]

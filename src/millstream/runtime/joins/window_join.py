@@ -27,7 +27,7 @@ from millstream.runtime.joins.buffer import SideRows
 from millstream.runtime.joins.matching import key_numbers, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
-from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.equality import Bools

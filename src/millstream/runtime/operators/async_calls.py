@@ -22,7 +22,7 @@ from millstream.records.batch import Batch
 from millstream.runtime.operators.call_steps import StepWatch
 from millstream.runtime.operators.epoch_calls import Call, EpochCalls
 from millstream.runtime.operators.loop_thread import LoopThread
-from millstream.runtime.operators.operators import Operator, OperatorSetting
+from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
 
 __all__ = ["AsyncCallsOperator"]

@@ -19,8 +19,9 @@ from millstream.runtime.keyed.broadcast_state import BroadcastMap, BroadcastStat
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.runtime.operators.connected_operators import TwoInputs
 from millstream.runtime.operators.context import ElementContext, TaskTimerService
-from millstream.runtime.operators.keyed_operators import KeyedContext, KeyedProcessOperator, TimerContext
-from millstream.runtime.operators.operators import Operator, OperatorSetting, Origin, Output, ProcessOperator
+from millstream.runtime.operators.keyed_process_operator import KeyedContext, KeyedProcessOperator, TimerContext
+from millstream.runtime.operators.operator import Operator, OperatorSetting, Origin, Output
+from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.segments.open_segments import OpenSegments

@@ -5,7 +5,7 @@ in which order the shuffle delivers, then makes no difference: a repeated epoch 
 worked on as it comes; the second is kept, as columns where it is typed, until the epoch's input is in, and then taken
 sender by sender. So the order within each sender is kept in either.
 
-On keyed streams each input is visited key by key like any keyed stream (`keyed_operators`): first all records of the
+On keyed streams each input is visited key by key like any keyed stream (`keyed_operator`): first all records of the
 first input, then all of the second, with the states and timers they share. Timers fire after both.
 """
 
@@ -17,21 +17,12 @@ from typing import Any
 
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.keying import Keying
-from millstream.runtime.operators.keyed_operators import (
-    KeyedFlatMapOperator,
-    KeyedMapOperator,
-    KeyedProcessOperator,
-    PerRecordOperator,
-)
-from millstream.runtime.operators.operators import (
-    FlatMapOperator,
-    MapOperator,
-    Operator,
-    OperatorSetting,
-    Origin,
-    Output,
-    ProcessOperator,
-)
+from millstream.runtime.operators.function_operators import FlatMapOperator, MapOperator
+from millstream.runtime.operators.keyed_function_operators import KeyedFlatMapOperator, KeyedMapOperator
+from millstream.runtime.operators.keyed_operator import PerRecordOperator
+from millstream.runtime.operators.keyed_process_operator import KeyedProcessOperator
+from millstream.runtime.operators.operator import Operator, OperatorSetting, Origin, Output
+from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.task.spec import EpochSpec
 
 __all__ = [

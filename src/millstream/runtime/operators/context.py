@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.errors import ProgramError
 from millstream.metrics import MetricGroup
-from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.records.watermarks import MIN_WATERMARK
 
 __all__ = ["ElementContext", "TaskContext", "TaskTimerService"]
 

@@ -11,11 +11,11 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
-from millstream.connectors.checked import (
+from millstream.connectors.contract_checks import (
     new_writer,
     offset_at_end,
-    own_watermark,
-    reading,
+    read_items,
+    source_watermark,
     staged_items,
     wrong_item,
 )
@@ -24,10 +24,11 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import AssignTimestamps, Read, Write
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch, stream_schema
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
-from millstream.runtime.operators.operators import Operator, OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.task.event_time import IDLE_WATERMARK, KeptTime, Timekeeper, restored_subtask
+from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.task.event_time import KeptTime, Timekeeper, restored_subtask
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, JobFacts, ReadRange
 
@@ -75,7 +76,7 @@ class ReadOperator(Operator):
     def _read(self, range_: ReadRange, keeper: Timekeeper, now_ms: int) -> Iterator[None]:
         source, split, records, size = self._source, range_.split, 0, 0
         with self.call.running("read"):
-            items = reading(source, split, range_.start, range_.stop)
+            items = read_items(source, split, range_.start, range_.stop)
         reached: Any = None
         while True:
             started = time.perf_counter_ns()
@@ -98,7 +99,7 @@ class ReadOperator(Operator):
                 yield
         with self.call.running("read"):
             offset = offset_at_end(source, split, range_.start, range_.stop, reached)
-            own = own_watermark(source, split, offset)
+            own = source_watermark(source, split, offset)
         time_ = keeper.end(now_ms)
         if own is not None:
             time_ = replace(time_, watermark=max(own, range_.watermark))

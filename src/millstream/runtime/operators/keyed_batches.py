@@ -24,8 +24,8 @@ from millstream.records.batch import Batch, Timestamps
 from millstream.records.columns import KIND_COLUMN, checked_batch
 from millstream.runtime.keyed.column_states import ColumnStates
 from millstream.runtime.keyed.visits import Visit
-from millstream.runtime.operators.keyed_operators import KeyedOperator, Part
-from millstream.runtime.operators.operators import OperatorSetting
+from millstream.runtime.operators.keyed_operator import KeyedOperator, Part
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.state.keys.xxh64 import Int64s
 
 __all__ = ["ColumnarOperator", "KeyedBatch", "KeyedBatchResult", "KeyedBatchesOperator"]

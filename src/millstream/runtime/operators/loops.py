@@ -24,10 +24,10 @@ import pyarrow as pa
 from millstream.errors import ProgramError
 from millstream.graph.nodes import LoopHead
 from millstream.records.batch import Batch
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK
 from millstream.runtime.exchange.blocks import BlockPacker, decode_block
-from millstream.runtime.operators.operators import Operator, OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, Acknowledgement
-from millstream.runtime.task.event_time import IDLE_WATERMARK
+from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts, own_accounts
 from millstream.state.stored.operator_lists import column_of, entry_of, shares
 from millstream.storage.names import segment_name

@@ -17,17 +17,18 @@ from millstream.aggregation.rolling_columns import roll
 from millstream.aggregation.rolling_records import FieldReduce, mutable_copy
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from millstream.errors import ProgramError
-from millstream.graph.nodes import Reduce, Rolling
+from millstream.graph.nodes import Reduce
+from millstream.plan.operations import Rolling
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.records.shapes import plain_type
+from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.states import ValueHandle
 from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.keyed.visits import Visit
 from millstream.runtime.operators.keyed_batches import ColumnarOperator
-from millstream.runtime.operators.keyed_operators import KeyedOperator, Part, PerRecordOperator
-from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK
+from millstream.runtime.operators.keyed_operator import KeyedOperator, Part, PerRecordOperator
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.tables.state_table import StateTable
 

@@ -27,17 +27,12 @@ import pyarrow as pa
 from millstream.records.block_form import filled_up
 
 __all__ = [
-    "MAX_WATERMARK",
-    "MIN_WATERMARK",
     "Acknowledgement",
     "Barrier",
     "ChannelEnd",
     "attempts_sum",
     "ends_bytes",
 ]
-
-MIN_WATERMARK = -(2**63)
-MAX_WATERMARK = 2**63 - 1
 
 # Epoch, sender, bytes of the nonce. The nonce follows, filled up, then the ends.
 _HEAD = struct.Struct("<qii")
@@ -88,7 +83,7 @@ class Acknowledgement:
 class Barrier:
     """The end of an epoch, from one task to one task.
 
-    >>> barrier = Barrier(7, 1, "run-1", (ChannelEnd(0, 1, 3, 2, MIN_WATERMARK),))
+    >>> barrier = Barrier(7, 1, "run-1", (ChannelEnd(0, 1, 3, 2, 40),))
     >>> Barrier.decode(barrier.encode()) == barrier
     True
     """

@@ -1,10 +1,7 @@
 """Timestamps and watermarks: how a watermark strategy is applied to batches, and what idle means.
 
-Event time on any way through a job is one number, and where several ways meet it is their minimum. Two numbers at the
-top of the range are no times: `MAX_WATERMARK` says that the input has ended, and `IDLE_WATERMARK`, just below it, that
-nobody should wait for this input now. So a real watermark always beats an idle input, and an idle one beats an ended
-one: while anything is idle, the end of the rest does not look like the end of everything. An operator that hears IDLE
-stands still. No function ever sees that number as a watermark.
+Event time on any way through a job is one number, and where several ways meet it is their minimum
+(`records.watermarks`). An operator whose inputs are all idle stands still.
 
 A **Timekeeper** applies one strategy to one split or subtask for one epoch. What it remembers between epochs is a
 `KeptTime`, plain data that lies in the manifest: generators of the program are made anew and restored every epoch.
@@ -31,17 +28,14 @@ from millstream.common.watermark_strategy import FieldTimestamps, WatermarkGener
 from millstream.errors import ProgramError
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK, REAL_WATERMARK_MAX
 from millstream.runtime.operators.failure import UserCall
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
 from millstream.state.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
 
-__all__ = ["IDLE_WATERMARK", "KeptTime", "Timekeeper", "restored", "restored_event_time", "restored_subtask"]
-
-IDLE_WATERMARK = MAX_WATERMARK - 1
-_REAL_WATERMARK_MAX = MAX_WATERMARK - 2
+__all__ = ["KeptTime", "Timekeeper", "restored", "restored_event_time", "restored_subtask"]
 
 
 @dataclass(frozen=True)
@@ -159,7 +153,7 @@ class Timekeeper:
             self._generator.take(batch)
         elif delay_ms is not None and batch.timestamps is not None and len(batch):
             # One less than the largest seen: another record with that very timestamp may still come.
-            reached = min(int(batch.timestamps.max()) - delay_ms - 1, _REAL_WATERMARK_MAX)
+            reached = min(int(batch.timestamps.max()) - delay_ms - 1, REAL_WATERMARK_MAX)
             self._watermark = max(self._watermark, reached)
         return batch
 
@@ -272,7 +266,7 @@ class _RunningGenerator(WatermarkOutput):
                 "a watermark is an int: milliseconds since 1970-01-01 UTC"
             )
         self._idle = False
-        self._watermark = max(self._watermark, min(int(timestamp_ms), _REAL_WATERMARK_MAX))
+        self._watermark = max(self._watermark, min(int(timestamp_ms), REAL_WATERMARK_MAX))
 
     def mark_idle(self) -> None:
         self._idle = True

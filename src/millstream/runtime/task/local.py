@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from millstream.runtime.exchange.envelope import Envelope, open_envelopes, seal
 from millstream.runtime.task.garbage import fewer_collections
-from millstream.runtime.task.residents import Job, Residents
+from millstream.runtime.task.residents import Residents
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.task.task import Assignment, run_task
 
@@ -24,11 +25,11 @@ class LocalRunner:
 
     def __init__(self, *, raises: bool = False) -> None:
         self._raises = raises
-        self._job: Job | None = None
+        self._job: ShippedJob | None = None
         self._residents = Residents()
         self._tasks = 0
 
-    def prepare(self, job: Job) -> None:
+    def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin."""
         self._job = job
 

@@ -13,137 +13,21 @@ anew from what the last manifest keeps, when what it remembers is of another epo
 from __future__ import annotations
 
 import logging
-import pickle
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millstream.graph.nodes import (
-    AssignTimestamps,
-    AsyncCalls,
-    BroadcastProcess,
-    Cache,
-    CoFlatMap,
-    CoGroupWindow,
-    CoMap,
-    CoProcess,
-    IntervalJoin,
-    KeyedBatches,
-    KeyedBroadcastProcess,
-    KeyedCoFlatMap,
-    KeyedCoMap,
-    KeyedCoProcess,
-    KeyedFilter,
-    KeyedFlatMap,
-    KeyedMap,
-    KeyedProcess,
-    LoopHead,
-    LoopTail,
-    Node,
-    PaneAggregate,
-    PartialAggregate,
-    Read,
-    Reduce,
-    Rolling,
-    Window,
-    WindowJoin,
-    Write,
-)
+from millstream.graph.nodes import Node
 from millstream.metrics.registry import MetricRegistry
 from millstream.plan.stages import Plan
-from millstream.runtime.exchange.cached_blocks import CacheOperator
-from millstream.runtime.joins.co_group_operator import CoGroupOperator
-from millstream.runtime.joins.interval_join import interval_join_operator
-from millstream.runtime.joins.window_join import WindowJoinOperator
-from millstream.runtime.operators.async_calls import AsyncCallsOperator
-from millstream.runtime.operators.broadcast_operators import BroadcastProcessOperator, KeyedBroadcastOperator
-from millstream.runtime.operators.connected_operators import (
-    CoFlatMapOperator,
-    CoMapOperator,
-    CoProcessOperator,
-    KeyedCoFlatMapOperator,
-    KeyedCoMapOperator,
-    KeyedCoProcessOperator,
-)
 from millstream.runtime.operators.context import TaskContext
-from millstream.runtime.operators.endpoints import ReadOperator, TimestampOperator, WriteOperator
-from millstream.runtime.operators.keyed_batches import KeyedBatchesOperator
-from millstream.runtime.operators.keyed_operators import (
-    KeyedFilterOperator,
-    KeyedFlatMapOperator,
-    KeyedMapOperator,
-    KeyedProcessOperator,
-)
-from millstream.runtime.operators.loops import LoopHeadOperator, LoopTailOperator
+from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
-from millstream.runtime.operators.operators import OPERATORS, Operator, OperatorSetting
-from millstream.runtime.operators.rolling import ReduceOperator, RollingOperator
+from millstream.runtime.operators.registry import operator_for
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, JobFacts
-from millstream.runtime.windows.folding import FoldingWindowOperator
-from millstream.runtime.windows.operator import WindowOperator
-from millstream.runtime.windows.pane_operator import PaneOperator
-from millstream.runtime.windows.partial_aggregates import PartialAggregateOperator
 
-__all__ = ["Job", "Residents", "operator_for"]
+__all__ = ["Residents", "Subtask"]
 
 _LOG = logging.getLogger(__name__)
-
-
-def _window_operator(setting: OperatorSetting) -> Operator:
-    """The quick operator where it will do."""
-    operation = setting.node.operation
-    assert isinstance(operation, Window)
-    return WindowOperator(setting) if operation.panes is None else FoldingWindowOperator(setting)
-
-
-_KINDS: dict[type, Callable[[OperatorSetting], Operator]] = {
-    **OPERATORS,
-    Read: ReadOperator,
-    AssignTimestamps: TimestampOperator,
-    Write: WriteOperator,
-    Cache: CacheOperator,
-    AsyncCalls: AsyncCallsOperator,
-    LoopHead: LoopHeadOperator,
-    LoopTail: LoopTailOperator,
-    KeyedMap: KeyedMapOperator,
-    KeyedFlatMap: KeyedFlatMapOperator,
-    KeyedFilter: KeyedFilterOperator,
-    KeyedProcess: KeyedProcessOperator,
-    CoMap: CoMapOperator,
-    CoFlatMap: CoFlatMapOperator,
-    CoProcess: CoProcessOperator,
-    KeyedCoMap: KeyedCoMapOperator,
-    KeyedCoFlatMap: KeyedCoFlatMapOperator,
-    KeyedCoProcess: KeyedCoProcessOperator,
-    BroadcastProcess: BroadcastProcessOperator,
-    KeyedBroadcastProcess: KeyedBroadcastOperator,
-    Reduce: ReduceOperator,
-    Rolling: RollingOperator,
-    KeyedBatches: KeyedBatchesOperator,
-    Window: _window_operator,
-    CoGroupWindow: CoGroupOperator,
-    WindowJoin: WindowJoinOperator,
-    IntervalJoin: interval_join_operator,
-    PartialAggregate: PartialAggregateOperator,
-    PaneAggregate: PaneOperator,
-}
-
-
-def operator_for(setting: OperatorSetting) -> Operator:
-    """The operator of a node, not open yet."""
-    return _KINDS[type(setting.node.operation)](setting)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job as it is sent to tasks: the pickled plan, so that every subtask can have its own copy, and the facts."""
-
-    plan_pickle: bytes
-    facts: JobFacts
-
-    def plan(self) -> Plan:
-        """A copy of the plan, with functions of its own. Our own driver pickled it and Spark delivered it."""
-        plan: Plan = pickle.loads(self.plan_pickle)
-        return plan
 
 
 @dataclass
@@ -165,7 +49,7 @@ class Residents:
     def __len__(self) -> int:
         return len(self._open)
 
-    def subtask(self, job: Job, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> Subtask:
+    def subtask(self, job: ShippedJob, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> Subtask:
         """The open operators of a subtask; opened now if this process does not have them yet."""
         key = (job.facts.job_id, job.facts.run, stage, subtask)
         if key not in self._open:
@@ -176,7 +60,7 @@ class Residents:
             self.openings += 1
         return self._open[key]
 
-    def discard(self, job: Job, stage: int, subtask: int) -> None:
+    def discard(self, job: ShippedJob, stage: int, subtask: int) -> None:
         """Close and forget a subtask."""
         found = self._open.pop((job.facts.job_id, job.facts.run, stage, subtask), None)
         if found is not None:
@@ -192,7 +76,7 @@ class Residents:
             _close(self._open.pop(key))
 
 
-def _opened(job: Job, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> Subtask:
+def _opened(job: ShippedJob, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> Subtask:
     found = Subtask(job.plan(), {}, MetricRegistry())
     for node in found.plan.stages[stage].operators:
         assert node.parallelism is not None
@@ -202,7 +86,7 @@ def _opened(job: Job, spec: EpochSpec, stage: int, subtask: int, attempt: int) -
     return found
 
 
-def _renewed(found: Subtask, job: Job, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> bool:
+def _renewed(found: Subtask, job: ShippedJob, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> bool:
     """Replace the operators whose function does not hold what the last manifest keeps; whether there were any."""
     outdated = [
         operator
@@ -220,7 +104,7 @@ def _renewed(found: Subtask, job: Job, spec: EpochSpec, stage: int, subtask: int
     return bool(outdated)
 
 
-def _with_own_function(node: Node, job: Job, stage: int) -> Node:
+def _with_own_function(node: Node, job: ShippedJob, stage: int) -> Node:
     """The node with an unused copy of its function, when that keeps operator state: of one operator, once."""
     function = getattr(node.operation, "function", getattr(node.operation, "source", None))
     if not keeps_state(function):
@@ -228,7 +112,9 @@ def _with_own_function(node: Node, job: Job, stage: int) -> Node:
     return next(copy for copy in job.plan().stages[stage].operators if copy.id == node.id)
 
 
-def _operator(node: Node, job: Job, spec: EpochSpec, subtask: int, attempt: int, metrics: MetricRegistry) -> Operator:
+def _operator(
+    node: Node, job: ShippedJob, spec: EpochSpec, subtask: int, attempt: int, metrics: MetricRegistry
+) -> Operator:
     """One operator, restored and open."""
     assert node.parallelism is not None and node.max_parallelism is not None and node.uid is not None
     context = TaskContext(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from millstream.connectors.contracts import Split
-from millstream.runtime.task.barrier import MIN_WATERMARK
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.event_time import restored_event_time
 from millstream.storage.store import Store
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.nodes import Process
 from millstream.plan.stages import Channel, Plan
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.blocks import decode_block
 from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
 from millstream.runtime.exchange.mailboxes import Inbox, Outbox
@@ -32,13 +33,13 @@ from millstream.runtime.exchange.routing import router_for
 from millstream.runtime.operators.broadcast_operators import BroadcastProcessOperator
 from millstream.runtime.operators.endpoints import ReadOperator, TimestampOperator, WriteOperator
 from millstream.runtime.operators.failure import UserFailureError
-from millstream.runtime.operators.keyed_operators import KeyedOperator
+from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.loops import LoopHeadOperator, LoopTailOperator
-from millstream.runtime.operators.operators import Operator, Output
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement, Barrier, ChannelEnd
-from millstream.runtime.task.event_time import IDLE_WATERMARK
+from millstream.runtime.operators.operator import Operator, Output
+from millstream.runtime.task.barrier import Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.task.output_capture import Captured, capture_output
-from millstream.runtime.task.residents import Job, Residents, Subtask
+from millstream.runtime.task.residents import Residents, Subtask
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 
 __all__ = ["Assignment", "run_task"]
@@ -64,7 +65,7 @@ class Assignment:
 
 
 def run_task(
-    job: Job, spec: EpochSpec, assignment: Assignment, rows: Iterator[pa.RecordBatch], residents: Residents
+    job: ShippedJob, spec: EpochSpec, assignment: Assignment, rows: Iterator[pa.RecordBatch], residents: Residents
 ) -> Iterator[pa.RecordBatch]:
     """Run a task over the envelopes it receives; yields the envelopes it sends."""
     printed: Captured = []
@@ -99,7 +100,7 @@ class _Task:
 
     def __init__(
         self,
-        job: Job,
+        job: ShippedJob,
         spec: EpochSpec,
         assignment: Assignment,
         subtask: Subtask,

@@ -25,12 +25,13 @@ import pyarrow as pa
 from millstream.aggregation.rolling_records import mutable_copy
 from millstream.graph.nodes import Window
 from millstream.records.batch import Batch
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.keyed.visits import Visit
-from millstream.runtime.operators.keyed_operators import Part
-from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.operators.keyed_operator import Part
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.contents import Fold
 from millstream.runtime.windows.contexts import FunctionContext

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.graph.nodes import Window
+from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.context import TaskContext, TaskTimerService
-from millstream.runtime.task.barrier import MAX_WATERMARK
 from millstream.runtime.windows.contents import contents_of
 from millstream.runtime.windows.contexts import EvictorContext, FunctionContext, TriggerContext
 from millstream.runtime.windows.firings import WindowFirings, WindowTimes

@@ -25,9 +25,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from millstream.records.batch import Batch
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.timers import Timers
-from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.contexts import AssignerContext
 from millstream.runtime.windows.lifecycle import NO_TIMESTAMP, WindowLife

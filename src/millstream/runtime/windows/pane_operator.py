@@ -31,11 +31,12 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import PaneAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.queryable_states import queryable_of_panes
 from millstream.runtime.keyed.task_codec import task_codec
-from millstream.runtime.operators.keyed_operators import KeyedOperator
-from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.pane_table import PaneHandle, PaneTable
 from millstream.state.keys.equality import Bools

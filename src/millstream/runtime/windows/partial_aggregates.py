@@ -25,7 +25,7 @@ from millstream.graph.nodes import PartialAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.runtime.exchange.keying import Keying
-from millstream.runtime.operators.operators import Operator, OperatorSetting
+from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.xxh64 import Int64s
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.records.timestamped_value import TimestampedValue
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
 __all__ = ["Epoch", "Fired", "WindowReference"]
 

@@ -13,8 +13,9 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import Batch
 from millstream.runtime.keyed.queryable_states import queryable_of_windows
-from millstream.runtime.operators.keyed_operators import KeyedOperator
-from millstream.runtime.operators.operators import OperatorSetting, ProcessOperator
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.window_store import PartyStates, WindowStore

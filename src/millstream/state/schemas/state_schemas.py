@@ -34,7 +34,7 @@ from millstream.state.schemas.schema_history import (
     with_data_defaults,
 )
 from millstream.state.schemas.stored_defaults import PickledDefaults
-from millstream.state.segments.segment import described
+from millstream.state.segments.segment import layout_document
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import TableLayout
@@ -262,7 +262,7 @@ class TableSchema:
             since_ms=place.now_ms,
             type=codec.saved_type,
             shape=self._shape,
-            key=described(layout)["key"],
+            key=layout_document(layout)["key"],
             map_key=None if self._map_key is None else written_type(self._map_key.saved_type),
             version=codec.version,
             ttl_ms=self._ttl_ms,
@@ -272,7 +272,7 @@ class TableSchema:
         """What a state was saved as whose manifest does not tell, as those of older Millstreams: all its segments are
         alike, and what a file cannot tell is as it is declared."""
         stored: TableLayout = place.segments.stored_layout(ref, layout.state)
-        told, declared = described(stored), described(layout)
+        told, declared = layout_document(stored), layout_document(layout)
         for part in ("key", "sub", "due", "max_parallelism"):
             if told[part] != declared[part]:
                 raise StateSchemaError(

@@ -40,8 +40,8 @@ from millstream.state.segments.segment_file import (
 from millstream.state.segments.segment_memory import SegmentMemory
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import TableLayout
-from millstream.storage.away import is_away
 from millstream.storage.store import Store
+from millstream.storage.transient_errors import is_transient
 
 __all__ = ["OpenSegments"]
 
@@ -118,7 +118,7 @@ class OpenSegments:
         except FileNotFoundError as error:
             raise _missing(ref, state) from error
         except (OSError, pa.ArrowException) as error:
-            raise (StoreAwayError if is_away(error) else StoreDamagedError)(
+            raise (StoreAwayError if is_transient(error) else StoreDamagedError)(
                 f"{_subject(ref, state)} cannot be opened: {error}. "
                 "Restore the file from a copy, or start the job from an older epoch."
             ) from error

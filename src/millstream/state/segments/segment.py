@@ -31,7 +31,7 @@ from millstream.state.segments.segment_memory import SegmentMemory
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout
 
-__all__ = ["Chunk", "HeldSegment", "Segment", "described"]
+__all__ = ["Chunk", "HeldSegment", "Segment", "layout_document"]
 
 PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
 
@@ -88,7 +88,7 @@ def key_view(keys: pa.Array) -> PlainKeys | None:
     return plain_view(keys) if plain_view_type(keys.type) is not None and not keys.null_count else None
 
 
-def described(layout: TableLayout) -> dict[str, Any]:
+def layout_document(layout: TableLayout) -> dict[str, Any]:
     """The layout as a footer tells it: types as Arrow prints them."""
     told = {
         "key": "canonical" if layout.key_type is None else str(layout.key_type),
@@ -243,7 +243,7 @@ _OF_SCHEMA = frozenset({"value", "pickled", "ttl", "serializer"})
 def _check_layout(footer: SegmentFooter, layout: TableLayout) -> None:
     if layout.past is not None:
         layout.past.check_footer(footer.layout, footer.epoch)
-    now = described(layout)
+    now = layout_document(layout)
     for part in dict.fromkeys((*footer.layout, *now)):
         was, is_now = footer.layout.get(part), now.get(part)
         if was != is_now and not (layout.past is not None and part in _OF_SCHEMA):

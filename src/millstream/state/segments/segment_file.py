@@ -20,7 +20,7 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 
 from millstream.errors import StoreAwayError, StoreDamagedError
-from millstream.storage.away import is_away
+from millstream.storage.transient_errors import is_transient
 
 __all__ = ["WHOLE_BYTES_MAX", "DownloadedFile", "RangedFile", "ReadFile", "SegmentFile", "WholeFile", "mapped_file"]
 
@@ -98,7 +98,7 @@ class ReadFile:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise (StoreAwayError if is_away(error) else StoreDamagedError)(
+            raise (StoreAwayError if is_transient(error) else StoreDamagedError)(
                 f"{self._subject} cannot be read: {error}. Look whether it was moved or removed, and put it back."
             ) from error
 

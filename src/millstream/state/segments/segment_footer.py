@@ -223,7 +223,7 @@ def _chunk_entry(written: Any) -> ChunkEntry:
 
 
 def _is_layout(told: Any) -> bool:
-    """Whether a footer tells a layout, as `segment.described` writes it."""
+    """Whether a footer tells a layout, as `segment.layout_document` writes it."""
     if not isinstance(told, dict) or not isinstance(told.get("key"), str):
         return False
     is_typed = all(told.get(part) is None or isinstance(told[part], str) for part in ("sub", "value"))

@@ -26,7 +26,7 @@ from millstream.errors import StoreError
 from millstream.state.keys.equality import plain_view, same
 from millstream.state.keys.xxh64 import Int64s, UInt64s
 from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
-from millstream.state.segments.segment import described, entry_of
+from millstream.state.segments.segment import entry_of, layout_document
 from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, blank_footer, written_tail
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import NEVER_MS, TableLayout, order_of_group
@@ -69,7 +69,7 @@ def write_segment(
         return None
     checked = _checked(_chained(first, present), layout, groups)
     path = store.local_path(name)
-    blanks = blank_footer(chunks_max, layout.state, described(layout))
+    blanks = blank_footer(chunks_max, layout.state, layout_document(layout))
     if path is not None:
         try:
             with pa.OSFile(str(path), "wb") as sink:
@@ -126,7 +126,7 @@ def _sealed(
         state=layout.state,
         epoch=epoch,
         groups=(groups.start, groups.stop),
-        layout=described(layout),
+        layout=layout_document(layout),
         rows=sum(entry.rows for entry in entries),
         head_crc32=zlib.crc32(data[: spans[0][1]]),
         chunks=tuple(entries),

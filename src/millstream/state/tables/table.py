@@ -30,15 +30,15 @@ from millstream.state.segments.runs import expanded
 from millstream.state.segments.segment import PlainKeys, Segment
 from millstream.state.segments.version import SegmentRef, refs_for
 from millstream.state.tables.changes import TableChanges
-from millstream.state.tables.due import due_rows, earliest_due
+from millstream.state.tables.due_rows import due_rows, earliest_due
 from millstream.state.tables.layout import TableLayout, order_of_group
 from millstream.state.tables.point_reads import PointReader, reads_points
 
-__all__ = ["Found", "TableView"]
+__all__ = ["LookupResult", "TableView"]
 
 
 @dataclass(frozen=True)
-class Found:
+class LookupResult:
     """Which of the keys asked for have a row (`mask`), and the values of those, in the order they were asked."""
 
     mask: Bools
@@ -136,19 +136,19 @@ class TableView:
         changes = (*self._changes, Segment.of_rows(rows, self.layout))
         return TableView(self._segments, self.layout, self.refs, self.groups, self.now_ms, changes=changes)
 
-    def get(self, keys: KeyColumn) -> Found:
+    def get(self, keys: KeyColumn) -> LookupResult:
         """The values of many keys, in a table without subs."""
         if self.layout.sub_type is not None:
             raise ValueError(f"state {self.layout.state!r} has subs: use get_pairs or scan_keys")
         return self._get(Probe.of(keys, self.layout))
 
-    def get_pairs(self, keys: KeyColumn, subs: pa.Array) -> Found:
+    def get_pairs(self, keys: KeyColumn, subs: pa.Array) -> LookupResult:
         """The values of many (key, sub) pairs."""
         if self.layout.sub_type is None:
             raise ValueError(f"state {self.layout.state!r} has no subs: use get")
         return self._get(Probe.of(keys, self.layout, subs))
 
-    def get_one(self, key: object) -> object:
+    def get_value(self, key: object) -> object:
         """The value of one key, as Python; None if there is none. For single reads from a view that is kept."""
         if self._points is not None:
             return self._points.get(key)
@@ -165,7 +165,7 @@ class TableView:
         return PointReader(self.layout, self.layers, self.now_ms) if reads_points(self.layout) else None
 
     @_timed
-    def _get(self, probe: Probe) -> Found:
+    def _get(self, probe: Probe) -> LookupResult:
         self._check_groups(probe)
         pending = np.ones(len(probe), dtype=np.bool_)
         at: list[Int64s] = []
@@ -186,14 +186,14 @@ class TableView:
                     values.append(hits.chunk.values_at(rows))
         return self._found(probe, at, values)
 
-    def _found(self, probe: Probe, at: list[Int64s], values: list[pa.Array | PlainKeys]) -> Found:
+    def _found(self, probe: Probe, at: list[Int64s], values: list[pa.Array | PlainKeys]) -> LookupResult:
         """Put what was found, layer by layer, back into the order in which it was asked."""
         mask = np.zeros(len(probe), dtype=np.bool_)
         if not values:
             if at:
                 mask[probe.positions[np.concatenate(at)]] = True
             value_type = self.layout.value_type
-            return Found(mask, None if value_type is None else pa.nulls(0, value_type))
+            return LookupResult(mask, None if value_type is None else pa.nulls(0, value_type))
         positions = probe.positions[np.concatenate(at)]
         mask[positions] = True
         ranks = np.cumsum(mask) - 1
@@ -201,9 +201,9 @@ class TableView:
         order[ranks[positions]] = np.arange(len(positions))
         kind = self.layout.value_type
         if all(isinstance(part, np.ndarray) for part in values):
-            return Found(mask, of_bits(np.concatenate(values)[order], kind))
+            return LookupResult(mask, of_bits(np.concatenate(values)[order], kind))
         parts = [of_bits(part, kind) if isinstance(part, np.ndarray) else part for part in values]
-        return Found(mask, pa.concat_arrays(parts).take(pa.array(order)))
+        return LookupResult(mask, pa.concat_arrays(parts).take(pa.array(order)))
 
     def _check_groups(self, probe: Probe) -> None:
         if len(probe):

@@ -15,7 +15,7 @@ from millstream.errors import JobFailedError
 from millstream.records.batch import Batch
 from millstream.runtime.exchange import blocks
 from millstream.runtime.exchange.blocks import BlockPacker, decode_block
-from millstream.runtime.operators import keyed_operators, pieces
+from millstream.runtime.operators import keyed_operator, pieces
 from millstream.testing import Collect, Script, run
 
 KIB = 1 << 10
@@ -105,7 +105,7 @@ def test_results_are_handed_on_in_batches_of_bounded_bytes(
 
 
 def test_untyped_records_are_gathered_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed_operators, "_GATHERED_BYTES_MAX", 64 * KIB)
+    monkeypatch.setattr(keyed_operator, "_GATHERED_BYTES_MAX", 64 * KIB)
     gathered: list[int] = []
     concat = Batch.concat.__func__  # type: ignore[attr-defined]
 

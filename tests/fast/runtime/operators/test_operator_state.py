@@ -39,7 +39,8 @@ from millstream.errors import JobFailedError, MillstreamError, ProgramError
 from millstream.jobs.epochs.outcome import gather
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.envelope import open_envelopes
-from millstream.runtime.task.residents import Job, Residents
+from millstream.runtime.task.residents import Residents
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, JobFacts, ReadRange
 from millstream.runtime.task.task import Assignment, run_task
 from millstream.state.stored.operator_lists import INLINE_BYTES_MAX, Slice, shares
@@ -482,7 +483,7 @@ class Worker:
 
     tasks = itertools.count()
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ShippedJob) -> None:
         self._job, self.residents = job, Residents()
 
     def run(self, epoch: int, states: dict[str, Any], value: int, lost: bool = False) -> Any:
@@ -519,7 +520,7 @@ def workers(function: Any, count: int) -> list[Worker]:
         stream.process(function).uid("function").sink_to(Collect())
     plan = compile_graph(env._graph("moves"))
     facts = JobFacts("moves", "id", "run", MemoryStore(a_store()))
-    return [Worker(Job(cloudpickle.dumps(plan), facts)) for _ in range(count)]
+    return [Worker(ShippedJob(cloudpickle.dumps(plan), facts)) for _ in range(count)]
 
 
 def seen_by(states: dict[str, Any]) -> int:

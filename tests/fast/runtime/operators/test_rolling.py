@@ -18,17 +18,20 @@ from millstream.aggregation.rolling_columns import accumulate, order_numbers
 from millstream.aggregation.rolling_records import FieldReduce, mutable_copy
 from millstream.common import Row, Types
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
-from millstream.datastream.streams.rolling_fields import rolling_operation
+from millstream.compiler.passes.roll_in_columns import rolling_operation
+from millstream.datastream.streams.rolling_fields import rolling_field
 from millstream.graph.field_key import FieldKey
-from millstream.graph.nodes import Edge, Node, Partitioning, Reduce, Rolling
+from millstream.graph.nodes import Edge, Node, Partitioning, Reduce
 from millstream.metrics.registry import MetricRegistry
+from millstream.plan.operations import Rolling
 from millstream.records.batch import Batch
 from millstream.records.columns import as_declared
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
-from millstream.runtime.operators.keyed_operators import KeyedOperator
-from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MAX_WATERMARK, MIN_WATERMARK, Acknowledgement
-from millstream.runtime.task.residents import _KINDS
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.operators.registry import operator_for
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.canonical_decoding import decode
 from millstream.state.keys.settled_keys import settled_keys
@@ -39,6 +42,11 @@ UID = "total"
 
 
 STORES = itertools.count()
+
+
+def lowered(kind: str, field: int | str, type_info: TypeInformation) -> Rolling | Reduce:
+    """What runs for `kind` of a field, as the compiler decides."""
+    return rolling_operation(rolling_field(kind, field, type_info), type_info)
 
 
 class OneOperator:
@@ -66,7 +74,7 @@ class OneOperator:
         """An epoch over these batches; returns its output."""
         self.epoch += 1
         context = TaskContext("total", 1, 128, 0, 0, {}, MetricRegistry().group(UID))
-        operator = _KINDS[type(self.node.operation)](OperatorSetting(self.node, context, 1024))
+        operator = operator_for(OperatorSetting(self.node, context, 1024))
         assert isinstance(operator, KeyedOperator)
         out: list[Any] = []
         operator.outputs = [lambda given: out.extend(given.values())]
@@ -161,7 +169,7 @@ def shown(records: list[Any]) -> list[str]:
 @given(histories())
 def test_columns_give_what_one_record_at_a_time_gives(history: Any) -> None:
     kind, type_info, key_type, epochs = history
-    operator = OneOperator(rolling_operation(kind, 1, type_info), type_info, key_type)
+    operator = OneOperator(lowered(kind, 1, type_info), type_info, key_type)
     reference = Reference(kind, type_info, key_type)
     for batches in epochs:
         assert shown(operator.run(batches)) == shown(reference.run(batches))
@@ -171,7 +179,7 @@ def test_columns_give_what_one_record_at_a_time_gives(history: Any) -> None:
 @given(histories())
 def test_batch_gives_one_final_result_per_key_at_the_end(history: Any) -> None:
     kind, type_info, key_type, epochs = history
-    operator = OneOperator(rolling_operation(kind, 1, type_info), type_info, key_type)
+    operator = OneOperator(lowered(kind, 1, type_info), type_info, key_type)
     reference = Reference(kind, type_info, key_type)
     for batches in epochs:
         reference.run(batches)
@@ -203,13 +211,13 @@ def test_long_runs_of_one_key_are_summed_exactly_in_order() -> None:
 
 def test_which_fields_run_in_columns() -> None:
     for name, (field_type, _) in ORDERED.items():
-        operation = rolling_operation("max", 1, Types.TUPLE([Types.LONG(), field_type]))
+        operation = lowered("max", 1, Types.TUPLE([Types.LONG(), field_type]))
         assert isinstance(operation, Reduce if name.startswith("BIG") else Rolling), name
 
 
 def test_rows_and_plain_numbers_are_aggregated_too() -> None:
     row = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])
-    operator = OneOperator(rolling_operation("sum", "count", row), row, Types.STRING())
+    operator = OneOperator(lowered("sum", "count", row), row, Types.STRING())
     assert operator.run([[Row("a", 1), Row("b", 5), Row("a", 2**31 - 1)]]) == [
         Row(word="a", count=1),
         Row(word="b", count=5),

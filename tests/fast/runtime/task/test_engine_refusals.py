@@ -29,7 +29,7 @@ from millstream.runtime.exchange.envelope import BARRIER, DATA, Envelope, open_e
 from millstream.runtime.exchange.mailboxes import BrokenExchangeError, Inbox
 from millstream.runtime.task.barrier import Barrier, ChannelEnd
 from millstream.runtime.task.local import LocalRunner
-from millstream.runtime.task.residents import Job
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Script, run
@@ -351,7 +351,7 @@ def test_a_barrier_of_another_epoch_is_refused() -> None:
 class RecordingRunner(LocalRunner):
     """Keeps the plan and what the last stage of an epoch sent."""
 
-    def prepare(self, job: Job) -> None:
+    def prepare(self, job: ShippedJob) -> None:
         super().prepare(job)
         self.plan = job.plan()
 

@@ -15,10 +15,11 @@ from millstream.datastream.window import SlidingEventTimeWindows, TumblingEventT
 from millstream.graph.nodes import Window
 from millstream.metrics.registry import MetricRegistry
 from millstream.records.batch import Batch
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
-from millstream.runtime.operators.operators import OperatorSetting
-from millstream.runtime.task.barrier import MIN_WATERMARK, Acknowledgement
-from millstream.runtime.task.residents import _KINDS
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.operators.registry import operator_for
+from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows import folding
 from millstream.runtime.windows.folding import FoldingWindowOperator
@@ -41,7 +42,7 @@ class OneOperator:
         plan = compile_graph(env._graph(None))
         (node,) = (node for node in plan.nodes() if isinstance(node.operation, Window))
         context = TaskContext("windows", 1, 128, 0, 0, {}, MetricRegistry().group("windows"))
-        made = _KINDS[Window](OperatorSetting(node, context, 1_024))
+        made = operator_for(OperatorSetting(node, context, 1_024))
         assert isinstance(made, FoldingWindowOperator)
         self.operator = made
         self._store = MemoryStore(f"folded-{next(STORES)}")

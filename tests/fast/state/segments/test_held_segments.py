@@ -89,7 +89,7 @@ def test_of_a_large_remote_segment_parts_are_fetched(monkeypatch: pytest.MonkeyP
     assert memory.held_bytes <= refs[0].file_bytes and not store.gets
     asked = store.ranges
     view = TableView(segments, LAYOUT, refs, range(LAYOUT.max_parallelism), 0)
-    assert view.get_one("key 1 7") == 7
+    assert view.get_value("key 1 7") == 7
     assert store.ranges - asked <= len(refs)  # one chunk of a segment, not all of it
 
 

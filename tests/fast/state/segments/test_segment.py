@@ -21,7 +21,7 @@ from millstream.state.segments.segment_writer import write_segment
 from millstream.state.segments.version import SegmentRef, merge_versions, refs_for, refs_from_json, refs_to_json
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.layout import TableLayout
-from millstream.state.tables.reference import identity
+from millstream.state.tables.reference_table import identity
 from millstream.state.tables.table import TableView
 from millstream.storage import open_store
 from millstream.storage.local import LocalStore

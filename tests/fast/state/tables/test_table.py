@@ -28,7 +28,7 @@ from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.layout import NEVER_MS, TableLayout
-from millstream.state.tables.reference import ReferenceTable
+from millstream.state.tables.reference_table import ReferenceTable
 from millstream.state.tables.table import TableView
 from millstream.storage import open_store
 from millstream.storage.local import LocalStore
@@ -130,7 +130,7 @@ def test_keys_with_one_hash_are_told_apart() -> None:
     changes.delete(untyped(()))
     table.commit(changes)
     assert values(table.view(), *keys) == [0, None, 20, 30, None]
-    assert [table.view().get_one(key) for key in keys] == [0, None, 20, 30, None]
+    assert [table.view().get_value(key) for key in keys] == [0, None, 20, 30, None]
 
 
 def test_changes_not_yet_written_are_seen_by_every_question() -> None:
@@ -393,7 +393,7 @@ def test_a_single_read_answers_as_a_bulk_read_and_as_a_dictionary(data: st.DataO
     found = view.get(column(asked))
     assert found.values is not None and (found.mask.tolist(), found.values.to_pylist()) == (mask, expected)
     spread = iter(expected)
-    assert [view.get_one(key) for key in asked] == [next(spread) if there else None for there in mask]
+    assert [view.get_value(key) for key in asked] == [next(spread) if there else None for there in mask]
 
 
 @pytest.mark.parametrize("layout", [CARTS, LISTS], ids=["hashed subs", "ordered subs"])

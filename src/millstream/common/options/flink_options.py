@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.common.option import Option, OptionType
+from millstream.common.options.option import Option, OptionType
 
 __all__ = ["FLINK_OPTIONS", "IGNORED_FAMILIES"]
 

@@ -1,4 +1,4 @@
-"""CSV: files of rows, and rows as messages. How a file looks is said by a `CsvSchema` (`csv_schema`)."""
+"""CSV: files of rows, and rows as messages. How a file looks is said by a `CsvSchema` (`schema`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
 from millstream.connectors.files.parts import CsvParts
 from millstream.connectors.files.values import text_converter
-from millstream.datastream.connectors.file_sink import PartsWriterFactory
-from millstream.datastream.connectors.file_source import StreamFormat
-from millstream.datastream.formats.csv_schema import CsvSchema, CsvSchemaBuilder
+from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
+from millstream.datastream.connectors.file_system.source import StreamFormat
+from millstream.datastream.formats.csv.schema import CsvSchema, CsvSchemaBuilder
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError, TypeMismatchError

@@ -1,8 +1,7 @@
-"""A store that can be written to without anybody noticing: what is put stays here, over what another store holds.
+"""A store over another one: everything is read from there, and what is written stays in an overlay in memory.
 
-For running something again on a job's real files. Whoever is given it finds all that the job has, under the job's own
-address, and may write, create and delete; none of it reaches the job's store. A file of the job cannot be deleted, only
-one that was written here.
+It serves to run something again on a job's real files. A caller finds all files of the job under the job's address, and
+may write, create and delete, but none of that reaches the job's store. Only files of the overlay can be deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["SandboxStore"]
 
 
 class SandboxStore:
-    """`below`, with everything written to `own` instead.
+    """`below`, with everything written to `overlay` instead.
 
     >>> below = MemoryStore("doctest-below-a-sandbox")
     >>> below.put("a", b"1")
@@ -28,24 +27,24 @@ class SandboxStore:
     (['a', 'b'], ['a'])
     """
 
-    def __init__(self, own: MemoryStore, below: Store) -> None:
-        self._own, self._below = own, below
+    def __init__(self, overlay: MemoryStore, below: Store) -> None:
+        self._overlay, self._below = overlay, below
 
     @property
     def url(self) -> str:
         return self._below.url
 
     def __repr__(self) -> str:
-        return f"SandboxStore({self._own!r}, {self._below!r})"
+        return f"SandboxStore({self._overlay!r}, {self._below!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (SandboxStore, (self._own, self._below))
+        return (SandboxStore, (self._overlay, self._below))
 
     def put(self, name: str, data: bytes) -> None:
-        self._own.put(name, data)
+        self._overlay.put(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
-        return not self._below.exists(name) and self._own.create(name, data)
+        return not self._below.exists(name) and self._overlay.create(name, data)
 
     def get(self, name: str) -> bytes:
         return self._holder(name).get(name)
@@ -54,23 +53,23 @@ class SandboxStore:
         return self._holder(name).get_range(name, start, stop)
 
     def exists(self, name: str) -> bool:
-        return self._own.exists(name) or self._below.exists(name)
+        return self._overlay.exists(name) or self._below.exists(name)
 
     def list(self, prefix: str) -> Names:
-        return sorted({*self._own.list(prefix), *self._below.list(prefix)})
+        return sorted({*self._overlay.list(prefix), *self._below.list(prefix)})
 
     def delete(self, name: str) -> None:
-        self._own.delete(name)
+        self._overlay.delete(name)
 
     def delete_many(self, names: Sequence[str]) -> None:
-        self._own.delete_many(names)
+        self._overlay.delete_many(names)
 
     def modified_ms(self, name: str) -> int:
         return self._holder(name).modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
         # Not the place below where a new file would go: it would be written there.
-        return self._below.local_path(name) if not self._own.exists(name) and self._below.exists(name) else None
+        return self._below.local_path(name) if not self._overlay.exists(name) and self._below.exists(name) else None
 
     def settle(self, name: str) -> None:
         """Memory needs no settling, and what is below was settled by who wrote it."""
@@ -83,8 +82,8 @@ class SandboxStore:
 
     def clear(self) -> None:
         """Forget everything that was written here."""
-        for name in self._own.list(""):
-            self._own.delete(name)
+        for name in self._overlay.list(""):
+            self._overlay.delete(name)
 
     def _holder(self, name: str) -> Store:
-        return self._own if self._own.exists(name) or not self._below.exists(name) else self._below
+        return self._overlay if self._overlay.exists(name) or not self._below.exists(name) else self._below

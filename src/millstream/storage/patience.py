@@ -1,11 +1,11 @@
-"""A store that waits out a short absence of the one it stands for.
+"""A store that waits while the store below it does not answer for a short time.
 
-A call that fails because the store does not answer (`StoreAwayError`) is made again, after pauses that grow, for as
-long as the patience lasts; then the error is passed on, and it is the restart strategy's turn. What the store refuses
-for good (a missing file, damage, no permission) is passed on at once.
+A request that fails because the store does not answer (`StoreAwayError`) is repeated, after pauses that grow, until the
+patience is used up. Then the error is passed on, and the restart strategy decides. What the store refuses for good (a
+missing file, damage, no permission) is passed on at once.
 
-Every call of a store may be made twice: it gives a name its whole content or nothing. Only `create` could be told
-"exists already" of its own, unanswered first try; so after an unanswered try the bytes that stand there decide.
+Every request may be repeated, because a store gives a name its whole content or nothing. Only `create` needs care: a
+repeated one may be answered "exists already" because of its own first try. Then the bytes that stand there decide.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TypeVar
 from millstream.errors import StoreAwayError
 from millstream.storage.store import Names, Store
 
-__all__ = ["PATIENCE_S", "Patience", "PatientStore", "patient"]
+__all__ = ["PATIENCE_S", "Patience", "PatientStore", "with_patience"]
 
 PATIENCE_S = 10.0
-"""How long an absence of the store is waited out unless something else is set."""
+"""How long the store may be away unless something else is set."""
 
 _Answer = TypeVar("_Answer")
 _FIRST_PAUSE_S = 0.02
@@ -31,15 +31,15 @@ _LONGEST_PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a store may be away, and whose time is waited. Tests bring their own."""
+    """How long a store may be away, and by which clock. Tests bring a clock of their own."""
 
     total_s: float = PATIENCE_S
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
 
 
-def patient(store: Store, total_s: float = PATIENCE_S) -> Store:
-    """`store`, with absences of up to `total_s` waited out; itself when there is no patience."""
+def with_patience(store: Store, total_s: float = PATIENCE_S) -> Store:
+    """`store`, which may be away for up to `total_s`; `store` itself when that is 0."""
     return PatientStore(store, Patience(total_s)) if total_s > 0 else store
 
 
@@ -65,58 +65,58 @@ class PatientStore:
     def __reduce__(self) -> tuple[object, ...]:
         return (PatientStore, (self._store, self._patience))
 
-    def _persistently(self, call: Callable[[], _Answer], again: Callable[[], _Answer] | None = None) -> _Answer:
-        """The answer to `call`, or, once it went unanswered, to `again`."""
+    def _retry(self, request: Callable[[], _Answer], repeat: Callable[[], _Answer] | None = None) -> _Answer:
+        """The answer to `request`; once that went unanswered, to `repeat` if it is given."""
         patience, pause_s = self._patience, _FIRST_PAUSE_S
-        until = patience.monotonic() + patience.total_s
+        deadline_s = patience.monotonic() + patience.total_s
         while True:
             try:
-                return call()
+                return request()
             except StoreAwayError:
-                if patience.monotonic() + pause_s > until:
+                if patience.monotonic() + pause_s > deadline_s:
                     raise
             patience.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            call = again or call
+            request = repeat or request
 
     def put(self, name: str, data: bytes) -> None:
-        self._persistently(lambda: self._store.put(name, data))
+        self._retry(lambda: self._store.put(name, data))
 
     def create(self, name: str, data: bytes) -> bool:
-        def again() -> bool:
+        def repeat() -> bool:
             return self._store.create(name, data) or self._store.get(name) == data
 
-        return self._persistently(lambda: self._store.create(name, data), again)
+        return self._retry(lambda: self._store.create(name, data), repeat)
 
     def get(self, name: str) -> bytes:
-        return self._persistently(lambda: self._store.get(name))
+        return self._retry(lambda: self._store.get(name))
 
     def get_range(self, name: str, start: int, stop: int) -> bytes:
-        return self._persistently(lambda: self._store.get_range(name, start, stop))
+        return self._retry(lambda: self._store.get_range(name, start, stop))
 
     def exists(self, name: str) -> bool:
-        return self._persistently(lambda: self._store.exists(name))
+        return self._retry(lambda: self._store.exists(name))
 
     def list(self, prefix: str) -> Names:
-        return self._persistently(lambda: self._store.list(prefix))
+        return self._retry(lambda: self._store.list(prefix))
 
     def delete(self, name: str) -> None:
-        self._persistently(lambda: self._store.delete(name))
+        self._retry(lambda: self._store.delete(name))
 
     def delete_many(self, names: Sequence[str]) -> None:
-        self._persistently(lambda: self._store.delete_many(names))
+        self._retry(lambda: self._store.delete_many(names))
 
     def modified_ms(self, name: str) -> int:
-        return self._persistently(lambda: self._store.modified_ms(name))
+        return self._retry(lambda: self._store.modified_ms(name))
 
     def local_path(self, name: str) -> Path | None:
-        return self._persistently(lambda: self._store.local_path(name))
+        return self._retry(lambda: self._store.local_path(name))
 
     def settle(self, name: str) -> None:
-        self._persistently(lambda: self._store.settle(name))
+        self._retry(lambda: self._store.settle(name))
 
     def check_writable(self) -> None:
-        self._persistently(self._store.check_writable)
+        self._retry(self._store.check_writable)
 
     def remove_unfinished(self, before_ms: int) -> None:
-        self._persistently(lambda: self._store.remove_unfinished(before_ms))
+        self._retry(lambda: self._store.remove_unfinished(before_ms))

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.common.configuration import Configuration
-from millstream.common.quantities import parse_bytes, parse_duration_ms
+from millstream.common.options.quantities import parse_bytes, parse_duration_ms
 from millstream.errors import ConfigurationError
 
 __all__ = ["Option", "OptionType"]

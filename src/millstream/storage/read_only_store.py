@@ -1,8 +1,8 @@
-"""A store that is only looked at: whatever is asked of it, nothing is written, made or removed.
+"""A store that is only read: every request to write, make or remove something is refused.
 
-For readers without the right to write, or that must leave no trace. What writing would have given, they do without: no
-lease keeps the epoch that is being read, so the job may collect it, which is then an error and never a wrong answer;
-and no registration tells clients of a query server.
+It is for readers that may not write, or that must leave no trace. They do without what writing gives: no lease holds
+the epoch that is being read, so the job may remove it, which is then an error and never a wrong answer; and a query
+server is not registered, so that clients cannot discover it.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ written. Open it without read_only (--read-only) to write.
     def remove_unfinished(self, before_ms: int) -> None:
         self._refuse(".", "removed")
 
-    def _refuse(self, name: str, what: str) -> NoReturn:
+    def _refuse(self, name: str, act: str) -> NoReturn:
         raise StoreError(
-            f"store {self.url} was opened to be read only, so {name!r} cannot be {what}. Open it without read_only "
+            f"store {self.url} was opened to be read only, so {name!r} cannot be {act}. Open it without read_only "
             "(--read-only) to write."
         )

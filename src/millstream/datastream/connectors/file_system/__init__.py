@@ -1,8 +1,8 @@
-"""Files in and out, under the module path PyFlink has them: see `file_source`, `file_sink` and `file_parts`."""
+"""Files in and out, under PyFlink's module path: see `source`, `sink` and `parts`."""
 
 from __future__ import annotations
 
-from millstream.datastream.connectors.file_parts import (
+from millstream.datastream.connectors.file_system.parts import (
     BucketAssigner,
     DefaultRollingPolicy,
     FileCompactor,
@@ -11,8 +11,8 @@ from millstream.datastream.connectors.file_parts import (
     OutputFileConfig,
     RollingPolicy,
 )
-from millstream.datastream.connectors.file_sink import FileSink, StreamingFileSink
-from millstream.datastream.connectors.file_source import (
+from millstream.datastream.connectors.file_system.sink import FileSink, StreamingFileSink
+from millstream.datastream.connectors.file_system.source import (
     BulkFormat,
     FileEnumeratorProvider,
     FileSource,

@@ -44,12 +44,12 @@ __all__ = [
     "offset_at_end",
     "opened_sink",
     "opened_source",
-    "own_watermark",
     "planned_commit",
     "reach_of",
-    "reading",
+    "read_items",
     "removes_input",
     "restored_pending",
+    "source_watermark",
     "staged_items",
     "wrong_item",
 ]
@@ -139,7 +139,7 @@ def is_complete(source: Source, context: SourceContext) -> bool:
 # --- sources, in a task ---------------------------------------------------------------------------------------
 
 
-def reading(source: Source, split: Split, start: Offset, stop: Offset) -> Iterator[Any]:
+def read_items(source: Source, split: Split, start: Offset, stop: Offset) -> Iterator[Any]:
     """What `read` yields, still to be asked for."""
     returned: Any = source.read(split, start, stop)
     if isinstance(returned, (str, bytes, dict)) or not isinstance(returned, Iterable):
@@ -169,7 +169,7 @@ def offset_at_end(source: Source, split: Split, start: Offset, stop: Offset, ret
     return returned
 
 
-def own_watermark(source: Source, split: Split, offset: Offset) -> int | None:
+def source_watermark(source: Source, split: Split, offset: Offset) -> int | None:
     """The source's own watermark, if it has one."""
     returned = source.watermark(split, offset)
     if returned is None or (type(returned) is int and -(2**63) <= returned < 2**63):

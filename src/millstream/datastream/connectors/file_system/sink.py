@@ -14,7 +14,7 @@ from millstream.connectors.files import buckets, rolling
 from millstream.connectors.files.parts import PartFormat, parts_of_encoder
 from millstream.connectors.files.sink import FileSink as EngineFileSink
 from millstream.datastream.connectors.base import Sink, StreamTransformer, SupportsPreprocessing
-from millstream.datastream.connectors.file_parts import (
+from millstream.datastream.connectors.file_system.parts import (
     BucketAssigner,
     FileCompactor,
     FileCompactStrategy,

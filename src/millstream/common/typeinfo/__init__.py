@@ -2,15 +2,15 @@
 
 A declared type buys speed and safety: values travel as Arrow columns, state can be queried and evolved, and
 a value of another type is refused where it arises. Without one, values travel as pickles
-(`Types.PICKLED_BYTE_ARRAY()`), and plans say so. The type classes live in two private modules by kind and are
-all public from here, under PyFlink's names.
+(`Types.PICKLED_BYTE_ARRAY()`), and plans say so. The type classes stand in `scalar_types` and `composite_types` and
+are all public from here, under PyFlink's names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.common._composite_types import (
+from millstream.common.typeinfo.composite_types import (
     BasicArrayTypeInfo,
     ExternalTypeInfo,
     ListTypeInfo,
@@ -20,7 +20,7 @@ from millstream.common._composite_types import (
     RowTypeInfo,
     TupleTypeInfo,
 )
-from millstream.common._scalar_types import (
+from millstream.common.typeinfo.scalar_types import (
     BasicType,
     BasicTypeInfo,
     DateTypeInfo,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.common._scalar_types import BasicType, BasicTypeInfo, TypeInformation
+from millstream.common.typeinfo.scalar_types import BasicType, BasicTypeInfo, TypeInformation
 from millstream.common.types import Row
 from millstream.errors import ProgramError
 

@@ -1,7 +1,7 @@
 """Every configuration key that means something, and how its text is read.
 
 The table is the documentation: `KNOWN` holds each key with its type, its default, and what it does, Flink's keys
-(`flink_options.py`) beside our own. `check_key` refuses a key that nobody reads and names the nearest one:
+(`flink_options`) beside our own. `check_key` refuses a key that nobody reads and names the nearest one:
 a misspelt setting that is silently ignored is the most expensive kind of typo.
 
 Users may set keys of their own under `user.`, Spark's under `spark.`, and job parameters. Whole families that
@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.configuration import Configuration
-from millstream.common.flink_options import FLINK_OPTIONS, IGNORED_FAMILIES
-from millstream.common.option import Option, OptionType
+from millstream.common.options.flink_options import FLINK_OPTIONS, IGNORED_FAMILIES
+from millstream.common.options.option import Option, OptionType
 from millstream.errors import ConfigurationError
 
 __all__ = [

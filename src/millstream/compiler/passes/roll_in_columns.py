@@ -1,0 +1,50 @@
+"""Run rolling aggregations of a field in columns where its type allows it, else as a reduction of records.
+
+Columns need a declared type whose Arrow form adds and compares as the values do. Both ways give the same results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.aggregation.rolling_columns import rolls_in_columns
+from millstream.aggregation.rolling_records import FieldReduce
+from millstream.common.typeinfo import BasicType, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
+from millstream.compiler.stream_types import typed_input
+from millstream.graph.nodes import Graph, Node, Reduce, RollingField
+from millstream.plan.operations import Rolling
+from millstream.records.columns import arrow_type
+from millstream.records.shapes import plain_type
+from millstream.state.windows.measures import basic_type
+
+__all__ = ["roll_in_columns", "rolling_operation"]
+
+# Columns of these hold an encoding that neither adds nor compares as the values do.
+_ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
+
+
+def roll_in_columns(graph: Graph) -> Graph:
+    """Every RollingField leaves this pass as a Rolling or a Reduce."""
+
+    def lowered(node: Node) -> Node:
+        if not isinstance(node.operation, RollingField):
+            return node
+        return replace(node, operation=rolling_operation(node.operation, typed_input(graph, node)))
+
+    return replace(graph, nodes=tuple(map(lowered, graph.nodes)))
+
+
+def rolling_operation(operation: RollingField, stream_type: TypeInformation | None) -> Rolling | Reduce:
+    """What runs over a stream of this type; None: one without columns."""
+    kind, field = operation.kind, operation.field
+    if stream_type is None:
+        return Reduce(FieldReduce(kind, field))
+    assert isinstance(field, int), "a field of a typed stream is known by its position"
+    plain = plain_type(stream_type)
+    field_type = plain.get_field_types()[field] if isinstance(plain, RowTypeInfo | TupleTypeInfo) else stream_type
+    if isinstance(plain_type(field_type), PickledBytesTypeInfo):
+        return Reduce(FieldReduce(kind, field))
+    basic, arrow = basic_type(field_type), arrow_type(field_type)
+    if basic not in _ENCODED and arrow is not None and rolls_in_columns(kind, arrow):
+        return Rolling(kind, field)
+    return Reduce(FieldReduce(kind, field, basic))

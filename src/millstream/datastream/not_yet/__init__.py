@@ -1,0 +1,148 @@
+"""The names PyFlink has and Millstream has not built yet: one table, `names.json`, and what its rows become.
+
+The table has two parts. A module among the *stand-ins* can be imported with all its names. Its classes have PyFlink's
+base classes and signatures, so that programs can be written against them; making one, or calling one of its methods,
+raises NotYetError with what the name comes with and what does the job meanwhile. Enums, and interfaces that programs
+fill in, are whole. A module among the *refused* refuses each of its names when that name is imported.
+
+A module whose names are all in the table is one line, `__all__, __getattr__ = names_of(__name__)`. The table is written
+by `scripts/not-yet-table` from PyFlink's reference; do not edit it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from importlib import import_module, resources
+from inspect import Parameter, Signature
+from types import ModuleType, new_class
+from typing import Any
+
+from millstream.errors import NotYetError
+
+__all__ = ["NotYetImportError", "StandIn", "names_of", "refuse_modules_below", "refused_names", "stand_ins"]
+
+
+class NotYetImportError(NotYetError, ImportError):
+    """A name of a whole API that is not built yet was imported."""
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A class of PyFlink's that is not built yet; `path` has a dot where it stands inside another class.
+
+    `kind` is "class", "interface" or "enum". A method without `self` among its parameters is static.
+    """
+
+    path: str
+    kind: str
+    bases: Sequence[str] = ()
+    methods: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    members: Sequence[str] = ()
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(resources.files(__name__).joinpath("names.json").read_text(encoding="utf-8"))
+    return table
+
+
+@cache
+def stand_ins(module: str) -> dict[str, StandIn]:
+    """The stand-ins of a module by their paths; empty for a module that is built."""
+    names = _table()["stand_ins"].get(module, {}).get("names", {})
+    return {path: StandIn(path, **description) for path, description in names.items()}
+
+
+def refused_names() -> dict[str, list[str]]:
+    """The names that are refused when they are imported, by their modules."""
+    names: dict[str, list[str]] = _table()["refused"]["names"]
+    return names
+
+
+def names_of(module: str) -> tuple[list[str], Callable[[str], Any]]:
+    """`__all__` and `__getattr__` of a module all of whose names are in the table."""
+    is_refused = module in refused_names()
+    names = refused_names()[module] if is_refused else [path for path in stand_ins(module) if "." not in path]
+
+    def value_of(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if is_refused:
+            raise _error(NotYetImportError, f"{module}.{name}", _table()["refused"])
+        return _class(module, name)
+
+    return sorted(names), value_of
+
+
+def refuse_modules_below(package: str) -> None:
+    """Make the modules below a refused package importable, so that they refuse their names in its words."""
+    for name in refused_names():
+        parent, _, child = name.rpartition(".")
+        if parent == package:
+            module = ModuleType(name, f"Not built yet: see {__name__}.")
+            module.__dict__["__all__"], module.__dict__["__getattr__"] = names_of(name)
+            sys.modules[name] = module
+            setattr(sys.modules[package], child, module)
+
+
+def _error(kind: type[NotYetError], name: str, description: Mapping[str, Any]) -> NotYetError:
+    return kind.of(name, description["comes_with"], description["instead"])
+
+
+@cache
+def _class(module: str, path: str) -> type:
+    """The class itself, always the same object: `isinstance` and pickles by name work as with any other class."""
+    stand_in = stand_ins(module)[path]
+    name = path.rpartition(".")[2]
+    if stand_in.kind == "enum":
+        values = [(member, value) for value, member in enumerate(stand_in.members)]
+        return Enum(name, values, module=module, qualname=path)  # type: ignore[return-value]
+    bases = (ABC,) if stand_in.kind == "interface" else tuple(map(_imported, stand_in.bases))
+    content: dict[str, Any] = {
+        "__module__": module,
+        "__qualname__": path,
+        "__doc__": f"PyFlink's `{path}`{'; not built yet' if stand_in.kind == 'class' else ''}.",
+        **{inner.rpartition(".")[2]: _class(module, inner) for inner in stand_ins(module) if _stands_in(inner, path)},
+        **{method: _method(module, stand_in, method) for method in stand_in.methods},
+    }
+    return new_class(name, bases, exec_body=lambda namespace: namespace.update(content))
+
+
+def _stands_in(inner: str, path: str) -> bool:
+    return inner.rpartition(".")[0] == path
+
+
+def _imported(path: str) -> type:
+    module, _, name = path.rpartition(".")
+    base: type = getattr(import_module(module), name)
+    return base
+
+
+def _method(module: str, stand_in: StandIn, name: str) -> Any:
+    subject = stand_in.path if name == "__init__" else f"{stand_in.path}.{name}"
+
+    is_interface = stand_in.kind == "interface"
+
+    def body(*arguments: Any, **named: Any) -> Any:
+        if not is_interface:
+            raise _error(NotYetError, subject, _table()["stand_ins"][module])
+
+    parameters = stand_in.methods[name]
+    body.__name__, body.__qualname__, body.__module__ = name, f"{stand_in.path}.{name}", module
+    body.__signature__ = Signature([_parameter(each, is_interface) for each in parameters])  # type: ignore[attr-defined]
+    if is_interface:
+        return abstractmethod(body)
+    return body if parameters[:1] == ["self"] else staticmethod(body)
+
+
+def _parameter(name: str, is_required: bool) -> Parameter:
+    if name.startswith("*"):
+        return Parameter(name[1:], Parameter.VAR_POSITIONAL)
+    default = Parameter.empty if is_required or name == "self" else None
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default)

@@ -1,0 +1,66 @@
+"""Map, filter and flat map on a keyed stream: the same functions, with state of the key of the record at hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from millstream.records.batch import Batch
+from millstream.runtime.operators.function_operators import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    inherited_timestamps,
+)
+from millstream.runtime.operators.keyed_operator import Part, PerRecordOperator
+
+__all__ = ["KeyedFilterOperator", "KeyedFlatMapOperator", "KeyedMapOperator"]
+
+
+class KeyedMapOperator(PerRecordOperator, MapOperator):
+    """A `MapFunction` on a keyed stream: it may hold state of the key of the record at hand."""
+
+    def _results(self, batch: Batch, numbers: list[int]) -> list[Any]:
+        """What the function returns for every record, each called within its key."""
+        function, scope, values = self._function, self.backend.scope, batch.values()
+        remaining = iter(values)
+        results: list[Any] = []
+        append = results.append
+        try:
+            for scope.at, value in zip(numbers, remaining, strict=True):
+                append(function(value))
+        except Exception as error:
+            raise self.call.failed(error, self.method, self.call.current(values, remaining)) from error
+        return results
+
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
+        results = self._results(batch, numbers)
+        return [(None, self.typed(results, batch.timestamps, self.node.output_type))]
+
+
+class KeyedFilterOperator(KeyedMapOperator, FilterOperator):
+    """A `FilterFunction` on a keyed stream."""
+
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
+        kept = np.flatnonzero(list(map(bool, self._results(batch, numbers))))
+        return [(None, batch.take(kept))]
+
+
+class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):
+    """A `FlatMapFunction` on a keyed stream."""
+
+    def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
+        function, scope, values = self._function, self.backend.scope, batch.values()
+        remaining = iter(values)
+        out: list[Any] = []
+        ends: list[int] = []
+        try:
+            for scope.at, value in zip(numbers, remaining, strict=True):
+                results = function(value)
+                if results is not None:
+                    out.extend(results)
+                ends.append(len(out))
+        except Exception as error:
+            raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
+        return [(None, self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type))]

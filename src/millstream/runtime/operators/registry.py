@@ -1,0 +1,130 @@
+"""Which operator runs a node: one line for each operation of the graph.
+
+An operation that is not listed cannot be run. This is the only module that knows all operators; whoever needs one asks
+`operator_for`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from millstream.graph.nodes import (
+    AssignTimestamps,
+    AsyncCalls,
+    BroadcastProcess,
+    Cache,
+    CoFlatMap,
+    CoGroupWindow,
+    CoMap,
+    CoProcess,
+    Filter,
+    FlatMap,
+    IntervalJoin,
+    KeyedBatches,
+    KeyedBroadcastProcess,
+    KeyedCoFlatMap,
+    KeyedCoMap,
+    KeyedCoProcess,
+    KeyedFilter,
+    KeyedFlatMap,
+    KeyedMap,
+    KeyedProcess,
+    LoopHead,
+    LoopTail,
+    Map,
+    MapBatches,
+    PaneAggregate,
+    PartialAggregate,
+    Process,
+    Project,
+    Read,
+    Reduce,
+    Window,
+    WindowJoin,
+    Write,
+)
+from millstream.plan.operations import Rolling
+from millstream.runtime.exchange.cached_blocks import CacheOperator
+from millstream.runtime.joins.co_group_operator import CoGroupOperator
+from millstream.runtime.joins.interval_join import interval_join_operator
+from millstream.runtime.joins.window_join import WindowJoinOperator
+from millstream.runtime.operators.async_calls import AsyncCallsOperator
+from millstream.runtime.operators.broadcast_operators import BroadcastProcessOperator, KeyedBroadcastOperator
+from millstream.runtime.operators.column_operators import MapBatchesOperator, ProjectOperator
+from millstream.runtime.operators.connected_operators import (
+    CoFlatMapOperator,
+    CoMapOperator,
+    CoProcessOperator,
+    KeyedCoFlatMapOperator,
+    KeyedCoMapOperator,
+    KeyedCoProcessOperator,
+)
+from millstream.runtime.operators.endpoints import ReadOperator, TimestampOperator, WriteOperator
+from millstream.runtime.operators.function_operators import FilterOperator, FlatMapOperator, MapOperator
+from millstream.runtime.operators.keyed_batches import KeyedBatchesOperator
+from millstream.runtime.operators.keyed_function_operators import (
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+)
+from millstream.runtime.operators.keyed_process_operator import KeyedProcessOperator
+from millstream.runtime.operators.loops import LoopHeadOperator, LoopTailOperator
+from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.operators.process_operator import ProcessOperator
+from millstream.runtime.operators.rolling import ReduceOperator, RollingOperator
+from millstream.runtime.windows.folding import FoldingWindowOperator
+from millstream.runtime.windows.operator import WindowOperator
+from millstream.runtime.windows.pane_operator import PaneOperator
+from millstream.runtime.windows.partial_aggregates import PartialAggregateOperator
+
+__all__ = ["OPERATORS", "operator_for"]
+
+
+def _window_operator(setting: OperatorSetting) -> Operator:
+    """The quick operator where it will do."""
+    operation = setting.node.operation
+    assert isinstance(operation, Window)
+    return WindowOperator(setting) if operation.panes is None else FoldingWindowOperator(setting)
+
+
+OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
+    Map: MapOperator,
+    FlatMap: FlatMapOperator,
+    Filter: FilterOperator,
+    Process: ProcessOperator,
+    Project: ProjectOperator,
+    MapBatches: MapBatchesOperator,
+    Read: ReadOperator,
+    AssignTimestamps: TimestampOperator,
+    Write: WriteOperator,
+    Cache: CacheOperator,
+    AsyncCalls: AsyncCallsOperator,
+    LoopHead: LoopHeadOperator,
+    LoopTail: LoopTailOperator,
+    KeyedMap: KeyedMapOperator,
+    KeyedFlatMap: KeyedFlatMapOperator,
+    KeyedFilter: KeyedFilterOperator,
+    KeyedProcess: KeyedProcessOperator,
+    CoMap: CoMapOperator,
+    CoFlatMap: CoFlatMapOperator,
+    CoProcess: CoProcessOperator,
+    KeyedCoMap: KeyedCoMapOperator,
+    KeyedCoFlatMap: KeyedCoFlatMapOperator,
+    KeyedCoProcess: KeyedCoProcessOperator,
+    BroadcastProcess: BroadcastProcessOperator,
+    KeyedBroadcastProcess: KeyedBroadcastOperator,
+    Reduce: ReduceOperator,
+    Rolling: RollingOperator,
+    KeyedBatches: KeyedBatchesOperator,
+    Window: _window_operator,
+    CoGroupWindow: CoGroupOperator,
+    WindowJoin: WindowJoinOperator,
+    IntervalJoin: interval_join_operator,
+    PartialAggregate: PartialAggregateOperator,
+    PaneAggregate: PaneOperator,
+}
+
+
+def operator_for(setting: OperatorSetting) -> Operator:
+    """The operator of a node, not open yet."""
+    return OPERATORS[type(setting.node.operation)](setting)

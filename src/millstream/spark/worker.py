@@ -1,0 +1,105 @@
+"""Inside a Spark task: which task this is, what it is told of the epoch, and what it keeps for the next one.
+
+Spark calls the function of a stage with the rows that the stage before sent to this task. A Python worker process runs
+many tasks, one after the other, and keeps three things between them: the operators that stay open (`Residents`), the
+spec's file if the epoch has one, read once for all tasks, and what was hidden from the garbage collector.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from millstream.runtime.task.garbage import fewer_collections
+from millstream.runtime.task.residents import Residents
+from millstream.runtime.task.shipped_job import ShippedJob
+from millstream.runtime.task.spec import EpochSpec
+from millstream.runtime.task.task import Assignment, run_task
+from millstream.storage.store import Store
+
+__all__ = ["SPEC_FILE_MARK", "SPEC_PROPERTY", "LastingObjects", "SpecFile", "stage_function"]
+
+SPEC_PROPERTY = "millstream.epoch"
+"""The local property of a Spark job that holds the epoch's spec, or where it is."""
+SPEC_FILE_MARK = "file:"
+"""How the property begins if the spec is in a file of the job's store; the file's name follows."""
+
+StageFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def stage_function(job: ShippedJob, stage: int) -> StageFunction:
+    """What a task of `stage` runs; Spark sends it to the workers once."""
+
+    def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _run_in_worker(job, stage, rows)
+
+    return run
+
+
+def _run_in_worker(job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    spec = _spec(context, job.facts.store)
+    assignment = Assignment(
+        stage=stage,
+        subtask=context.partitionId(),
+        attempt=context.attemptNumber(),
+        nonce=f"{job.facts.run}t{spec.try_}n{context.taskAttemptId()}",
+    )
+    openings = _RESIDENTS.openings
+    with fewer_collections():
+        yield from run_task(job, spec, assignment, rows, _RESIDENTS)
+    if _RESIDENTS.openings != openings:
+        _LASTING_OBJECTS.set_aside(_RESIDENTS)
+
+
+def _spec(context: TaskContext, store: Store) -> EpochSpec:
+    """This task's part of what the driver says of the epoch."""
+    text = context.getLocalProperty(SPEC_PROPERTY)
+    assert text is not None
+    if text.startswith(SPEC_FILE_MARK):
+        text = _SPEC_FILE.text(store, text.removeprefix(SPEC_FILE_MARK))
+    return EpochSpec.decode(text, context.partitionId())
+
+
+class SpecFile:
+    """The spec that this worker process read last, if it came in a file. Its name stands for its content."""
+
+    def __init__(self) -> None:
+        self._place, self._text = ("", ""), ""
+
+    def text(self, store: Store, name: str) -> str:
+        """The text of the file."""
+        if self._place != (store.url, name):
+            self._place, self._text = (store.url, name), store.get(name).decode()
+        return self._text
+
+
+class LastingObjects:
+    """Hides what lives on in this worker (modules, open operators) from the garbage collector.
+
+    Spark's worker makes a full collection after every task, over every object there is: 20 to 40 ms of each task, just
+    when the next one is due. Operators that were set aside and have been closed since, and garbage that was hidden with
+    the rest, are found again by a collection of our own. That costs as much, so it is made when as many subtasks have
+    been opened since the last one as were open then, not for each of many.
+    """
+
+    def __init__(self) -> None:
+        self._openings = self._open = 0  # when they were collected last
+
+    def set_aside(self, residents: Residents) -> None:
+        """Something was opened: hide it."""
+        if residents.openings - self._openings >= self._open:
+            self._openings, self._open = residents.openings, len(residents)
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()
+
+
+# For the life of a Python worker process.
+_RESIDENTS = Residents()
+_SPEC_FILE = SpecFile()
+_LASTING_OBJECTS = LastingObjects()

@@ -1,0 +1,63 @@
+"""What a name in a store may be made of.
+
+A user's text (an operator's uid, the name of a pin) may hold anything; `safe` makes of it one path part that every file
+system and object store accepts, reversibly unless it is long. Every store passes each name that it is given through
+`checked_name`, which refuses what would lead out of the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from millstream.errors import StoreDamagedError
+
+__all__ = ["TEMPORARY", "OutsideStoreError", "checked_name", "safe"]
+
+TEMPORARY = ".tmp-"
+"""A path part that starts so is being written. Nobody has been told of it yet, and it may be removed."""
+
+_SAFE_PART_CHARS_MAX = 120
+
+
+def safe(text: str) -> str:
+    """`text` as one path part: letters, digits, '_' and '-' stay, every other byte becomes '=XX'.
+
+    Long texts keep their start and end in a hash, since file systems stop at 255 bytes.
+
+    >>> safe("my sink.2")
+    'my=20sink=2E2'
+    """
+    part = "".join(
+        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_-") else f"={byte:02X}"
+        for byte in text.encode("utf-8", "surrogatepass")
+    )
+    if not part:
+        return "="
+    if len(part) <= _SAFE_PART_CHARS_MAX:
+        return part
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    return f"{part[: _SAFE_PART_CHARS_MAX - 26]}=={digest}"
+
+
+class OutsideStoreError(StoreDamagedError, ValueError):
+    """A name that leads out of its store. We never write such names: the file that holds it is damaged."""
+
+
+def checked_name(name: str) -> str:
+    """`name` itself when it is relative and stays inside the store; OutsideStoreError otherwise.
+
+    >>> checked_name("manifests/1.json")
+    'manifests/1.json'
+    >>> checked_name("../job.json")
+    Traceback (most recent call last):
+    millstream.storage.path_parts.OutsideStoreError: '../job.json' is not a name inside a store: parts are separated \
+by '/', and are not '.', '..' or empty
+    """
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
+        raise OutsideStoreError(
+            f"{name!r} is not a name inside a store: parts are separated by '/', and are not '.', '..' or empty"
+        )
+    if parts[-1].startswith(TEMPORARY):
+        raise OutsideStoreError(f"{name!r} is not a name inside a store: {TEMPORARY!r} marks files still being written")
+    return name

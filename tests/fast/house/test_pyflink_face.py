@@ -1,0 +1,39 @@
+"""PyFlink's face can be told from our own modules at a glance: in its folders a file is PyFlink's, a folder holds ours.
+
+The folders of the face are PyFlink's packages. A module file that stands in one of them has a path of PyFlink's, and
+nothing of ours stands beside it. What is ours stands in a folder below: either under a name of our own (`streams`,
+`options`), or as the inside of a module that PyFlink has as one file (`functions`, `window`, `typeinfo`).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE = ROOT / "src" / "millstream"
+REFERENCE = ROOT / "tests" / "reference" / "pyflink-datastream-api.txt"
+
+PYFLINK = frozenset(re.findall(r"^## (\S+\.py) ", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE))
+FACE = sorted({Path(path).parent.as_posix() for path in PYFLINK})
+
+
+def test_the_face_is_pyflinks_packages() -> None:
+    assert FACE == ["common", "datastream", "datastream/connectors", "datastream/formats", "metrics"]
+
+
+@pytest.mark.parametrize("folder", FACE)
+def test_a_file_in_a_folder_of_the_face_is_a_module_of_pyflinks(folder: str) -> None:
+    files = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / folder).glob("*.py")}
+    assert not files - PYFLINK, (
+        f"PyFlink has no such module; what is ours stands in a folder: {sorted(files - PYFLINK)}"
+    )
+
+
+@pytest.mark.parametrize("module", sorted(PYFLINK))
+def test_a_module_of_pyflinks_is_a_file_or_a_folder_of_its_name(module: str) -> None:
+    file = SOURCE / module
+    package = file.with_suffix("") / "__init__.py"
+    assert file.is_file() != package.is_file(), f"expected {module} or {package.relative_to(SOURCE)}, and not both"
