@@ -61,9 +61,9 @@ class Timers(StateHandle):
             timer for timer, is_set in self._set.items() if is_set and timer[0] <= through and timer not in known
         ]
 
-    def due(self, come: list[tuple[int, Any]], through: int) -> Iterator[tuple[int, Any]]:
-        """Take the timers that have `come`, in order. The caller fires each before it asks for the next."""
-        self._heap = [(time, next(self._order), key) for time, key in come]
+    def due(self, timers: list[tuple[int, Any]], through: int) -> Iterator[tuple[int, Any]]:
+        """Take these timers, which have come, by their times. The caller fires each before it asks for the next."""
+        self._heap = [(time, next(self._order), key) for time, key in timers]
         heapq.heapify(self._heap)
         self._through = through
         while self._heap:
@@ -91,20 +91,20 @@ class Timers(StateHandle):
         if waiting:
             times = np.array([time for time, _ in waiting], dtype=np.int64)
             self.table.put([key for _, key in waiting], None, pa.array(times), times)
-        gone = self._gone() if self.table.view.refs else []
-        if gone:
-            self.table.delete([key for _, key in gone], pa.array([time for time, _ in gone], pa.int64()))
+        removed = self._removed() if self.table.view.refs else []
+        if removed:
+            self.table.delete([key for _, key in removed], pa.array([time for time, _ in removed], pa.int64()))
 
-    def _gone(self) -> list[tuple[int, Any]]:
+    def _removed(self) -> list[tuple[int, Any]]:
         """The timers to take out of the store. Those that came and went in this epoch (a session that grows has one per
         record) are looked up first: few of them were ever stored."""
-        gone = [timer for timer, is_set in self._set.items() if not is_set and timer not in self._fresh]
+        removed = [timer for timer, is_set in self._set.items() if not is_set and timer not in self._fresh]
         passed = [timer for timer in self._fresh if not self._set[timer]]
         if passed:
             times = pa.array([time for time, _ in passed], pa.int64())
             stored = self.table.view.get_pairs(self.table.column([key for _, key in passed]), times).mask
-            gone += compress(passed, stored.tolist())
-        return gone
+            removed += compress(passed, stored.tolist())
+        return removed
 
 
 class KeyedTimerService(TaskTimerService):

@@ -145,10 +145,10 @@ class FoldingWindowOperator(WindowFunctions):
         self, piece: Batch, times: Int64s, visit: Visit, codes: Int64s, rows: Int64s, numbers: Int64s
     ) -> None:
         now = self._late_through()
-        kept = numbers > self._panes.dead_through(now)
-        if not kept.all():
-            rows, numbers = rows[kept], numbers[kept]
-        if self._panes.has_gaps or not kept.all():
+        is_live = numbers > self._panes.dead_through(now)
+        if not is_live.all():
+            rows, numbers = rows[is_live], numbers[is_live]
+        if self._panes.has_gaps or not is_live.all():
             self._refuse(piece, times, rows, now)
         if not len(rows):
             return
@@ -159,10 +159,10 @@ class FoldingWindowOperator(WindowFunctions):
             self._read(visit.keys, places)
         self._fold_in(piece, rows[order], bounds, places, self._panes.fired_through(now))
 
-    def _refuse(self, piece: Batch, times: Int64s, taken: Int64s, now: int) -> None:
-        """Records that found no window because they came too late. `taken` are the rows that found one."""
+    def _refuse(self, piece: Batch, times: Int64s, placed: Int64s, now: int) -> None:
+        """Records that found no window because they came too late. `placed` are the rows that found one."""
         late = times + self._panes.lateness_ms <= now
-        late[taken] = False
+        late[placed] = False
         for row in np.flatnonzero(late).tolist():
             self.refuse_late(piece.slice(row, 1).values()[0], int(times[row]), self._out, self._stamps)
 
@@ -172,25 +172,25 @@ class FoldingWindowOperator(WindowFunctions):
         if not new or self._table.view.is_empty:
             return
         codes, numbers = (np.array(column, dtype=np.int64) for column in zip(*new, strict=True))
-        found = self._table.view.get_pairs(keys.take(codes), pa.array(numbers))
-        if found.values is not None and len(found.values):
-            there = np.flatnonzero(found.mask).tolist()
-            self._values.update(zip([new[i] for i in there], self._codec.decode(found.values), strict=True))
+        lookup = self._table.view.get_pairs(keys.take(codes), pa.array(numbers))
+        if lookup.values is not None and len(lookup.values):
+            positions = np.flatnonzero(lookup.mask).tolist()
+            self._values.update(zip([new[i] for i in positions], self._codec.decode(lookup.values), strict=True))
 
     def _fold_in(self, piece: Batch, rows: Int64s, bounds: list[int], places: list[_Place], fired: int) -> None:
         """Lead the value of every window through its records, which are `rows` of the piece, window by window."""
         values, at = piece.values(), rows.tolist()
-        own = [values[row] for row in at]
+        ordered = [values[row] for row in at]
         stamps = None if piece.timestamps is None else piece.timestamps[rows].tolist()
-        known, settle, add_all = self._values, self._codec.settle, self._fold.add_all
-        part, remaining = own, iter(own)
+        folded, settle, add_all = self._values, self._codec.settle, self._fold.add_all
+        part, remaining = ordered, iter(ordered)
         try:
             for place, start, stop in zip(places, bounds, bounds[1:], strict=False):
-                part = own[start:stop]
+                part = ordered[start:stop]
                 remaining = iter(part)
                 times = None if stamps is None else stamps[start:stop]
                 if place[1] > fired:
-                    known[place] = settle(add_all(known.get(place), remaining, times))
+                    folded[place] = settle(add_all(folded.get(place), remaining, times))
                 else:
                     self._fold_late(place, remaining, times)
         except Exception as error:
@@ -253,16 +253,18 @@ class FoldingWindowOperator(WindowFunctions):
         last_ms = self._last_moments(ends)
         fires, stays = due_ms == ends - 1, last_ms > self._passed()
         with self.call.running("state"):
-            values, own = self._codec.decode(rows.column("value")), self._table.keys_of(rows.column("key"))
-            self.announce(own, [self.window(number) for number in numbers.tolist()])
-        self._fire_all(own, numbers.tolist(), values, fires.tolist(), stays.tolist())
+            values, key_values = self._codec.decode(rows.column("value")), self._table.keys_of(rows.column("key"))
+            self.announce(key_values, [self.window(number) for number in numbers.tolist()])
+        self._fire_all(key_values, numbers.tolist(), values, fires.tolist(), stays.tolist())
         with self.call.running("state"):
-            gone, kept = np.flatnonzero(~stays), np.flatnonzero(stays)
-            if len(gone):
-                self._table.changes.delete(keys.take(gone), subs=pa.array(numbers[gone]))
-            if len(kept):
-                column = rows.column("value").take(pa.array(kept))
-                self._table.changes.put(keys.take(kept), column, subs=pa.array(numbers[kept]), due_ms=last_ms[kept])
+            ended, staying = np.flatnonzero(~stays), np.flatnonzero(stays)
+            if len(ended):
+                self._table.changes.delete(keys.take(ended), subs=pa.array(numbers[ended]))
+            if len(staying):
+                column = rows.column("value").take(pa.array(staying))
+                self._table.changes.put(
+                    keys.take(staying), column, subs=pa.array(numbers[staying]), due_ms=last_ms[staying]
+                )
 
     def _fire_all(
         self, keys: list[Any], numbers: list[int], values: list[Any], fires: list[bool], stays: list[bool]

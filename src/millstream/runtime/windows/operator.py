@@ -131,8 +131,8 @@ class WindowOperator(WindowFunctions):
     def _announce_records(self, keys: list[Any], assigned: list[Assigned]) -> None:
         """Read what the records' windows hold at once."""
         if self._windows.merged is not None:
-            own = [place for pairs in assigned for _, place in pairs]
-            self.store.prefetch((), [*self._near(self._windows.merged, keys), *own])
+            assigned_places = [place for pairs in assigned for _, place in pairs]
+            self.store.prefetch((), [*self._near(self._windows.merged, keys), *assigned_places])
             return
         places = {place: window for pairs in assigned for window, place in pairs}
         self.store.prefetch((), places)
@@ -158,10 +158,10 @@ class WindowOperator(WindowFunctions):
         take, firings, scope, remaining = self._windows.take, self._windows.firings, self.store.keys, iter(values)
         try:
             for scope.at, stamp, windows, value in zip(keys, stamps, assigned, remaining, strict=True):
-                taken = False
+                has_window = False
                 for window, place in windows:
-                    taken |= take(window, place, value, stamp)
-                if not taken and stamp is not None and self._windows.times.is_late(stamp):
+                    has_window |= take(window, place, value, stamp)
+                if not has_window and stamp is not None and self._windows.times.is_late(stamp):
                     self.refuse_late(value, stamp, firings.results, firings.stamps)
         except Exception as error:
             raise self.call.failed(error, self.role, self.call.current(values, remaining)) from error
@@ -192,10 +192,10 @@ class WindowOperator(WindowFunctions):
         self.busy_ns += time.perf_counter_ns() - started
         self._hand_on_results()
 
-    def _announce_timers(self, come: list[tuple[int, Place]], announced: set[Place], place: Place) -> None:
+    def _announce_timers(self, arrivals: list[tuple[int, Place]], announced: set[Place], place: Place) -> None:
         """Read what the next windows hold at once: that of `place`, and of those whose time comes soon after."""
         start = len(announced)
-        places = list(dict.fromkeys([place, *(other for _, other in come[start : start + _ANNOUNCED_PLACES_MAX])]))
+        places = list(dict.fromkeys([place, *(other for _, other in arrivals[start : start + _ANNOUNCED_PLACES_MAX])]))
         announced.update(places)
         keys = [key for key, _ in places]
         self.store.prefetch(keys, places)
