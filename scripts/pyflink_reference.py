@@ -26,7 +26,7 @@ _METHOD = re.compile(r"(\w+)\(([^)]*)\)((?:\*|\[\w+\])*)")
 
 
 @dataclass(frozen=True)
-class Callable:
+class Function:
     """A function or method with its parameters, `self` not among them."""
 
     name: str
@@ -48,7 +48,7 @@ class Class:
 
     path: str
     bases: tuple[str, ...]
-    methods: tuple[Callable, ...]
+    methods: tuple[Function, ...]
     attributes: tuple[str, ...]
 
 
@@ -58,7 +58,7 @@ class Module:
 
     name: str
     exported: tuple[str, ...]
-    contents: list[Class | Callable] = field(default_factory=list)
+    contents: list[Class | Function] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
@@ -75,7 +75,7 @@ def read(path: Path) -> list[Module]:
             name = "millstream." + match[1].replace("/", ".").removesuffix(".__init__")
             modules.append(Module(name, tuple(ast.literal_eval(match[2]) or ())))
         elif match := _FUNCTION.match(line):
-            modules[-1].contents.append(Callable(match[1], tuple(ast.literal_eval(match[2]))))
+            modules[-1].contents.append(Function(match[1], tuple(ast.literal_eval(match[2]))))
         elif match := _CLASS.match(line):
             modules[-1].contents.append(_class(*match.groups()))
         else:
@@ -89,7 +89,7 @@ def _class(path: str, bases: str, members: str) -> Class:
         path,
         tuple(base.strip() for base in bases.split(",") if base.strip()),
         tuple(
-            Callable(name, tuple(parameter for parameter in parameters.split(",") if parameter), flags)
+            Function(name, tuple(parameter for parameter in parameters.split(",") if parameter), flags)
             for name, parameters, flags in _METHOD.findall(methods)
         ),
         tuple(attributes.split()),

@@ -26,7 +26,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from millstream import query
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobs.launch.launch import Launch, SystemClock
-from millstream.query.server import OpenedJob, QueryServer, ServerSettings
+from millstream.query.server import QueryServer, ServerSettings
 from millstream.query.server.rights import Reader, Rights
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
@@ -124,7 +124,7 @@ class Job:
 
     def server(self, **changes: Any) -> QueryServer:
         settings = ServerSettings(**{"port": 0, "page": self.hourly.PAGE.read_bytes(), **changes})
-        return QueryServer(OpenedJob(query.open(f"memory://{self.store}")), settings)
+        return QueryServer(query.open(f"memory://{self.store}"), settings)
 
 
 @pytest.fixture

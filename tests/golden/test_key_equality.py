@@ -19,7 +19,6 @@ from millstream import query, state_reader
 from millstream.common import Row
 from millstream.common.typeinfo import TypeInformation
 from millstream.query.server.application import application
-from millstream.query.server.opened import OpenedJob
 from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.json_values import json_of_key
 from millstream.runtime.exchange.key_classes import decode_key
@@ -103,7 +102,7 @@ def _has_json(key: Any) -> bool:
 
 def _answers(job: query.JobView, keys: list[Any]) -> list[list[Any]]:
     """The values of keys by HTTP: each asked for in a path, and among many in a body."""
-    app = application(OpenedJob(job), ServerSettings())
+    app = application(job, ServerSettings())
 
     async def ask() -> list[list[Any]]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:

@@ -25,8 +25,8 @@ from millstream import query
 from millstream.common import Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.window import TumblingEventTimeWindows
-from millstream.query.listed_folder import ListedFolder
-from millstream.query.server import Limits, OpenedJob, Reader, Rights, ServerSettings
+from millstream.query.job_view import ListedFolder
+from millstream.query.server import Limits, Reader, Rights, ServerSettings
 from millstream.query.server.application import application
 from millstream.query.server.connections import WholeAnswers
 from millstream.state.keys.key_columns import key_column
@@ -105,7 +105,7 @@ def job() -> query.JobView:
 
 def told(job: query.JobView, paths: list[str], headers: dict[str, str], **changes: Any) -> list[tuple[int, Any, Any]]:
     """Status, ETag and body of each path."""
-    app = application(OpenedJob(job), ServerSettings(**changes), now_ms=lambda: job.newest().committed_ms + 7)
+    app = application(job, ServerSettings(**changes), now_ms=lambda: job.newest().committed_ms + 7)
 
     async def ask() -> list[tuple[int, Any, Any]]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
@@ -164,7 +164,7 @@ def test_a_newer_epoch_is_answered_of_a_moment_after_it_is_committed() -> None:
     store = f"at-hand-{next(STORES)}"
     run(program, store=store, epochs=1)
     job = query.open(f"memory://{store}")
-    app = application(OpenedJob(job), ServerSettings())
+    app = application(job, ServerSettings())
 
     async def ask() -> list[int]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
@@ -219,10 +219,10 @@ def test_epochs_of_a_local_store_are_at_hand_until_there_is_a_newer_one(tmp_path
     time.sleep(0.12)  # the folder comes to rest
     job.newest()  # and is listed
     time.sleep(0.05)
-    assert job.at_hand() is first
+    assert job.known_newest() is first
     go_on(None)
     time.sleep(0.05)
-    assert job.at_hand() is None and job.newest().epoch > first.epoch
+    assert job.known_newest() is None and job.newest().epoch > first.epoch
 
 
 # --- what is written ----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millstream.query.errors import EpochGoneError, NoEpochError, StateKindError, UnknownStateError
 from millstream.query.window_reads import WindowView
-from millstream.query.wire.served import ServedState
+from millstream.query.wire.served_state import ServedState
 
 GROUPS = 128
 
@@ -28,8 +28,17 @@ class CountedEpoch:
     committed_ms: int
     values: dict[str, dict[Any, Any]]
     watermark: int | None = 5_000
+    described: dict[str, ServedState] = field(default_factory=dict)
     gate: threading.Event = field(default_factory=threading.Event)
     _portions: list[int] = field(default_factory=list)
+
+    def states(self) -> list[ServedState]:
+        return list(self.described.values())
+
+    def state(self, name: str) -> ServedState:
+        if name not in self.described:
+            raise UnknownStateError(f"job 'counts' has no state {name!r}. It has: {', '.join(self.described)}.")
+        return self.described[name]
 
     def get(self, state: str, key: Any) -> Any:
         self.gate.wait()
@@ -85,30 +94,31 @@ class CountedJob:
         number = len(self._epochs) + 1
         before = self._epochs[-1].values if self._epochs else {}
         merged = {name: {**before.get(name, {}), **values.get(name, {})} for name in self._states}
-        epoch = CountedEpoch(number, 1_000 * number, merged)
+        epoch = CountedEpoch(number, 1_000 * number, merged, described=self._states)
         if not is_slow:
             epoch.gate.set()
         self._epochs.append(epoch)
         return number
 
-    def states(self) -> list[ServedState]:
-        return list(self._states.values())
+    def set_name_in_errors(self, name: str) -> None:
+        pass
 
-    def state(self, name: str) -> ServedState:
-        if name not in self._states:
-            raise UnknownStateError(f"job 'counts' has no state {name!r}. It has: {', '.join(self._states)}.")
-        return self._states[name]
+    def check_ahead(self, bytes_max: int) -> None:
+        pass
+
+    def known_newest(self, is_sought: bool = False) -> None:
+        """Nothing is answered on the spot."""
 
     def newest(self) -> CountedEpoch:
         if not self._epochs:
             raise NoEpochError("job 'counts' has committed nothing yet. Ask again later.")
         return self._epochs[-1]
 
-    def at(self, epoch: int | None = None, time_ms: int | None = None) -> CountedEpoch:
+    def at(self, epoch: int | None = None, time: int | None = None) -> CountedEpoch:
         if epoch is not None and epoch > len(self._epochs):
             raise NoEpochError(f"job 'counts' has no epoch {epoch} yet. Ask again later.")
         for one in reversed(self._epochs[self.gone :]):
-            if one.epoch == epoch or (time_ms is not None and one.committed_ms <= time_ms):
+            if one.epoch == epoch or (time is not None and one.committed_ms <= time):
                 return one
         raise EpochGoneError(f"job 'counts' retains no epoch {epoch}. It has {self.gone + 1} to {len(self._epochs)}.")
 

@@ -17,7 +17,7 @@ from millstream.common import Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream import aggregates as agg
 from millstream.datastream.window import TumblingEventTimeWindows
-from millstream.query.server import Limits, OpenedJob, QueryServer, ServerSettings
+from millstream.query.server import Limits, QueryServer, ServerSettings
 from millstream.testing import EPOCH, Collect, Script, run
 
 STORES = count()
@@ -34,11 +34,11 @@ def _build(env: StreamExecutionEnvironment) -> None:
     hours.aggregate(agg.Aggregates(n=agg.sum("n"), mean=agg.avg("n"))).sink_to(Collect())
 
 
-def served() -> OpenedJob:
+def served() -> query.JobView:
     """The job, after all its epochs."""
     store = f"served-program-{next(STORES)}"
     run(_build, store=store, parallelism=2)
-    return OpenedJob(query.open(f"memory://{store}"))
+    return query.open(f"memory://{store}")
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ from millstream import query
 from millstream.common import Types
 from millstream.errors import StoreError
 from millstream.query.client import NoServerError, QueryClient, QueryRefusedError
-from millstream.query.server import OpenedJob, QueryServer, ServerSettings, read_rights
-from millstream.query.wire.registration import registrations_of
+from millstream.query.server import QueryServer, ServerSettings, read_rights
+from millstream.query.wire.servers import registrations_of
 from millstream.storage import Store, open_store
 from millstream.storage.local import LocalStore
 from millstream.storage.names import MANIFESTS, manifest_name
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Store:
 def served(store: Store, view: query.JobView | None = None, **settings: Any) -> Iterator[httpx.Client]:
     view = view or query.open(store.url)
     with (
-        QueryServer(OpenedJob(view), ServerSettings(port=0, **settings)) as server,
+        QueryServer(view, ServerSettings(port=0, **settings)) as server,
         httpx.Client(base_url=f"{server.url}/v1/jobs/clicks", timeout=20) as client,
     ):
         yield client
@@ -91,7 +91,7 @@ def test_a_key_group_that_no_replica_holds(store: Store) -> None:
         refused(client.get(VALUE), 421, "not-here", "key group 76", "0 to 2", "Ask the server that holds it")
     view = query.open(store.url)
     with (
-        QueryServer(OpenedJob(view), ServerSettings(port=0, key_groups=range(3)), view.store),
+        QueryServer(view, ServerSettings(port=0, key_groups=range(3)), view.store),
         QueryClient(store.url, timeout_s=0.5) as asking,
     ):
         assert len(registrations_of(store)) == 1
@@ -127,7 +127,7 @@ def test_a_clock_that_is_ahead_and_a_time_before_all_that_is_kept(store: Store) 
 def test_a_client_whose_clock_is_wrong_is_answered_as_any_other(store: Store) -> None:
     years_s = 30 * 365 * 86_400.0
     view = query.open(store.url)
-    with QueryServer(OpenedJob(view), ServerSettings(port=0), view.store):
+    with QueryServer(view, ServerSettings(port=0), view.store):
         for wrong_s in (-years_s, years_s):
             with QueryClient(store.url, now_s=lambda wrong_s=wrong_s: wrong_s) as client:
                 assert client.get("total", "a").value == 6
@@ -214,7 +214,7 @@ class AwayStore(LocalStore):
 
 
 def test_a_store_that_is_away(store: Store, tmp_path: Path) -> None:
-    from millstream.query.opening import open_store_of_job
+    from millstream.query.job_lookup import open_store_of_job
 
     away = AwayStore(tmp_path / "a-machine-s-own-folder")
     view = open_store_of_job(away, lambda: 10_000)

@@ -20,7 +20,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.query.client import QueryClient, QueryRefusedError
-from millstream.query.server import OpenedJob, QueryServer, ServerSettings
+from millstream.query.server import QueryServer, ServerSettings
 from millstream.testing import EPOCH, Collect, Script, run
 
 PICKLED = [name for name in STATES if name != "typed"]
@@ -34,7 +34,7 @@ def marker(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(marker: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     view = query.open(str(laid_out(tmp_path_factory.mktemp("store"), marker)), allow_undeclared=True)
-    with QueryServer(OpenedJob(view), ServerSettings(port=0, flight_port=0), view.store) as server:
+    with QueryServer(view, ServerSettings(port=0, flight_port=0), view.store) as server:
         yield server
     assert not marker.exists(), "the server ran code from the store"
 
@@ -122,7 +122,7 @@ def test_a_type_that_is_declared_later_opens_no_epoch_of_the_past_and_closes_no_
     view = query.open("memory://test-query-typed-later")
     settings = ServerSettings(port=0, flight_port=0)
     with (
-        QueryServer(OpenedJob(view), settings, view.store) as server,
+        QueryServer(view, settings, view.store) as server,
         httpx.Client(base_url=f"{server.url}/v1/jobs/typed") as http,
         flight.connect(server.flight_url) as client,
     ):

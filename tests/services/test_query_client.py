@@ -30,11 +30,10 @@ from millstream import query
 from millstream.checkpoint.job_record import claim
 from millstream.common import Types
 from millstream.query.client import NoServerError, QueryClient, QueryRefusedError
-from millstream.query.client.directory import ServerPlace, in_order
-from millstream.query.client.reading import bodies_of
-from millstream.query.client.shares import shares_of
-from millstream.query.server import Limits, OpenedJob, QueryServer, Reader, Rights, ServerSettings
-from millstream.query.wire.registration import Registration, register
+from millstream.query.client.discovery import in_order
+from millstream.query.client.epoch_agreement import bodies_of, shares_of
+from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
+from millstream.query.wire.servers import Registration, ServerPlace, register
 from millstream.storage import Store, open_store
 from millstream.testing import EPOCH, run
 
@@ -165,12 +164,12 @@ def test_a_client_closed_while_a_slow_server_is_asked_lets_connections_go_when_t
         for _ in range(2):  # servers take turns, so one of them was the slow one
             client.get("totals", KEYS[0])
         client.close()
-        assert not client._http.is_closed
+        assert not client._requester._http.is_closed
         slow.newest().gate.set()
         deadline = time.monotonic() + 20
-        while not client._http.is_closed and time.monotonic() < deadline:
+        while not client._requester._http.is_closed and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert client._http.is_closed
+        assert client._requester._http.is_closed
 
 
 def test_replacing_servers_one_after_the_other_loses_no_query() -> None:
@@ -322,7 +321,7 @@ def served(*story: Any) -> Iterator[QueryClient]:
     run(keeping(*story), store=name)
     view = query.open(f"memory://{name}", allow_undeclared=True)
     with (
-        QueryServer(OpenedJob(view), ServerSettings(port=0), view.store),
+        QueryServer(view, ServerSettings(port=0), view.store),
         QueryClient(f"memory://{name}") as client,
     ):
         yield client
@@ -335,8 +334,8 @@ def test_a_key_is_found_by_whatever_equals_it_where_the_server_is_that_holds_it(
     counted("process", items, key_type, 2, store=name)
     view, settings = query.open(f"memory://{name}"), ServerSettings(port=0, flight_port=0)
     with (
-        QueryServer(OpenedJob(view), replace(settings, key_groups=LOW), view.store),
-        QueryServer(OpenedJob(view), replace(settings, key_groups=HIGH), view.store),
+        QueryServer(view, replace(settings, key_groups=LOW), view.store),
+        QueryServer(view, replace(settings, key_groups=HIGH), view.store),
         QueryClient(f"memory://{name}") as client,
     ):
         for keys in ([0, nan, 7], [-0.0, math.nan, 7.0]):
@@ -369,7 +368,7 @@ def test_the_page_on_queries_asks_servers_for_values_and_open_windows() -> None:
     name = f"test-query-client-{next(STORES)}"
     page = run_queries_page(name)
     view = query.open(f"memory://{name}")
-    with QueryServer(OpenedJob(view), ServerSettings(port=0, key_groups=range(128)), view.store) as server:
+    with QueryServer(view, ServerSettings(port=0, key_groups=range(128)), view.store) as server:
         assert page["clicks_of"](f"memory://{name}", ["ann", "cy"]) == {"ann": 2, "cy": None}
         with QueryClient([server.url]) as client:
             (window,) = client.windows("spend-per-hour", "ann").value

@@ -24,7 +24,7 @@ from services.served_counts import CountedJob
 from services.test_query_server import TOKEN, certified, rights
 
 from millstream.query.server import Limits, QueryServer, ServerSettings
-from millstream.query.server.encoding import encoded
+from millstream.query.server.answer_bytes import encoded
 from millstream.query.server.flight_frames import PREFACE
 
 CROWD = 250

@@ -26,8 +26,8 @@ from millstream import query
 from millstream.checkpoint.job_record import claim
 from millstream.common import Types
 from millstream.query.client import QueryClient
-from millstream.query.server import OpenedJob, QueryServer, ServerSettings
-from millstream.query.wire.registration import register
+from millstream.query.server import QueryServer, ServerSettings
+from millstream.query.wire.servers import register
 from millstream.storage import Store, open_store
 from millstream.testing import CRASH, EPOCH, run
 
@@ -42,7 +42,7 @@ RANGES = (range(64), range(64, 128))
 
 def server(store: str, groups: range | None) -> QueryServer:
     view = query.open(f"memory://{store}")
-    return QueryServer(OpenedJob(view), ServerSettings(port=0, key_groups=groups), view.store)
+    return QueryServer(view, ServerSettings(port=0, key_groups=groups), view.store)
 
 
 class Reader(threading.Thread):

@@ -21,7 +21,7 @@ from services.served_counts import CountedJob
 
 from millstream.errors import ConfigurationError
 from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings, read_rights
-from millstream.query.wire.registration import registrations_of
+from millstream.query.wire.servers import registrations_of
 from millstream.storage import open_store
 
 NOW_MS = 10_000

@@ -35,7 +35,7 @@ from millstream.jobs.console.console_view import ConsoleView, render
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch, SystemClock
 from millstream.query.client import QueryClient
-from millstream.query.wire.registration import registrations_of
+from millstream.query.wire.servers import registrations_of
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage import Store, open_store
 from millstream.storage.memory import MemoryStore

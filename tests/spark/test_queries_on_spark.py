@@ -9,7 +9,7 @@ from millstream.common import Configuration, Types
 from millstream.common.job_status import JobStatus
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.query.client import QueryClient
-from millstream.query.wire.registration import registrations_of
+from millstream.query.wire.servers import registrations_of
 from millstream.storage import open_store
 from millstream.testing import EPOCH, Script
 

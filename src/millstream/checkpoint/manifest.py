@@ -26,13 +26,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.plain import JSON, plain
+from millstream.checkpoint.program import program_of
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
 from millstream.storage.names import MANIFESTS, epoch_of_manifest, manifest_name
 from millstream.storage.store import Store
@@ -62,6 +63,8 @@ _HEAD = re.compile(rb'\A\{\s*"format": "millstream-manifest-(\d{1,9})"')
 _SEAL = ',\n "checksum": "{}"\n}}\n'
 _SEAL_BYTES = len(_SEAL.format("0" * 64))
 _HEADER_FIELDS = ("job", "epoch")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,18 @@ class Manifest:
         wrong = _broken_invariant(self)
         if wrong:
             raise ValueError(f"manifest of epoch {self.epoch} of job {self.job!r}: {wrong}")
+
+    def operator_name(self, uid: str) -> str:
+        """How the operator of this uid is called; its uid where the program has none such."""
+        operator = program_of(self).get(uid)
+        return uid if operator is None else operator.name
+
+    def derived(self, make: Callable[[Manifest], T]) -> T:
+        """What `make` makes of this manifest. It never changes, so that is made once and kept with it."""
+        results: dict[Any, Any] = self.__dict__.setdefault("_derived", {})
+        if make not in results:
+            results[make] = make(self)
+        return results[make]  # type: ignore[no-any-return]
 
 
 _FIELDS = tuple(Manifest.__dataclass_fields__)

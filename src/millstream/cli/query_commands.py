@@ -74,7 +74,7 @@ def query_server(
 ) -> None:
     """Answer questions about a job's state, by committed epochs, over HTTP and Arrow Flight, until interrupted."""
     from millstream.cli.query_server import ServerCommand, serve_queries
-    from millstream.query.serving import ServerRequest
+    from millstream.query.server_request import ServerRequest
 
     request = ServerRequest(
         listen=listen,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from millstream.errors import MillstreamError, PlatformError
-from millstream.query.serving import ServerRequest, server_settings
+from millstream.query.server_request import ServerRequest, server_settings
 
 if TYPE_CHECKING:
     from millstream.query.server import QueryServer
@@ -60,7 +60,7 @@ def _server(command: ServerCommand) -> QueryServer:
 
     from millstream import query
     from millstream.cli.job_argument import named_store
-    from millstream.query.server import OpenedJob, QueryServer
+    from millstream.query.server import QueryServer
 
     view = query.open(
         named_store(command.job, command.root),
@@ -69,7 +69,7 @@ def _server(command: ServerCommand) -> QueryServer:
         read_only=command.read_only,
     )
     registers = command.registers and not command.read_only
-    return QueryServer(OpenedJob(view), settings, view.store if registers else None)
+    return QueryServer(view, settings, view.store if registers else None)
 
 
 @contextmanager

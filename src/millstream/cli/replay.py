@@ -48,7 +48,7 @@ class _Replayed(SystemExit):
 def replay_epoch(request: ReplayRequest) -> int:
     """Replay it; returns the exit code."""
     from millstream.cli.job_argument import named_snapshot
-    from millstream.datastream.environment.launch_defaults import with_jobs_taken
+    from millstream.datastream.environment.launch_defaults import with_job_receiver
     from millstream.jobs.replay.replay import found_epoch, replay
 
     try:
@@ -87,7 +87,7 @@ def replay_epoch(request: ReplayRequest) -> int:
         definitions=("millstream.console=off", *request.definitions),
         debug=request.debug,
     )
-    with with_jobs_taken(take):
+    with with_job_receiver(take):
         try:
             code = run_program(program)
         except _Replayed as end:

@@ -70,7 +70,7 @@ class ConfigOptions:
 
         def _typed(self, type_name: str, parse: Callable[[str], T]) -> ConfigOptions.TypedConfigOptionBuilder[T]:
             builder: ConfigOptions.TypedConfigOptionBuilder[T] = ConfigOptions.TypedConfigOptionBuilder()
-            builder._option = ConfigOption._made(self._key, type_name, parse)
+            builder._option = ConfigOption._of(self._key, type_name, parse)
             return builder
 
     class TypedConfigOptionBuilder(Generic[T]):
@@ -83,7 +83,7 @@ class ConfigOptions:
 
         def default_value(self, value: T) -> ConfigOption[T]:
             """The option, with a default."""
-            return ConfigOption._made(self._option.key, self._option.type_name, self._option.parse, value)
+            return ConfigOption._of(self._option.key, self._option.type_name, self._option.parse, value)
 
         def no_default_value(self) -> ConfigOption[T]:
             """The option, without a default: None stands for a missing setting."""
@@ -103,7 +103,7 @@ class ConfigOption(Generic[T]):
         self.key, self.type_name, self.default = "", "string", None
 
     @classmethod
-    def _made(cls, key: str, type_name: str, parse: Callable[[str], T], default: T | None = None) -> ConfigOption[T]:
+    def _of(cls, key: str, type_name: str, parse: Callable[[str], T], default: T | None = None) -> ConfigOption[T]:
         option: ConfigOption[T] = cls()
         option.key, option.type_name, option.parse, option.default = key, type_name, parse, default
         return option

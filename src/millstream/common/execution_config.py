@@ -2,7 +2,7 @@
 
 The configuration is the only place where a setting lives, so a setter here, a `-D key=value` and a Configuration
 given by the program cannot disagree. Settings that steer Flink's JVM (Kryo, Avro, object reuse, closure cleaning)
-are kept and given back, and have no effect here.
+are kept and returned by their getters, and have no effect here.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ class ExecutionConfig:
 
     def get_global_job_parameters(self) -> dict[str, str]:
         """The job's parameters: those set here, and those of `-D pipeline.global-job-parameters=a:1,b:2`."""
-        written = self._configuration.get_string(_PARAMETERS, "") or ""
-        pairs = (pair.partition(":") for pair in written.split(",") if pair.strip())
+        text = self._configuration.get_string(_PARAMETERS, "") or ""
+        pairs = (pair.partition(":") for pair in text.split(",") if pair.strip())
         parameters = {key.strip(): value.strip() for key, _, value in pairs}
         prefix = f"{_PARAMETERS}."
         for key, value in self._configuration.to_dict().items():

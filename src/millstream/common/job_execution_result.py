@@ -48,8 +48,8 @@ class JobExecutionResult:
     def get_accumulator_result(self, accumulator_name: str) -> Any:
         """The final value of an accumulator or metric."""
         if accumulator_name not in self._accumulators:
-            known = ", ".join(sorted(self._accumulators)) or "none"
-            raise ProgramError(f"accumulator {accumulator_name!r} does not exist. The job has: {known}.")
+            names = ", ".join(sorted(self._accumulators)) or "none"
+            raise ProgramError(f"accumulator {accumulator_name!r} does not exist. The job has: {names}.")
         return self._accumulators[accumulator_name]
 
     def get_all_accumulator_results(self) -> dict[str, Any]:

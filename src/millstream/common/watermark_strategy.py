@@ -68,15 +68,15 @@ class FieldTimestamps(TimestampAssigner):
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         try:
-            found = value[self.field]
+            moment = value[self.field]
         except (TypeError, KeyError, IndexError, ValueError) as error:
             raise ProgramError(
                 f"with_timestamp_assigner({self.field!r}): the record {value!r} ({type(value).__name__}) has no such "
                 "field. Give a function of (value, timestamp), or map the records to rows or tuples first"
             ) from error
-        if not isinstance(found, datetime.datetime):
-            return found  # type: ignore[no-any-return] # anything but an int is refused by the caller
-        in_utc = found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)
+        if not isinstance(moment, datetime.datetime):
+            return moment  # type: ignore[no-any-return] # anything but an int is refused by the caller
+        in_utc = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
         return (in_utc - _EPOCH) // _MILLISECOND
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""Whose batches an input in a job's store is made of: its own series, and those it goes on from.
+"""The series of batches that an input in a job's store is made of: its own, and those it goes on from.
 
 Whoever stores batches numbers them, and begins anew where it has no past: a job that was forked, or restored into
 another store, would meet the numbers of the job it came from. So numbers are counted within a **series**, whose token
@@ -8,8 +8,8 @@ that one's batches as they stand at its first start, and goes on counting from t
     input/{name}/series.json    {"series": "3f9a2c", "inherits": [{"store": "jobs/a", "series": "…", "through": 7}]}
 
 An input that was stored before there were series has the token "" and no such file. This file, the lists of batches
-and the note on removed ones are sealed (`checkpoint/sealed`): a digit that changed in one of them would drop rows, or
-give them twice, and nobody could tell. Those of the first Millstreams are not, and are read as they are.
+and the note on removed ones are sealed (`checkpoint/sealed.py`): one changed digit would drop rows or give them twice,
+and nobody could notice. Those of the first Millstreams are not sealed, and are read as they are.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def input_folder(name: str) -> str:
     return f"{INPUT}/{safe(name)}"
 
 
-def numbered(series: str, number: int) -> str:
+def batch_label(series: str, number: int) -> str:
     """A batch by its number within its series.
 
-    >>> numbered("3f9a", 7), numbered("", 7)
+    >>> batch_label("3f9a", 7), batch_label("", 7)
     ('3f9a-000000000007', '000000000007')
     """
     return f"{series}-{number:012d}" if series else f"{number:012d}"
@@ -96,7 +96,7 @@ def numbered(series: str, number: int) -> str:
 
 def batch_folder(name: str, series: str, number: int) -> str:
     """Where the files of a batch are."""
-    return f"{input_folder(name)}/batch-{numbered(series, number)}"
+    return f"{input_folder(name)}/batch-{batch_label(series, number)}"
 
 
 def scratch_folder(name: str, series: str, scratch: str) -> str:
@@ -110,12 +110,12 @@ def scratch_folder(name: str, series: str, scratch: str) -> str:
 
 def marker_name(name: str, series: str, number: int) -> str:
     """The list of a batch's files, which is there when the batch is complete."""
-    return f"{input_folder(name)}/markers/{numbered(series, number)}.json"
+    return f"{input_folder(name)}/markers/{batch_label(series, number)}.json"
 
 
 def split_name(series: str, number: int, at: int) -> str:
     """The split of the file at this place of a batch's list."""
-    return f"{numbered(series, number)}-{at:05d}"
+    return f"{batch_label(series, number)}-{at:05d}"
 
 
 def batch_of_split(split: str) -> tuple[str, int] | None:
@@ -159,12 +159,12 @@ def marked_batches(store: Store, name: str, series: str) -> list[int]:
 
 
 def series_of(store: Store, name: str) -> BatchSeries | None:
-    """What `store` itself says of the input `name`; None when it has none of it."""
+    """The series of the input `name` in `store` itself; None when the store has nothing of it."""
     folder = input_folder(name)
     file = f"{folder}/{_SERIES}"
     if not store.exists(file):
-        was_before = store.list(f"{folder}/markers") or store.list(f"{folder}/checkpoint")
-        return BatchSeries("") if was_before or store.exists(f"{folder}/{_CONSUMED}") else None
+        older_files = store.list(f"{folder}/markers") or store.list(f"{folder}/checkpoint")
+        return BatchSeries("") if older_files or store.exists(f"{folder}/{_CONSUMED}") else None
     document = read_sealed(store, file)
     try:
         inherits = tuple(InheritedBatches(**past) for past in document["inherits"])

@@ -38,35 +38,35 @@ class CollectQueue:
         self._capacity_records = capacity_records
         self._values: list[Any] = []
         self._epochs: dict[str, int] = {}  # the newest of each committer
-        self._closed = False
-        self._changed = threading.Condition()
+        self._is_closed = False
+        self._condition = threading.Condition()
 
     def deliver(self, commit: CommitId, values: Sequence[Any]) -> None:
         """Add the records of `commit`, unless they were added before."""
-        with self._changed:
+        with self._condition:
             if commit.epoch <= self._epochs.get(commit.committer, 0):
                 return
             if self._capacity_records is not None:
                 capacity = self._capacity_records
-                self._changed.wait_for(lambda: self._closed or len(self._values) < capacity)
+                self._condition.wait_for(lambda: self._is_closed or len(self._values) < capacity)
             self._epochs[commit.committer] = commit.epoch
-            if not self._closed:
+            if not self._is_closed:
                 self._values.extend(values)
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def take(self, timeout_s: float | None = None) -> list[Any]:
         """All records that are there; waits for the first one. Empty when the time is over or the queue is closed."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or bool(self._values), timeout_s)
-            taken, self._values = self._values, []
-            self._changed.notify_all()
-            return taken
+        with self._condition:
+            self._condition.wait_for(lambda: self._is_closed or bool(self._values), timeout_s)
+            values, self._values = self._values, []
+            self._condition.notify_all()
+            return values
 
     def close(self) -> None:
-        """The reader has gone: later records are dropped and nobody waits any more."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        """The reader is gone: drop later records, and end every wait."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
 
 
 _QUEUES: dict[str, CollectQueue] = {}

@@ -1,10 +1,10 @@
-"""What sources and sinks return, held against what they promised, at the moment they return it.
+"""Checks that sources and sinks return what their contract says, at the moment they return it.
 
 A source or sink is the user's own class, and Python lets it return anything: nothing at all, where a `return` was
-forgotten; a list of names, where splits were asked for; an offset that JSON cannot hold. Used as it is, that fails
-later and elsewhere, or, worse, works until the first restart. So the engine asks through these functions only. Each
-gives what was returned, or raises an error that says which method of which class returned what, what was expected, and
-where the method stands.
+forgotten; a list of names, where splits were expected; an offset that JSON cannot hold. If such a value were used as it
+is, the job would fail later and elsewhere or, worse, work until its first restart. So the engine calls sources and
+sinks through these functions only. Each returns the method's answer, or raises an error that says which method of
+which class returned what, what was expected, and where the method stands.
 
 Offsets of plain numbers and texts, as nearly all are, cost one look at their type.
 """
@@ -70,12 +70,12 @@ def opened_source(source: Source, store: Store, session: Any, *, again: bool = F
             at=_line_of(source, "reach"),
         )
     method = "reopened" if again else "opened"
-    returned = getattr(source, method)(store, session)
-    if returned is None:  # nothing had to be made ready
+    answer = getattr(source, method)(store, session)
+    if answer is None:  # nothing had to be made ready
         return source
-    if not isinstance(returned, Source):
-        raise _refused(source, method, returned, "the source that is to be used (None: this one)")
-    return returned
+    if not isinstance(answer, Source):
+        raise _contract_error(source, method, answer, "the source that is to be used (None: this one)")
+    return answer
 
 
 def removes_input(source: Source) -> bool:
@@ -83,19 +83,21 @@ def removes_input(source: Source) -> bool:
     return type(source).released is not Source.released
 
 
-def listed_splits(source: Source, context: SourceContext, known: int = 0) -> Sequence[Split]:
-    """All splits the source knows now, in its order; any collection or generator of them will do. The first `known`
-    were looked at before."""
-    returned: Any = source.splits(context)
-    if isinstance(returned, (str, bytes)) or not isinstance(returned, Iterable):
-        raise _refused(source, "splits", returned, "a list of Split(name, start, info)")
-    splits = returned if isinstance(returned, (list, tuple)) else list(returned)
+def listed_splits(source: Source, context: SourceContext, known_count: int = 0) -> Sequence[Split]:
+    """All splits the source knows now, in its order; any collection or generator of them will do. The first
+    `known_count` were checked before."""
+    answer: Any = source.splits(context)
+    if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
+        raise _contract_error(source, "splits", answer, "a list of Split(name, start, info)")
+    splits = answer if isinstance(answer, (list, tuple)) else list(answer)
     names: set[str] = set()
-    for split in splits[known:]:
+    for split in splits[known_count:]:
         if not isinstance(split, Split):
-            raise _refused(source, "splits", split, "nothing but Split(name, start, info) in its list", "lists")
+            raise _contract_error(source, "splits", split, "nothing but Split(name, start, info) in its list", "lists")
         if not isinstance(split.name, str) or not split.name:
-            raise _refused(source, "splits", split.name, "a text that is not empty", "lists a split whose name is")
+            raise _contract_error(
+                source, "splits", split.name, "a text that is not empty", "lists a split whose name is"
+            )
         if split.name in names:
             raise ProgramError(
                 f"{type(source).__name__}.splits lists {split.name!r} twice. A name stands for one split, for ever: "
@@ -111,7 +113,7 @@ def listed_splits(source: Source, context: SourceContext, known: int = 0) -> Seq
 def reach_of(source: Source, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
     """How far the next epoch may read `split`."""
     if split.info is not None and type(split.info) not in _PLAIN:
-        # Here, for only splits that are read are asked about: a source may list very many.
+        # Checked here and not in `listed_splits`, because a source may list very many splits and read few.
         _check_json(source, "splits", split.info, f"lists split {split.name!r} with the info")
     stop = source.reach(split, offset, budget, context)
     if type(stop) in _PLAIN and (type(stop) is not int or type(offset) is not int or stop >= offset):
@@ -119,9 +121,9 @@ def reach_of(source: Source, split: Split, offset: Offset, budget: int, context:
     subject = f"of split {split.name!r} from {offset!r} returned"
     if stop is None and offset is not None:
         expected = "how far to read: an offset, or the one it was given when nothing is there now"
-        raise _refused(source, "reach", stop, expected, subject)
+        raise _contract_error(source, "reach", stop, expected, subject)
     if type(stop) is int and type(offset) is int:
-        raise _refused(source, "reach", stop, "an offset that is not before the one it was given", subject)
+        raise _contract_error(source, "reach", stop, "an offset that is not before the one it was given", subject)
     _check_json(source, "reach", stop, subject, exact=True)
     return stop
 
@@ -140,41 +142,41 @@ def is_complete(source: Source, context: SourceContext) -> bool:
 
 
 def read_items(source: Source, split: Split, start: Offset, stop: Offset) -> Iterator[Any]:
-    """What `read` yields, still to be asked for."""
-    returned: Any = source.read(split, start, stop)
-    if isinstance(returned, (str, bytes, dict)) or not isinstance(returned, Iterable):
-        raise _refused(source, "read", returned, "a generator: yield lists of records, or Arrow record batches")
-    return iter(returned)
+    """An iterator over what `read` yields."""
+    answer: Any = source.read(split, start, stop)
+    if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
+        raise _contract_error(source, "read", answer, "a generator: yield lists of records, or Arrow record batches")
+    return iter(answer)
 
 
 def wrong_item(source: Source, item: Any) -> ProgramError:
-    """The error for something that is neither a list nor a batch."""
+    """The error for an item that is neither a list nor a batch."""
     hint = ""
     if isinstance(item, pa.Table):
         hint = ". Yield from table.to_batches()"
     elif not isinstance(item, (str, bytes)):
-        hint = f". Yield [{_shown(item)}] if it is one record"
-    return _refused(source, "read", item, f"lists of records, or Arrow record batches{hint}", "yields")
+        hint = f". Yield [{_short_repr(item)}] if it is one record"
+    return _contract_error(source, "read", item, f"lists of records, or Arrow record batches{hint}", "yields")
 
 
-def offset_at_end(source: Source, split: Split, start: Offset, stop: Offset, returned: Offset | None) -> Offset:
-    """Where the range really ended: what `read` returned, or `stop` when that is nothing."""
-    if returned is None:
+def offset_at_end(source: Source, split: Split, start: Offset, stop: Offset, answer: Offset | None) -> Offset:
+    """Where the range really ended: what `read` returned, or `stop` when it returned nothing."""
+    if answer is None:
         return stop
-    if type(returned) is int and type(start) is int and returned < start:
+    if type(answer) is int and type(start) is int and answer < start:
         subject = f"of split {split.name!r} from {start!r} returned"
-        raise _refused(source, "read", returned, "the offset it came to, which is not before that", subject)
-    if type(returned) not in _PLAIN:
-        _check_json(source, "read", returned, f"of split {split.name!r} returned", exact=True)
-    return returned
+        raise _contract_error(source, "read", answer, "the offset it came to, which is not before that", subject)
+    if type(answer) not in _PLAIN:
+        _check_json(source, "read", answer, f"of split {split.name!r} returned", exact=True)
+    return answer
 
 
 def source_watermark(source: Source, split: Split, offset: Offset) -> int | None:
     """The source's own watermark, if it has one."""
-    returned = source.watermark(split, offset)
-    if returned is None or (type(returned) is int and -(2**63) <= returned < 2**63):
-        return returned
-    raise _refused(source, "watermark", returned, "an int, milliseconds since 1970-01-01 UTC, or None")
+    answer = source.watermark(split, offset)
+    if answer is None or (type(answer) is int and -(2**63) <= answer < 2**63):
+        return answer
+    raise _contract_error(source, "watermark", answer, "an int, milliseconds since 1970-01-01 UTC, or None")
 
 
 # --- sinks ----------------------------------------------------------------------------------------------------
@@ -182,17 +184,17 @@ def source_watermark(source: Source, split: Split, offset: Offset) -> int | None
 
 def opened_sink(sink: Sink, session: Any) -> Sink:
     """The sink, ready for the driver."""
-    returned = sink.opened(session)
-    if returned is None:  # nothing had to be made ready
-        returned = sink
-    if not isinstance(returned, Sink):
-        raise _refused(sink, "opened", returned, "the sink that is to be used (None: this one)")
-    check_commit(returned, "commit, publish, store")
-    return returned
+    answer = sink.opened(session)
+    if answer is None:  # nothing had to be made ready
+        answer = sink
+    if not isinstance(answer, Sink):
+        raise _contract_error(sink, "opened", answer, "the sink that is to be used (None: this one)")
+    check_commit(answer, "commit, publish, store")
+    return answer
 
 
 def check_commit(sink: Sink, parameters: str) -> None:
-    """`commit` must take these: it is called when an epoch is committed already, and cannot be run again otherwise."""
+    """`commit` must take these parameters. A wrong call would fail after the epoch is committed, and for ever."""
     try:
         signature(sink.commit).bind(*parameters.split(", "))
     except TypeError as error:
@@ -205,21 +207,23 @@ def check_commit(sink: Sink, parameters: str) -> None:
 
 def new_writer(sink: Sink, context: WriterContext) -> SinkWriter:
     """A writer for one task attempt."""
-    returned = sink.writer(context)
-    if not isinstance(returned, SinkWriter):
-        raise _refused(sink, "writer", returned, "a SinkWriter")
-    return returned
+    answer = sink.writer(context)
+    if not isinstance(answer, SinkWriter):
+        raise _contract_error(sink, "writer", answer, "a SinkWriter")
+    return answer
 
 
 def staged_items(writer: SinkWriter) -> list[Json]:
     """What a writer staged, as the manifest can hold it."""
-    returned: Any = writer.stage()
-    author = writer.stateful()  # of a two-phase sink, the sink itself
-    if isinstance(returned, (str, bytes, dict)) or not isinstance(returned, Iterable):
-        raise _refused(author, "stage", returned, "a list of what commit needs, as JSON (empty when there is nothing)")
-    items = list(returned)
+    answer: Any = writer.stage()
+    owner = writer.stateful()  # of a two-phase sink, the sink itself
+    if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
+        raise _contract_error(
+            owner, "stage", answer, "a list of what commit needs, as JSON (empty when there is nothing)"
+        )
+    items = list(answer)
     for item in items:
-        _check_json(author, "stage", item)
+        _check_json(owner, "stage", item)
     return items
 
 
@@ -227,59 +231,59 @@ def planned_commit(sink: Sink, staged: Sequence[Json], pending: Json, now_ms: in
     """What this epoch publishes, and what waits."""
     plan: Any = sink.plan_commit(staged, pending, now_ms, final)
     if not isinstance(plan, CommitPlan) or not isinstance(plan.publish, (tuple, list)):
-        raise _refused(sink, "plan_commit", plan, "CommitPlan((what is published, …), what waits)")
+        raise _contract_error(sink, "plan_commit", plan, "CommitPlan((what is published, …), what waits)")
     _check_json(sink, "plan_commit", list(plan.publish), "returned, to be published,")
     _check_json(sink, "plan_commit", plan.pending, "returned, to wait,")
     if final and plan.pending is not None:
         expected = "nothing that waits when final is True: no epoch follows, and it would never be published"
-        raise _refused(sink, "plan_commit", plan.pending, expected, "returned, to wait,")
+        raise _contract_error(sink, "plan_commit", plan.pending, expected, "returned, to wait,")
     return plan
 
 
 def due_ms_of(sink: Sink, pending: Json) -> int | None:
     """When the sink wants an epoch for what is pending."""
-    returned = sink.due_ms(pending)
-    if returned is None or type(returned) is int:
-        return returned
-    raise _refused(sink, "due_ms", returned, "an int, milliseconds since 1970-01-01 UTC, or None for never")
+    answer = sink.due_ms(pending)
+    if answer is None or type(answer) is int:
+        return answer
+    raise _contract_error(sink, "due_ms", answer, "an int, milliseconds since 1970-01-01 UTC, or None for never")
 
 
 def restored_pending(sink: Sink, pending: Json, point: RestorePoint) -> tuple[Json, str]:
     """What is still to be published when the job goes on from `point`, and a sentence for the user."""
-    returned: Any = sink.after_restore(pending, point)
-    if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], str)):
+    answer: Any = sink.after_restore(pending, point)
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], str)):
         expected = "(what of `pending` is still to be published, a sentence for the user)"
-        raise _refused(sink, "after_restore", returned, expected)
-    _check_json(sink, "after_restore", returned[0])
-    return returned
+        raise _contract_error(sink, "after_restore", answer, expected)
+    _check_json(sink, "after_restore", answer[0])
+    return answer
 
 
-# --- how it is said -------------------------------------------------------------------------------------------
+# --- messages, and checks of JSON -----------------------------------------------------------------------------
 
 
-def _truth(source: Source, method: str, returned: Any) -> bool:
-    if returned is True or returned is False:
-        return bool(returned)
-    if type(returned).__name__ in ("bool", "bool_"):  # numpy's
-        return bool(returned)
-    raise _refused(source, method, returned, "True or False")
+def _truth(source: Source, method: str, answer: Any) -> bool:
+    if answer is True or answer is False:
+        return bool(answer)
+    if type(answer).__name__ in ("bool", "bool_"):  # numpy's
+        return bool(answer)
+    raise _contract_error(source, method, answer, "True or False")
 
 
-def _check_json(author: Any, method: str, value: Any, subject: str = "returned", *, exact: bool = False) -> None:
-    """What goes into the manifest is JSON, and comes back as it was; `exact`: to the engine also, which compares it."""
+def _check_json(owner: Any, method: str, value: Any, subject: str = "returned", *, exact: bool = False) -> None:
+    """Refuse what JSON cannot hold and give back unchanged; `exact`: tuples too, because the engine compares it."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         expected = f"what JSON can hold: None, bool, int, float, str, and lists and dicts of these ({error})"
-        raise _refused(author, method, value, expected, subject) from error
+        raise _contract_error(owner, method, value, expected, subject) from error
     change = _change(value, exact)
     if change:
         expected = f"what JSON gives back as it was ({change}): it would be another thing after a restart"
-        raise _refused(author, method, value, expected, subject)
+        raise _contract_error(owner, method, value, expected, subject)
 
 
 def _change(value: Any, exact: bool) -> str:
-    """What JSON makes of something in `value` that it can hold and not give back; "" where there is nothing.
+    """How JSON would change something in `value`; "" where it changes nothing.
 
     >>> _change({"a": [1, {2: 3}]}, False), _change([(1, 2)], False), _change([(1, 2)], True)
     ('of the key 2 it makes a text', '', 'of the tuple (1, 2) it makes a list')
@@ -290,19 +294,19 @@ def _change(value: Any, exact: bool) -> str:
                 return f"of the key {key!r} it makes a text"
         return next(filter(None, (_change(item, exact) for item in value.values())), "")
     if isinstance(value, tuple) and exact:
-        return f"of the tuple {_shown(value)} it makes a list"
+        return f"of the tuple {_short_repr(value)} it makes a list"
     if isinstance(value, (list, tuple)):
         return next(filter(None, (_change(item, exact) for item in value)), "")
     return ""
 
 
-def _refused(author: Any, method: str, returned: Any, expected: str, subject: str = "returned") -> ProgramError:
-    kind = "" if returned is None else f" ({type(returned).__name__})"
-    what = f"{type(author).__name__}.{method} {subject} {_shown(returned)}{kind}"
-    return ProgramError(f"{what}, expected {expected}", at=_line_of(author, method))
+def _contract_error(owner: Any, method: str, answer: Any, expected: str, subject: str = "returned") -> ProgramError:
+    kind = "" if answer is None else f" ({type(answer).__name__})"
+    subject_text = f"{type(owner).__name__}.{method} {subject} {_short_repr(answer)}{kind}"
+    return ProgramError(f"{subject_text}, expected {expected}", at=_line_of(owner, method))
 
 
-def _shown(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     try:
         text = repr(value)
     except Exception as error:
@@ -310,7 +314,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"
 
 
-def _line_of(author: Any, method: str) -> str | None:
+def _line_of(owner: Any, method: str) -> str | None:
     """Where the method is defined, for a class whose source was a file."""
-    code = getattr(getattr(type(author), method, None), "__code__", None)
+    code = getattr(getattr(type(owner), method, None), "__code__", None)
     return None if code is None else f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"

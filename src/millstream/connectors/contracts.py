@@ -138,14 +138,14 @@ class Source(ABC):
         return self.opened(store, session)
 
     def committed(self, positions: dict[str, Offset]) -> None:
-        """A manifest that holds `positions` is written, or, before anything is read, found: the job goes on from there.
+        """The job goes on from `positions`: a manifest that holds them was written, or was found at the start.
 
         Remove nothing for it: the job may go back to an older epoch, and others may start from one. An error raised at
         the start stops a job that the source cannot go on with.
         """
 
-    def released(self, kept: Sequence[dict[str, Offset]]) -> None:
-        """`kept` are the positions of every epoch that is kept: what lies before all of them is never read again.
+    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+        """What lies before all `kept_positions`, those of every epoch that is kept, is never read again.
 
         Called now and then, perhaps beside everything else, for sources that remove what they have stored.
         """

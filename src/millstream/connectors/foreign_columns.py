@@ -95,10 +95,10 @@ def _foreign_type(type_info: TypeInformation) -> pa.DataType:
         return pa.list_(_foreign_type(plain.element_type))
     if isinstance(plain, MapTypeInfo):
         return pa.map_(_foreign_type(plain.key_type), _foreign_type(plain.value_type))
-    found = arrow_type(plain)
-    if found is None:
+    arrow = arrow_type(plain)
+    if arrow is None:
         raise ProgramError("Pickled values mean nothing to other systems. Declare the type of the records.")
-    return found
+    return arrow
 
 
 def _names(type_info: RowTypeInfo | TupleTypeInfo) -> list[str]:

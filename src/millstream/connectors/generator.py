@@ -59,7 +59,7 @@ class DataGeneratorSource(Source):
         if self.count is not None:
             stop = min(stop, self._members(split.info, self.count))
         if self.rate_per_second is not None:
-            stop = min(stop, self._allowed(split, offset, context))
+            stop = min(stop, self._rate_limit(split, offset, context))
         return max(offset, stop)
 
     def finished(self, split: Split, offset: Offset) -> bool:
@@ -81,7 +81,7 @@ class DataGeneratorSource(Source):
         """How many of the indexes 0 … total-1 live in this split."""
         return (total + self._split_count - 1 - split) // self._split_count
 
-    def _allowed(self, split: Split, offset: int, context: SourceContext) -> int:
+    def _rate_limit(self, split: Split, offset: int, context: SourceContext) -> int:
         """How far the rate lets this split be by now."""
         assert self.rate_per_second is not None
         if self._run_started_ms != context.run_started_ms:

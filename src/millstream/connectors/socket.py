@@ -90,23 +90,23 @@ class SocketSource(Source):
         return max(offset, min(offset + budget, self._receiver.stored))
 
     def finished(self, split: Split, offset: Offset) -> bool:
-        return self._receiver is not None and self._receiver.ended and bool(offset >= self._receiver.stored)
+        return self._receiver is not None and self._receiver.has_ended and bool(offset >= self._receiver.stored)
 
     def complete(self, context: SourceContext) -> bool:
-        return self._receiver is not None and self._receiver.ended
+        return self._receiver is not None and self._receiver.has_ended
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         # A job that was forked finds the lines before its own in the store of the job it came from: nearest first.
         stores = [open_store(url) for url in split.info["stores"]]
         chunks = [(store, name, *_span(name)) for store in stores for name in _chunks(store, split.info["folder"])]
         while start < stop:
-            holding = [chunk for chunk in chunks if chunk[2] <= start < chunk[2] + chunk[3]]
-            if not holding:
+            matching_chunks = [chunk for chunk in chunks if chunk[2] <= start < chunk[2] + chunk[3]]
+            if not matching_chunks:
                 raise StoreDamagedError(
                     f"SocketSource: line {start} from {self.host}:{self.port} is not in {stores[0].url} any more, nor "
                     "in a store that the job began with. Restore the files from a copy, or start from a newer epoch."
                 )
-            store, name, first, count = holding[0]
+            store, name, first, count = matching_chunks[0]
             lines = _lines(store, name, count)
             yield lines[start - first : min(count, stop - first)]
             start = first + count
@@ -116,9 +116,9 @@ class SocketSource(Source):
         if self._receiver is not None:
             self._receiver.go_on_from(positions.get("socket", 0))
 
-    def released(self, kept: Sequence[dict[str, Offset]]) -> None:
+    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
         if self._receiver is not None:
-            self._receiver.forget(min((positions.get("socket", 0) for positions in kept), default=0))
+            self._receiver.forget(min((positions.get("socket", 0) for positions in kept_positions), default=0))
 
     def close(self) -> None:
         if self._receiver is not None:
@@ -142,11 +142,11 @@ class _Receiver(threading.Thread):
         self._store = store
         self._folder = folder
         self._charset = charset
-        self._stopping = threading.Event()
+        self._stop_requested = threading.Event()
         self._failure: Exception | None = None
-        self.ended = False
+        self.has_ended = False
         # The newest chunk is never removed, so its name says where the numbering goes on.
-        chunks = next((names for each in (store, *bases) if (names := _chunks(each, folder))), [])
+        chunks = next((names for holder in (store, *bases) if (names := _chunks(holder, folder))), [])
         self.stored = max((sum(_span(name)) for name in chunks), default=0)
 
     def go_on_from(self, position: int) -> None:
@@ -165,10 +165,10 @@ class _Receiver(threading.Thread):
             self._failure = error
         finally:
             self._connection.close()
-            self.ended = True
+            self.has_ended = True
 
     def stop(self) -> None:
-        self._stopping.set()
+        self._stop_requested.set()
         if self.ident is None:
             self._connection.close()
         else:
@@ -187,22 +187,22 @@ class _Receiver(threading.Thread):
                 self._store.delete(name)
 
     def _receive(self) -> None:
-        rest, since = b"", time.monotonic()
+        partial_line, since = b"", time.monotonic()
         lines: list[str] = []
-        while not self._stopping.is_set():
+        while not self._stop_requested.is_set():
             try:
                 data = self._connection.recv(64 * 1024)
                 if not data:
                     break
-                *whole, rest = (rest + data).split(b"\n")
+                *whole, partial_line = (partial_line + data).split(b"\n")
                 lines.extend(line.removesuffix(b"\r").decode(self._charset, "replace") for line in whole)
             except TimeoutError:
                 pass
             if len(lines) >= _CHUNK_LINES_MAX or (lines and time.monotonic() - since >= _FLUSH_S):
                 lines = self._flush(lines)
                 since = time.monotonic()
-        if rest and not self._stopping.is_set():
-            lines.append(rest.decode(self._charset, "replace"))
+        if partial_line and not self._stop_requested.is_set():
+            lines.append(partial_line.decode(self._charset, "replace"))
         self._flush(lines)
 
     def _flush(self, lines: list[str]) -> list[str]:

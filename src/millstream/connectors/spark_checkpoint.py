@@ -26,17 +26,17 @@ def inherit_checkpoint(name: str, past: InheritedBatches, store: Store, folder: 
     """Put the checkpoint of the query that stored the batches of `past` into `folder` of `store`, as of the last."""
     if past.through < 0:
         return  # it has stored nothing: the new query begins where any would
-    base, there = open_store(past.store), scratch_folder(name, past.series, CHECKPOINT)
-    files = {file.removeprefix(f"{there}/"): file for file in base.list(there)}
+    base, past_folder = open_store(past.store), scratch_folder(name, past.series, CHECKPOINT)
+    files = {file.removeprefix(f"{past_folder}/"): file for file in base.list(past_folder)}
     if f"offsets/{past.through}" not in files:
         raise StoreError(
             f"Store {past.store}: Spark's checkpoint of DataFrame {name!r} does not say where batch {past.through} "
             f"ended (offsets/{past.through} is missing), so no other job can go on after it. "
             f"Start the job there once, then fork it again."
         )
-    for file, stored in files.items():
-        logged = _LOGGED.fullmatch(file)
-        hidden = file.rpartition("/")[2].startswith(".")
-        if not (hidden or file == "metadata" or (logged is not None and int(logged.group(1)) > past.through)):
-            store.put(f"{folder}/{file}", base.get(stored))
+    for file, past_name in files.items():
+        log_match = _LOGGED.fullmatch(file)
+        is_hidden = file.rpartition("/")[2].startswith(".")
+        if not (is_hidden or file == "metadata" or (log_match is not None and int(log_match.group(1)) > past.through)):
+            store.put(f"{folder}/{file}", base.get(past_name))
     store.put(f"{folder}/metadata", json.dumps({"id": str(uuid.uuid4())}).encode())

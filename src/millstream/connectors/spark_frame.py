@@ -6,7 +6,7 @@ neither. So Spark writes rows to the store first, and the job reads them there, 
 Static: the DataFrame is computed once, at the first start of the job; a restarted job reads what was stored.
 Streaming: a query of Spark, with its own checkpoint in the same store, offers numbered batches; a batch is stored
 once although Spark offers it again after a crash, so each row enters the job exactly once. The query waits while too
-many batches are unread, and batches are removed that every epoch which can be gone on from has read.
+many batches are unread, and batches that every kept epoch has read are removed.
 
 A job that was forked, or restored into another store, reads the batches that the job it came from has stored, where
 they are, and goes on with a query of its own after the last of them (`spark_checkpoint`).
@@ -52,8 +52,8 @@ class SparkFrameSource(Source):
         trigger: Mapping[str, Any] | None = None,
         unread_batches_max: int = _UNREAD_BATCHES_MAX,
     ) -> None:
-        found = type_of_spark_schema(df.schema)
-        self.type_info: TypeInformation = found if type_info is None else _covered(type_info, df)
+        frame_type = type_of_spark_schema(df.schema)
+        self.type_info: TypeInformation = frame_type if type_info is None else _checked_type(type_info, df)
         self.name = name
         self.streaming = bool(df.isStreaming)
         self.trigger = dict(trigger or {})
@@ -65,29 +65,29 @@ class SparkFrameSource(Source):
         ends = bool(self.trigger.get("availableNow") or self.trigger.get("once"))
         self.bounded = ends or not self.streaming
         self._df: DataFrame | None = df
-        self._stored: StoredBatches | None = None
+        self._batches: StoredBatches | None = None
         self._query: StreamingQuery | None = None
         self._claim: tuple[str, str] | None = None
-        self._ended = not self.streaming
+        self._has_ended = not self.streaming
 
     def __getstate__(self) -> dict[str, Any]:
         # A task reads stored files; everything that holds Spark stays on the driver.
-        return {**self.__dict__, "_df": None, "_stored": None, "_query": None, "_claim": None}
+        return {**self.__dict__, "_df": None, "_batches": None, "_query": None, "_claim": None}
 
     def opened(self, store: Store, session: Any) -> Source:
         assert self._df is not None, "a source is opened on the driver"
         source = SparkFrameSource(self._df, self.type_info, self.name, self.trigger, self.unread_batches_max)
-        source._claim = _claimed(store.url, self.name)
+        source._claim = _claim_name(store.url, self.name)
         try:
-            source._stored = stored = StoredBatches(store, self.name, self.type_info)
-            if self.streaming and stored.is_new and stored.series.inherits:
-                inherit_checkpoint(self.name, stored.series.inherits[-1], store, stored.scratch(CHECKPOINT))
-            stored.begin()
+            source._batches = batches = StoredBatches(store, self.name, self.type_info)
+            if self.streaming and batches.is_new and batches.series.inherits:
+                inherit_checkpoint(self.name, batches.series.inherits[-1], store, batches.scratch(CHECKPOINT))
+            batches.begin()
             if self.streaming:
                 source._start_query(store)
-            elif not stored.has(0):
-                _write(self._df, self._names(), spark_url(store, stored.folder(0)))
-                stored.add(0)
+            elif not batches.has(0):
+                _write(self._df, self._names(), spark_url(store, batches.folder(0)))
+                batches.add(0)
         except BaseException:
             source.close()
             raise
@@ -103,15 +103,15 @@ class SparkFrameSource(Source):
         return self.opened(store, session)
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
-        assert self._stored is not None, "the source is not opened"
+        assert self._batches is not None, "the source is not opened"
         if self._query is not None:
             # Asked before the batches are listed: a query that has ended adds none afterwards.
-            self._ended = not self._query.isActive
+            self._has_ended = not self._query.isActive
             self._raise_failure()
-        return self._stored.splits()
+        return self._batches.splits()
 
     def complete(self, context: SourceContext) -> bool:
-        return self._ended
+        return self._has_ended
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
         return min(split.info["end"], offset + budget)
@@ -123,16 +123,16 @@ class SparkFrameSource(Source):
         return (yield from read_stored(split, start, stop, self.type_info))
 
     def committed(self, positions: dict[str, Offset]) -> None:
-        if self._stored is not None:
-            self._stored.committed(positions)
+        if self._batches is not None:
+            self._batches.committed(positions)
 
-    def released(self, kept: Sequence[dict[str, Offset]]) -> None:
-        if self._stored is not None and self.streaming:
-            self._stored.released(kept)
+    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+        if self._batches is not None and self.streaming:
+            self._batches.released(kept_positions)
 
     def close(self) -> None:
-        if self._stored is not None:
-            self._stored.close()
+        if self._batches is not None:
+            self._batches.close()
         if self._query is not None:
             self._query.stop()
         _release(self._claim)
@@ -146,21 +146,21 @@ class SparkFrameSource(Source):
         return self.type_info.get_field_names()
 
     def _start_query(self, store: Store) -> None:
-        stored, names, unread_max = self._stored, self._names(), self.unread_batches_max
-        assert stored is not None and self._df is not None
+        batches, names, unread_max = self._batches, self._names(), self.unread_batches_max
+        assert batches is not None and self._df is not None
 
         def take(batch: DataFrame, number: int) -> None:
-            if stored.has(number):
+            if batches.has(number):
                 return
-            stored.wait_for_room(unread_max)
-            _write(batch, names, spark_url(store, stored.folder(number)))
-            stored.add(number)
+            batches.wait_for_room(unread_max)
+            _write(batch, names, spark_url(store, batches.folder(number)))
+            batches.add(number)
 
-        checkpoint = spark_url(store, f"{stored.scratch(CHECKPOINT)}/any").rpartition("/")[0]
-        writing = self._df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
+        checkpoint = spark_url(store, f"{batches.scratch(CHECKPOINT)}/any").rpartition("/")[0]
+        writer = self._df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
         if self.trigger:
-            writing = writing.trigger(**self.trigger)
-        self._query = writing.start()
+            writer = writer.trigger(**self.trigger)
+        self._query = writer.start()
 
     def _raise_failure(self) -> None:
         assert self._query is not None
@@ -173,8 +173,8 @@ class SparkFrameSource(Source):
             )
 
 
-def _covered(type_info: TypeInformation, df: DataFrame) -> TypeInformation:
-    """The type the user declared, when the DataFrame has its columns."""
+def _checked_type(type_info: TypeInformation, df: DataFrame) -> TypeInformation:
+    """The declared type; refused if the DataFrame does not have its columns."""
     if not isinstance(type_info, RowTypeInfo):
         raise ProgramError(f"A DataFrame has rows, not {type_info}. Declare Types.ROW_NAMED([…], […]), or no type.")
     missing = [name for name in type_info.get_field_names() if name not in df.columns]
@@ -185,23 +185,23 @@ def _covered(type_info: TypeInformation, df: DataFrame) -> TypeInformation:
 
 def _write(df: DataFrame, names: list[str], url: str) -> None:
     """Write the rows as Parquet; what an earlier, unfinished attempt left there is replaced."""
-    chosen = df.select(*[f"`{name.replace('`', '``')}`" for name in names])
+    selection = df.select(*[f"`{name.replace('`', '``')}`" for name in names])
     with _micros(df.sparkSession):
-        chosen.write.mode("overwrite").parquet(url)
+        selection.write.mode("overwrite").parquet(url)
 
 
 @contextmanager
 def _micros(session: Any) -> Iterator[None]:
     """Timestamps as whole microseconds in UTC: Spark's default for Parquet is a form that only Spark reads well."""
-    before = session.conf.get(_TIMESTAMPS, None)
+    previous = session.conf.get(_TIMESTAMPS, None)
     session.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             session.conf.unset(_TIMESTAMPS)
         else:
-            session.conf.set(_TIMESTAMPS, before)
+            session.conf.set(_TIMESTAMPS, previous)
 
 
 def _first_line(text: str) -> str:
@@ -212,8 +212,8 @@ _CLAIMS: set[tuple[str, str]] = set()
 _CLAIMS_LOCK = threading.Lock()
 
 
-def _claimed(store_url: str, name: str) -> tuple[str, str]:
-    """Two DataFrames under one name would read each other's rows."""
+def _claim_name(store_url: str, name: str) -> tuple[str, str]:
+    """Take the name for this source: two DataFrames under one name would read each other's rows."""
     claim = (store_url, name)
     with _CLAIMS_LOCK:
         if claim in _CLAIMS:

@@ -61,9 +61,9 @@ def type_of_spark_schema(schema: Any) -> TypeInformation:
 
 def _row(struct: Any, path: str) -> TypeInformation:
     names = [field.name for field in struct.fields]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise ProgramError(f"The DataFrame has the column {doubled[0]!r} twice. Rename one with withColumnRenamed.")
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise ProgramError(f"The DataFrame has the column {doubles[0]!r} twice. Rename one with withColumnRenamed.")
     return Types.ROW_NAMED(names, [_type(field.dataType, f"{path}{field.name}") for field in struct.fields])
 
 

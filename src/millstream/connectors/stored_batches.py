@@ -2,9 +2,9 @@
 
 A batch is a folder of Parquet files and, once it is complete, a marker that lists them; a folder without its marker
 does not exist. Batches are numbered by whoever writes them, within a series that no other job has (`batch_series`), and
-the same number is stored once however often it is offered. What every kept epoch has read to its end may be removed;
-how far that has gone is written down before, so that a batch offered once more after a crash is still known, and a job
-that goes on before it is refused.
+the same number is stored once however often it is offered. A batch that every kept epoch has read to its end may be
+removed. The number of the last removed batch is written down before, so that a batch offered once more after a crash is
+still known, and a job that would go on before it is refused.
 
     input/{name}/series.json
     input/{name}/batch-3f9a2c1b7d40-000000000000/…parquet
@@ -86,20 +86,20 @@ class StoredBatches:
     def __init__(self, store: Store, name: str, type_info: TypeInformation) -> None:
         self._store, self._name = store, name
         self._type_text = str(type_info)
-        self._changed = threading.Condition()
-        self._finished: set[int] = set()
-        self._closed = False
-        known = series_of(store, name)
-        self.is_new = known is None
-        self.series = new_series(store, name) if known is None else known
+        self._condition = threading.Condition()
+        self._finished_numbers: set[int] = set()
+        self._is_closed = False
+        stored_series = series_of(store, name)
+        self.is_new = stored_series is None
+        self.series = new_series(store, name) if stored_series is None else stored_series
         self._consumed_through = consumed_through(store, name)
-        self._checked = False
+        self._is_checked = False
         self._batches: dict[int, _Batch] = {}  # numbers go on from series to series: each names one batch
         for past in self.series.inherits:
             self._load(open_store(past.store), past.series, past.through)
         self._load(store, self.series.series, None)
         # What a driver before this one stored may have been read already; its reader need not say so again.
-        self._before = frozenset(self._batches)
+        self._earlier_numbers = frozenset(self._batches)
 
     def _load(self, store: Store, series: str, through: int | None) -> None:
         removed_through = consumed_through(store, self._name)
@@ -124,7 +124,7 @@ class StoredBatches:
 
     def has(self, number: int) -> bool:
         """Whether this batch is stored already, or was stored and read to its end."""
-        with self._changed:
+        with self._condition:
             return number <= max(self._consumed_through, self.series.inherited_through) or number in self._batches
 
     def add(self, number: int) -> None:
@@ -133,18 +133,18 @@ class StoredBatches:
         for name in self._store.list(self.folder(number)):
             if name.endswith(".parquet") and not name.rpartition("/")[2].startswith((".", "_")):
                 self._store.settle(name)
-                with _opened(self._store, name) as file:
+                with _open_parquet(self._store, name) as file:
                     files.append(_StoredFile(name, file.metadata.num_rows, *content_of(self._store, name)))
         marker = {"type": self._type_text, "files": [asdict(file) for file in files]}
         series = self.series.series
         save_sealed(self._store, marker_name(self._name, series, number), marker)
-        with self._changed:
+        with self._condition:
             self._batches[number] = _Batch(series, number, self._store.url, tuple(files))
 
     def splits(self) -> list[Split]:
         """A split for each file that is not empty; its offset is the row number."""
         self._check_once({})  # nothing was said to be committed: the job begins
-        with self._changed:
+        with self._condition:
             return [
                 Split(split_name(batch.series, number, at), 0, {"store": batch.store, "file": f.file, "end": f.rows})
                 for number, batch in sorted(self._batches.items())
@@ -155,17 +155,17 @@ class StoredBatches:
     def committed(self, positions: Mapping[str, Offset]) -> None:
         """A manifest holds these positions: batches read to their end make room for others."""
         self._check_once(positions)
-        with self._changed:
-            self._finished |= {number for number, batch in self._batches.items() if batch.is_read(positions)}
-            self._changed.notify_all()
+        with self._condition:
+            self._finished_numbers |= {number for number, batch in self._batches.items() if batch.is_read(positions)}
+            self._condition.notify_all()
 
     def _check_once(self, positions: Mapping[str, Offset]) -> None:
-        if not self._checked:
+        if not self._is_checked:
             self._check(positions)
-            self._checked = True
+            self._is_checked = True
 
     def _check(self, positions: Mapping[str, Offset]) -> None:
-        """Whether the job can go on from `positions` with what is stored here; what is gone must not be passed over."""
+        """Refuse to go on from `positions` if a batch that comes after them was removed, or is not in this store."""
         batches = [batch for split in positions if (batch := batch_of_split(split)) is not None]
         foreign = sorted({series for series, _ in batches} - self.series.tokens)
         if foreign:
@@ -184,53 +184,53 @@ class StoredBatches:
                 f"before them. Start from a newer epoch, or begin that input anew: give its source another uid."
             )
 
-    def released(self, kept: Sequence[Mapping[str, Offset]]) -> None:
-        """Remove what was read to its end in every epoch that can still be gone on from; `kept` are their positions.
+    def released(self, kept_positions: Sequence[Mapping[str, Offset]]) -> None:
+        """Remove what was read to its end in every epoch that is kept; `kept_positions` are those of these epochs.
 
         The newest such batch that has rows stays: by its splits every later manifest tells how far it had read.
         """
-        with self._changed:
+        with self._condition:
             through = begin = max(self._consumed_through, self.series.inherited_through)
             number = through + 1
-            while number in self._batches and all(self._batches[number].is_read(positions) for positions in kept):
+            while number in self._batches and all(
+                self._batches[number].is_read(positions) for positions in kept_positions
+            ):
                 if self._batches[number].ends():
                     through = number - 1
                 number += 1
-        if kept and through > begin:
+        if kept_positions and through > begin:
             self._forget(through)
 
     def wait_for_room(self, unread_max: int) -> None:
         """Wait while `unread_max` batches are stored and not yet read. Raises when the input was closed meanwhile."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._unread() < unread_max)
-            if self._closed:
+        with self._condition:
+            self._condition.wait_for(lambda: self._is_closed or self._unread() < unread_max)
+            if self._is_closed:
                 raise InterruptedError("the job that reads this input has stopped")
 
     def _unread(self) -> int:
-        return len(self._batches.keys() - self._finished - self._before)
+        return len(self._batches.keys() - self._finished_numbers - self._earlier_numbers)
 
     def close(self) -> None:
-        """Nobody will read any more: let the writer go."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        """The reader is gone: end the wait of the writer."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
 
     def _forget(self, through: int) -> None:
         # First say that these are done, then remove them: a batch offered again in between must not be stored again.
         save_consumed(self._store, self._name, through)
-        with self._changed:
+        with self._condition:
             self._consumed_through = through
-            gone = [number for number, batch in self._batches.items() if number <= through and self._is_own(batch)]
-            for number in gone:
+            series = self.series.series
+            removed = [n for n, batch in self._batches.items() if n <= through and batch.series == series]
+            for number in removed:
                 del self._batches[number]
-                self._finished.discard(number)
-        for number in gone:
+                self._finished_numbers.discard(number)
+        for number in removed:
             self._store.delete(marker_name(self._name, self.series.series, number))
             for name in self._store.list(self.folder(number)):
                 self._store.delete(name)
-
-    def _is_own(self, batch: _Batch) -> bool:
-        return batch.series == self.series.series
 
     def _read_marker(self, store: Store, name: str) -> tuple[_StoredFile, ...]:
         marker: Json = read_sealed(store, name)
@@ -255,31 +255,31 @@ def read_stored(split: Split, start: Offset, stop: Offset, type_info: TypeInform
     assert schema is not None
     name = split.info["file"]
     store = with_patience(open_store(split.info["store"]))
-    with _opened(store, name) as file:
+    with _open_parquet(store, name) as file:
         if file.metadata.num_rows != split.info["end"]:
-            found = f"it has {file.metadata.num_rows} rows, and {split.info['end']} were stored"
-            raise _damaged(store, name, ValueError(found))
+            problem = f"it has {file.metadata.num_rows} rows, and {split.info['end']} were stored"
+            raise _damage_error(store, name, ValueError(problem))
         for group, begin, end in row_ranges(file.metadata, start, stop):
             try:
                 table = file.read_row_group(group, columns=schema.names).select(schema.names)
             except (pa.ArrowInvalid, OSError) as error:
-                raise _damaged(store, name, error) from error
+                raise _damage_error(store, name, error) from error
             for batch in table.slice(begin, end - begin).to_batches(max_chunksize=_BATCH_RECORDS_MAX):
                 yield inward(batch, type_info, name)
     return stop
 
 
-def _opened(store: Store, name: str) -> pq.ParquetFile:
+def _open_parquet(store: Store, name: str) -> pq.ParquetFile:
     path = store.local_path(name)
     try:
         if path is None:
             return pq.ParquetFile(pa.BufferReader(store.get(name)), page_checksum_verification=True)
         return pq.ParquetFile(path, page_checksum_verification=True)
     except (pa.ArrowInvalid, OSError) as error:
-        raise _damaged(store, name, error) from error
+        raise _damage_error(store, name, error) from error
 
 
-def _damaged(store: Store, name: str, error: Exception) -> StoreError:
+def _damage_error(store: Store, name: str, error: Exception) -> StoreError:
     if is_transient(error):
         return StoreAwayError(f"Store {store.url}: stored input {name!r} cannot be read just now ({error}).")
     return StoreDamagedError(

@@ -80,7 +80,7 @@ class TwoPhaseSink(Sink):
 class _TwoPhaseWriter(SinkWriter):
     def __init__(self, sink: TwoPhaseSink, context: WriterContext) -> None:
         self._sink = sink
-        self._unopened: WriterContext | None = context
+        self._opening_context: WriterContext | None = context
         # A sink with operator state is given it before it is opened.
         if not callable(getattr(sink, "initialize_state", None)):
             self._open()
@@ -89,9 +89,9 @@ class _TwoPhaseWriter(SinkWriter):
         return self._sink
 
     def _open(self) -> None:
-        if self._unopened is not None:
-            self._sink.open(self._unopened)
-            self._unopened = None
+        if self._opening_context is not None:
+            self._sink.open(self._opening_context)
+            self._opening_context = None
 
     def write(self, batch: Batch) -> None:
         self._open()
@@ -104,7 +104,7 @@ class _TwoPhaseWriter(SinkWriter):
         return () if staged is None else (staged,)
 
     def abort(self) -> None:
-        if self._unopened is None:
+        if self._opening_context is None:
             self._sink.abort()
 
 
@@ -137,7 +137,7 @@ class _TwoPhaseCommitter(Sink):
         parts = [(replace(commit, part=part), staged) for part, staged in enumerate(publish)]
         rows = self._session.sparkContext.parallelize(parts, len(parts))
         # Pickled as the plan is: Spark's own copy of cloudpickle does not know which modules the user registered.
-        rows.foreach(partial(_commit_one, cloudpickle.dumps(self._sink)))
+        rows.foreach(partial(_commit_part, cloudpickle.dumps(self._sink)))
 
     def close(self) -> None:
         self._sink.close()
@@ -146,7 +146,7 @@ class _TwoPhaseCommitter(Sink):
         return self._sink.describe()
 
 
-def _commit_one(pickled_sink: bytes, part: tuple[CommitId, Json]) -> None:
+def _commit_part(pickled_sink: bytes, part: tuple[CommitId, Json]) -> None:
     """In a task: publish what one writer staged."""
     commit, staged = part
     sink: TwoPhaseSink = pickle.loads(pickled_sink)

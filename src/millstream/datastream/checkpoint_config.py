@@ -1,9 +1,9 @@
 """Checkpoint settings: getters and setters over the environment's configuration, and nothing else.
 
 Every epoch of Millstream is a checkpoint: its manifest, once written, is the point the job resumes from. So the
-interval sets how long an epoch may take, pause, timeout and tolerable failures are those of epochs, and the rest of
-Flink's knobs (alignment, concurrency, at-least-once) are kept and given back, but have nothing to turn here; that is
-said once. The modes and values are checked as Flink checks them.
+interval sets how long an epoch may take; pause, timeout and tolerable failures are those of epochs. Flink's other
+settings (alignment, concurrency, at-least-once) are kept and returned by their getters, but have no effect here, which
+is said once. Modes and values are checked as Flink checks them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.options import KNOWN, Option
 from millstream.common.time import Duration
 from millstream.datastream.checkpointing_mode import CheckpointingMode
-from millstream.datastream.environment.duration_settings import duration_ms
+from millstream.datastream.environment.durations import duration_ms
 from millstream.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.streams.notices import say_once
@@ -51,18 +51,18 @@ _WHY_NOT = {
 
 
 def say_what_has_no_effect(configuration: Configuration) -> None:
-    """Say of every checkpoint setting that differs from its default and turns nothing here that it does, once."""
+    """Say once, of every checkpoint setting that was changed but has no effect here, that it has none."""
     for key, text in configuration.to_dict().items():
         option = KNOWN.get(key)
         if option is None or option.effect or not key.startswith(_PREFIX):
             continue
         if _differs(option, text):
-            said = f"{key} has no effect here: {_WHY_NOT[key]}" if key in _WHY_NOT else f"{key}: {option.doc}"
-            say_once(key, said)
+            notice = f"{key} has no effect here: {_WHY_NOT[key]}" if key in _WHY_NOT else f"{key}: {option.doc}"
+            say_once(key, notice)
 
 
 def _differs(option: Option, text: str) -> bool:
-    """Whether a setting is not its default. What cannot be read is harmless too, where nobody reads it."""
+    """Whether a setting is not its default. A text that cannot be read counts as changed: nothing else reads it."""
     try:
         value = option.parse(text.upper().replace("-", "_") if option.key == _MODE else text)
     except ConfigurationError:
@@ -88,7 +88,7 @@ class CheckpointConfig:
         self._configuration.set_string(key, f"{checked_count(method, value_ms, least)} ms")
         return self
 
-    def _said(self) -> Self:
+    def _with_notices(self) -> Self:
         say_what_has_no_effect(self._configuration)
         return self
 
@@ -112,7 +112,7 @@ class CheckpointConfig:
         if not isinstance(checkpointing_mode, CheckpointingMode):
             raise refuse(f"set_checkpointing_mode: found {checkpointing_mode!r}, expected a CheckpointingMode")
         self._configuration.set_string(_MODE, checkpointing_mode.name)
-        return self._said()
+        return self._with_notices()
 
     def get_checkpoint_interval(self) -> int:
         """In ms; -1 when none was set."""
@@ -146,9 +146,9 @@ class CheckpointConfig:
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> Self:
         """Kept as data."""
-        checked = checked_count("set_max_concurrent_checkpoints", max_concurrent_checkpoints)
-        self._configuration.set_integer(_CONCURRENT, checked)
-        return self._said()
+        maximum = checked_count("set_max_concurrent_checkpoints", max_concurrent_checkpoints)
+        self._configuration.set_integer(_CONCURRENT, maximum)
+        return self._with_notices()
 
     def is_fail_on_checkpointing_errors(self) -> bool:
         """Whether the first failed checkpoint fails the job."""
@@ -191,7 +191,7 @@ class CheckpointConfig:
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> Self:
         """Kept as data: barriers travel behind an epoch's data, so there is no alignment to skip."""
         self._configuration.set_boolean(_UNALIGNED, bool(enabled))
-        return self._said()
+        return self._with_notices()
 
     def disable_unaligned_checkpoints(self) -> Self:
         return self.enable_unaligned_checkpoints(False)
@@ -203,7 +203,7 @@ class CheckpointConfig:
             timeout_ms = alignment_timeout.to_millis()
         else:
             raise refuse(f"set_aligned_checkpoint_timeout: found {alignment_timeout!r}, expected a Duration")
-        return self._set_ms("set_aligned_checkpoint_timeout", _ALIGNED_TIMEOUT, timeout_ms, least=0)._said()
+        return self._set_ms("set_aligned_checkpoint_timeout", _ALIGNED_TIMEOUT, timeout_ms, least=0)._with_notices()
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         return Duration.of_millis(duration_ms(self._configuration, _ALIGNED_TIMEOUT, 0))
@@ -218,7 +218,7 @@ class CheckpointConfig:
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> Self:
         self._configuration.set_boolean(_UNALIGNED_FORCED, bool(force_unaligned_checkpoints))
-        return self._said()
+        return self._with_notices()
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._configuration.get_boolean(_UNALIGNED_FORCED, False)

@@ -2,7 +2,7 @@
 
 The state classes are interfaces: the task brings the objects. A descriptor is data: a name, a type, how long a value
 lives, and how values saved as another type are read. Two descriptors of one name in one operator mean the same state.
-How long values live is described in `state_ttl`, serialisers and changes of type in `state_evolution`.
+How long values live is described in `states.ttl`, serialisers and changes of type in `states.evolution`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Generic, Self, TypeVar
 
 from millstream.common.typeinfo import MapTypeInfo, TypeInformation, Types
 from millstream.datastream.functions.function import AggregateFunction, ReduceFunction, ReduceFunctionWrapper
-from millstream.datastream.states.state_evolution import StateSerializer, Upgrade, checked_evolution
-from millstream.datastream.states.state_names import QueryableDescriptor
-from millstream.datastream.states.state_ttl import StateTtlConfig
+from millstream.datastream.states.evolution import StateSerializer, Upgrade, checked_evolution
+from millstream.datastream.states.queryable_names import QueryableDescriptor
+from millstream.datastream.states.ttl import StateTtlConfig
 from millstream.datastream.streams.argument_checks import checked_function, checked_text, refuse
 
 __all__ = [
@@ -57,15 +57,15 @@ class OperatorStateStore(ABC):
 
     @abstractmethod
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list of this subtask; its part of what all subtasks kept."""
+        """A list of this subtask: after a restore, its share of what all subtasks saved."""
 
     @abstractmethod
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list of this subtask; starts with all that all subtasks kept, so keep only your own in a snapshot."""
+        """A list of this subtask that starts with what all subtasks saved. Save only this subtask's items in turn."""
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """A map of this subtask, which keeps the copies equal itself: it gets what all get, and does what all do."""
+        """A map that every subtask has a copy of. The function keeps them equal: all get and do the same."""
 
 
 class State(ABC):
@@ -270,7 +270,7 @@ class StateDescriptor(QueryableDescriptor, ABC):
     ) -> Self:
         """Say how values that were saved as another type are read as this one (beyond PyFlink).
 
-        Fields that are new, gone, elsewhere or wider need no word. `renames` tells which old field a new one is,
+        Fields that were added, removed, moved or widened need nothing. `renames` tells which old field a new one is,
         `defaults` what a new field is in old values (else None); a field within a field goes by its path,
         `"address.street"`. `upgrade` is a function from an old value to a new one, for changes that nothing else can
         make; or a mapping from old types to functions, where there were several. Returns the descriptor.
@@ -357,8 +357,8 @@ class ReducingStateDescriptor(StateDescriptor):
         serializer: StateSerializer[Any] | None = None,
     ) -> None:
         super().__init__(name, type_info, upgrade=upgrade, serializer=serializer)
-        found = checked_function(f"ReducingStateDescriptor '{name}'", reduce_function, ReduceFunction)
-        self._reduce_function = found if isinstance(found, ReduceFunction) else ReduceFunctionWrapper(found)
+        function = checked_function(f"ReducingStateDescriptor '{name}'", reduce_function, ReduceFunction)
+        self._reduce_function = function if isinstance(function, ReduceFunction) else ReduceFunctionWrapper(function)
 
     def get_reduce_function(self) -> ReduceFunction | ReduceFunctionWrapper:
         """The function, whatever the program gave, as an object with `reduce`."""

@@ -20,9 +20,9 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors import contracts
 from millstream.connectors.collection import CollectionSource
 from millstream.datastream.environment.caches import EnvironmentCaches
-from millstream.datastream.environment.environment_dependencies import EnvironmentDependencies
-from millstream.datastream.environment.environment_settings import EnvironmentSettings
-from millstream.datastream.environment.launch_defaults import launch_defaults, taker_of_jobs
+from millstream.datastream.environment.dependencies import EnvironmentDependencies
+from millstream.datastream.environment.launch_defaults import job_receiver, launch_defaults
+from millstream.datastream.environment.settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
 from millstream.datastream.streams.stream import DataStream
@@ -86,10 +86,10 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
             values = list(collection)
         except TypeError as error:
             raise refuse(f"from_collection: found {collection!r}, expected a list or another iterable") from error
-        declared = checked_output_type("from_collection", type_info)
+        value_type = checked_output_type("from_collection", type_info)
         with at_users_line():
-            Batch.of_values(values, declared)
-        return self._read(CollectionSource(values, declared), None, "Collection Source")
+            Batch.of_values(values, value_type)
+        return self._read(CollectionSource(values, value_type), None, "Collection Source")
 
     def from_source(
         self,
@@ -131,7 +131,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         if session is None:
             raise refuse(f"from_spark: found {df!r} ({type(df).__name__}), expected a Spark DataFrame")
         self.use_spark_session(session)
-        # The place in the program is the same in every run, and another for each DataFrame.
+        # The place in the program is the same in every run, and differs between DataFrames.
         place = f"frame-{len(self._builder.nodes) + 1}"
         with at_users_line():
             source = SparkFrameSource(df, name=place, trigger=trigger)
@@ -210,23 +210,23 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         return checked_text("job name", job_name)
 
     def _launch(self, job_name: str | None) -> Job:
-        """Start the job. The graph is taken even when that fails: a rejected program must not haunt the next one."""
+        """Start the job. The builder is emptied even when that fails: the next job must not contain this one."""
         from millstream.jobs.launch.launch import launch
 
         try:
             graph = self._graph(job_name)
-            taker = taker_of_jobs()
-            if taker is not None:
-                taker(graph, self._job_settings())
+            receiver = job_receiver()
+            if receiver is not None:
+                receiver(graph, self._job_settings())
             return launch(graph, self._job_settings(), self._configuration.to_dict())
         finally:
             self._builder.take()
 
 
 def _engine_source(method: str, source: Any) -> contracts.Source:
-    found = source._connector if isinstance(source, JavaFunctionWrapper) else source
-    if isinstance(found, contracts.Source):
-        return found
+    connector = source._connector if isinstance(source, JavaFunctionWrapper) else source
+    if isinstance(connector, contracts.Source):
+        return connector
     raise refuse(
         f"{method}: found {source!r} ({type(source).__name__}), expected a source such as FileSource or a PythonSource "
         "of yours. A builder must be finished with build()"

@@ -1,4 +1,4 @@
-"""The metrics a user function sees, under PyFlink's names. What stands behind them in a task is `registry.py`."""
+"""The metrics a user function sees, under PyFlink's names. What stands behind them in a task is `registry`."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ from millstream.query.errors import (
     UnknownJobError,
     UnknownStateError,
 )
+from millstream.query.job_lookup import open
 from millstream.query.job_view import JobView
-from millstream.query.opening import open
 from millstream.query.window_reads import WindowView
 
 __all__ = [

@@ -1,7 +1,8 @@
 """Which states of an epoch can be asked for, by which names, and where they lie. Pure: of a manifest alone.
 
 Declared names stand in the accounts of operators (`state.stored.queryable`). States without one can be asked for by
-operator and state name where the reader allows it; what is known of them is what the store tells of any state.
+operator and state name, as a pair or as `OPERATOR::STATE`, where the reader allows it; what is known of them is what
+the store tells of any state.
 """
 
 from __future__ import annotations
@@ -19,12 +20,22 @@ from millstream.records.columns import holds_pickles
 from millstream.state.schemas.saved_types import type_from, type_of_arrow, written_type
 from millstream.state.stored.queryable import Queryable
 from millstream.state_reader.catalog import StoredState, states_of
+from millstream.storage.json_records import from_json
 
-__all__ = ["Asked", "Located", "QueryableState", "located", "locations_of"]
+__all__ = [
+    "Located",
+    "QueryableState",
+    "StateName",
+    "located",
+    "locations_of",
+    "served_name",
+    "value_type_of",
+]
 
-Asked: TypeAlias = str | tuple[str, str]
-"""A queryable name, or (operator uid or name, state name)."""
+StateName: TypeAlias = str | tuple[str, str]
+"""A queryable name, or (operator uid or name, state name), which can also be written OPERATOR::STATE."""
 
+_BETWEEN = "::"
 _UNDECLARED_KINDS = ("value", "list", "map", "")
 
 
@@ -65,11 +76,11 @@ class Located:
         return f"queryable state '{self.info.name}'" if self.info.name else f"state {self.info.state!r}"
 
 
-def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[Asked, Located]:
+def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, Located]:
     """All that can be asked for, by name; undeclared states by (uid, state name)."""
     stored = {(state.uid, state.name): state for state in states_of(manifest) if state.scope == "keyed"}
     program: Mapping[str, Any] = manifest.program
-    found: dict[Asked, Located] = {}
+    found: dict[StateName, Located] = {}
     for uid, told in sorted(manifest.states.items()):
         operator, groups = program.get(uid, {}).get("name", uid), program.get(uid, {}).get("max_parallelism")
         for name, queryable in sorted(_declared(told).items()):
@@ -88,7 +99,7 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[Asked, Loca
 def _declared(told: Any) -> dict[str, Queryable]:
     accounts = [account for account in told.get("subtasks", {}).values() if isinstance(account, dict)]
     written = {name: one for account in accounts for name, one in account.get("queryable", {}).items()}
-    return {name: Queryable.from_json(one, name) for name, one in written.items()}
+    return {name: from_json(Queryable, None, one) for name, one in written.items()}
 
 
 def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bool]:
@@ -134,26 +145,34 @@ def _written_key(told: str) -> Any:
         return "PICKLED"
 
 
-def located(found: Mapping[Asked, Located], asked: Any, where: str, allow_undeclared: bool) -> Located:
+def served_name(state: QueryableState) -> str:
+    """The name of a state as one text: OPERATOR::STATE where it has no declared one."""
+    return state.name or f"{state.operator}{_BETWEEN}{state.state}"
+
+
+def located(states: Mapping[StateName, Located], name: Any, where: str, allow_undeclared: bool) -> Located:
     """The state that is meant; UnknownStateError names what there is, and the nearest."""
-    key = (asked[0], asked[1]) if isinstance(asked, list | tuple) and len(asked) == 2 else asked
-    if isinstance(key, str | tuple) and key in found:
-        return found[key]
+    key = (name[0], name[1]) if isinstance(name, list | tuple) and len(name) == 2 else name
+    if isinstance(key, str) and key not in states and _BETWEEN in key:
+        operator, _, state_name = key.partition(_BETWEEN)
+        key = (operator, state_name)
+    if isinstance(key, str | tuple) and key in states:
+        return states[key]
     if isinstance(key, tuple):
-        for state in found.values():
+        for state in states.values():
             if key in ((state.info.operator, state.info.state), (state.info.operator_name, state.info.state)):
                 return state
-    names = sorted(name for name in found if isinstance(name, str))
-    pairs = sorted(f"{name[0]}/{name[1]}" for name in found if isinstance(name, tuple))
-    have = ", ".join(f"'{name}'" for name in [*names, *pairs]) or "none"
-    asked_name = "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
-    near = difflib.get_close_matches(asked_name, [*names, *pairs], n=1, cutoff=0.5)
+    names = sorted(known for known in states if isinstance(known, str))
+    pairs = sorted(f"{known[0]}/{known[1]}" for known in states if isinstance(known, tuple))
+    have = ", ".join(f"'{known}'" for known in [*names, *pairs]) or "none"
+    shown = "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
+    near = difflib.get_close_matches(shown, [*names, *pairs], n=1, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     if isinstance(key, tuple) and not allow_undeclared:
         hint += " States that were not declared can be asked for only where allow_undeclared=True is given."
     if not names:
         hint += " A program makes a state queryable by set_queryable, as_queryable_state or window(...).queryable."
-    raise UnknownStateError(f"{where} has no queryable state '{asked_name}'.{hint} It has: {have}.")
+    raise UnknownStateError(f"{where} has no queryable state '{shown}'.{hint} It has: {have}.")
 
 
 def value_type_of(located: Located) -> Any:

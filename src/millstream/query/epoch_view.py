@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.checkpoint.manifest import Manifest
-from millstream.query.catalog import Asked, Located, QueryableState, located
+from millstream.query.catalog import Located, QueryableState, StateName, located, served_name
 from millstream.query.errors import KeyTypeError, StateKindError, UnknownStateError
 from millstream.query.keyed_reads import KeyedReads
 from millstream.query.window_reads import WindowReads, WindowView
@@ -23,9 +23,9 @@ from millstream.state.tables.table import TableView
 from millstream.state_reader.forms import decoder_of
 from millstream.state_reader.table_source import TableSource, shown
 
-__all__ = ["EpochView", "Reads"]
+__all__ = ["EpochView", "StateReads"]
 
-Reads = KeyedReads | WindowReads
+StateReads = KeyedReads | WindowReads
 SCAN_ROWS_MAX = 10_000
 _KEY = "key"
 
@@ -36,8 +36,8 @@ class EpochView:
     def __init__(
         self,
         manifest: Manifest,
-        states: Mapping[Asked, Located],
-        reads_of: Callable[[Located], Reads],
+        states: Mapping[StateName, Located],
+        reads_of: Callable[[Located], StateReads],
         where: str,
         *,
         is_opened: bool,
@@ -46,9 +46,11 @@ class EpochView:
     ) -> None:
         self._manifest, self._states = manifest, states
         self._reads_of = reads_of
-        self._reads: dict[Any, Reads] = {}
+        self._reads: dict[Any, StateReads] = {}
         if is_opened:
-            self._reads = {asked: reads_of(place) for asked, place in states.items()}
+            self._reads = {name: reads_of(state) for name, state in states.items()}
+            for name, state in states.items():
+                self._reads.setdefault(served_name(state.info), self._reads[name])
         self._where = f"epoch {manifest.epoch} of {where}"
         self._allow_undeclared = allow_undeclared
         self._close = close
@@ -93,11 +95,11 @@ class EpochView:
         """What can be asked for."""
         return [state.info for state in self._states.values()]
 
-    def state(self, state: Asked) -> QueryableState:
+    def state(self, state: StateName) -> QueryableState:
         """One of them; UnknownStateError says which there are."""
         return located(self._states, state, self._where, self._allow_undeclared).info
 
-    def has(self, state: Asked) -> bool:
+    def has(self, state: StateName) -> bool:
         """Whether it can be asked for at this epoch."""
         try:
             self.state(state)
@@ -105,12 +107,12 @@ class EpochView:
             return False
         return True
 
-    def is_quick(self, state: Asked) -> bool:
+    def is_quick(self, state: StateName) -> bool:
         """Whether one key of the state is read in microseconds: it is open, and neither a collection nor a search."""
         reads = self._reads.get(state)
         return reads is not None and reads.is_quick
 
-    def group_of(self, state: Asked, key: Any) -> int:
+    def group_of(self, state: StateName, key: Any) -> int:
         """The key group of a key of a quick state."""
         view = self._reads[state].view
         assert view is not None and view.points is not None
@@ -118,50 +120,50 @@ class EpochView:
 
     # --- values of keys -----------------------------------------------------------------------------------------
 
-    def get(self, state: Asked, key: Any) -> Any:
+    def get(self, state: StateName, key: Any) -> Any:
         """The value of a key: a value, a list, or a dict for a map; None where there is none."""
         reads = self._reads.get(state) if state.__class__ is str else None
         if reads is None or reads.__class__ is not KeyedReads:
             reads = self._keyed(state)
         return reads.get(key)
 
-    def get_many(self, state: Asked, keys: Sequence[Any]) -> list[Any]:
+    def get_many(self, state: StateName, keys: Sequence[Any]) -> list[Any]:
         """The values of many keys, in their order, by one search."""
         return self._keyed(state).get_many(list(keys))
 
-    def get_columns(self, state: Asked, keys: pa.Array) -> pa.RecordBatch:
+    def get_columns(self, state: StateName, keys: pa.Array) -> pa.RecordBatch:
         """The columns key, found and value for a column of keys. Values that are pickled come as bytes; of an
         aggregating state they are accumulators."""
         return self._keyed(state).columns(keys)
 
-    def windows(self, state: Asked, key: Any) -> list[WindowView]:
+    def windows(self, state: StateName, key: Any) -> list[WindowView]:
         """The windows of a key that can still change, with what each comes to so far."""
         return self._windowed(state).windows(key)
 
-    def windows_many(self, state: Asked, keys: Sequence[Any]) -> list[list[WindowView]]:
+    def windows_many(self, state: StateName, keys: Sequence[Any]) -> list[list[WindowView]]:
         """The open windows of each of many keys."""
         return self._windowed(state).windows_many(list(keys))
 
-    def _windowed(self, state: Asked) -> WindowReads:
-        reads = self._found(state)
+    def _windowed(self, state: StateName) -> WindowReads:
+        reads = self._reads_of_state(state)
         if not isinstance(reads, WindowReads):
             what = f"{reads.located.what} is a {reads.kind} state"
             raise StateKindError(f"{what} and has no windows. Use get(state, key)")
         return reads
 
-    def answer(self, state: Asked, key: Any) -> Any:
+    def answer(self, state: StateName, key: Any) -> Any:
         """Whatever there is of a key: its value, or its open windows."""
-        reads = self._found(state)
+        reads = self._reads_of_state(state)
         return reads.windows(key) if isinstance(reads, WindowReads) else reads.get(key)
 
     # --- all of them ----------------------------------------------------------------------------------------------
 
     def scan(
-        self, state: Asked, prefix: str | bytes | None = None, limit: int | None = SCAN_ROWS_MAX
+        self, state: StateName, prefix: str | bytes | None = None, limit: int | None = SCAN_ROWS_MAX
     ) -> pa.RecordBatchReader:
         """Rows of a state as Arrow, in no particular order of keys: those of keys that begin with `prefix`, at most
         `limit`. The columns are those of docs/state-as-data.md; pickles come as bytes."""
-        reads = self._found(state)
+        reads = self._reads_of_state(state)
         view, stored = reads.view, reads.located.stored
         if view is None or stored is None:
             return pa.table({_KEY: pa.nulls(0, pa.binary()), "value": pa.nulls(0, pa.binary())}).to_reader()
@@ -177,19 +179,19 @@ class EpochView:
 
     # --- which state ----------------------------------------------------------------------------------------------
 
-    def _found(self, state: Any) -> Reads:
-        with suppress(TypeError):  # what cannot be a name is told below
+    def _reads_of_state(self, state: Any) -> StateReads:
+        with suppress(TypeError):  # what cannot be a name is refused below
             reads = self._reads.get(state)
             if reads is not None:
                 return reads
-        place = located(self._states, state, self._where, self._allow_undeclared)
-        name = place.info.name or (place.info.operator, place.info.state)
+        meant = located(self._states, state, self._where, self._allow_undeclared)
+        name = served_name(meant.info)
         if name not in self._reads:
-            self._reads[name] = self._reads_of(place)
+            self._reads[name] = self._reads_of(meant)
         return self._reads[name]
 
     def _keyed(self, state: Any) -> KeyedReads:
-        reads = self._found(state)
+        reads = self._reads_of_state(state)
         if not isinstance(reads, KeyedReads):
             raise StateKindError(f"{reads.located.what} is windows: a key may have several. Use windows(state, key)")
         return reads

@@ -4,89 +4,77 @@
 manifests; one thread does that while others go on with the view there is. A manifest is made durable before it is
 believed. Invariant: the epochs that one view gives never go backwards, whatever happens to the job.
 
-What is open is kept from epoch to epoch: of a new epoch only new segments are opened, all of them before anybody sees
-the view.
+All segments of a new epoch are open before anybody sees its view (`epoch_opener.py`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import threading
 import time as system_time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.manifest import ManifestLog
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
-from millstream.query.catalog import Asked, Located, QueryableState, locations_of
-from millstream.query.epoch_view import EpochView, Reads
+from millstream.query.catalog import QueryableState, StateName
+from millstream.query.epoch_opener import EpochOpener
+from millstream.query.epoch_view import EpochView
 from millstream.query.errors import EpochGoneError, NoEpochError
-from millstream.query.keyed_reads import KeyedReads
-from millstream.query.listed_folder import ListedFolder
-from millstream.query.window_reads import WindowReads
-from millstream.records.codecs import refuse_pickle
-from millstream.state.schemas.schema_history import History
-from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.tables.layout import TableLayout
-from millstream.state.tables.table import TableView
-from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.job_reader import JobReader
-from millstream.state_reader.table_source import is_alike, layout_of, view_of
 from millstream.storage.names import manifest_name
 from millstream.storage.store import Store
 
-__all__ = ["AT_HAND_MS", "POLL_MS", "JobView"]
+__all__ = ["POLL_MS", "JobView", "ListedFolder"]
 
 POLL_MS = 20
 """How long an answer to "is there a newer epoch" counts."""
-AT_HAND_MS = 40
+_KNOWN_MS = 40
 """How long it counts for who has it asked again meanwhile."""
-
+_SETTLED_MS = 100
+_TRUSTED_S = 1.0  # a file server may answer from memory for a while
 _TRIES = 20
 _KEEP = "Keep more of the past with millstream.retention.epochs, or save an epoch with `millstream savepoint`."
 
 
-class _Tables:
-    """The open tables of a store. Each state has segments of its own, so that what one lets go another keeps."""
+class ListedFolder:
+    """A folder of this machine, as it stood when it was listed last; one look at its time says whether it has changed.
 
-    def __init__(self, store: Store, cache_folder: Path | None, maps: bool) -> None:
-        self._store, self._cache_folder, self._maps = store, cache_folder, maps
-        self.touched_bytes_max = 0
-        self._open: dict[tuple[str, str], OpenSegments] = {}
-        self._layouts: dict[tuple[str, str], tuple[Any, History, TableLayout]] = {}
+    "Unchanged" is certain: a folder whose time was long past when it was listed gets another time by any change
+    afterwards. Where that is not so, or nobody knows, the answer is that it may have changed.
 
-    def view(self, state: StoredState | None, past: OpenSegments | None) -> TableView | None:
-        """The table of the newest epoch, or of one of the `past`, all segments open; None where there is none."""
-        if state is None or not state.refs:
-            return None
-        if past is not None:
-            view = view_of(past, state, layout_of(past, state))
-            assert view.layers is not None  # opens them
-            return view
-        place = (state.uid, state.name)
-        segments = self._open.setdefault(place, self.past())
-        layout = self._layout(place, segments, state)
-        view = view_of(segments, state, layout)
-        assert view.layers is not None
-        segments.keep_only(state.refs, layout)
-        view.touch(self.touched_bytes_max)
-        return view
+    >>> ListedFolder().is_unchanged()
+    False
+    """
 
-    def past(self) -> OpenSegments:
-        """Segments to be opened for epochs of the past, and let go together."""
-        return OpenSegments(self._store, self._cache_folder, maps=self._maps, is_foreign=True)
+    def __init__(self) -> None:
+        self._listing: tuple[str, int, float] | None = None
 
-    def _layout(self, place: tuple[str, str], segments: OpenSegments, state: StoredState) -> TableLayout:
-        newest, oldest = (pick(state.refs, key=lambda ref: ref.epoch) for pick in (max, min))
-        known = (newest.file, oldest.epoch, [entry.since for entry in state.history])
-        if self._layouts.get(place, (None,))[0] != known:
-            layout = layout_of(segments, state)
-            before = self._layouts.get(place)
-            # An equal layout stays the same object, and segments that were opened with it stay open.
-            is_same = before is not None and before[1] == state.history and is_alike(before[2], layout)
-            self._layouts[place] = (known, state.history, before[2] if before is not None and is_same else layout)
-        return self._layouts[place][2]
+    def note(self, folder: Path | None, now_ms: int) -> None:
+        """It is about to be listed. None: it is none of this machine."""
+        self._listing = None
+        if folder is not None:
+            changed_ns = _changed_ns(str(folder))
+            # Clocks of file systems tick by milliseconds: what changes within a tick of the listing is not told apart.
+            if changed_ns is not None and now_ms - changed_ns // 1_000_000 > _SETTLED_MS:
+                self._listing = (str(folder), changed_ns, system_time.monotonic())
+
+    def is_unchanged(self) -> bool:
+        """Whether a listing would find what the last one found."""
+        listing = self._listing
+        if listing is None:
+            return False
+        folder, changed_ns, listed_s = listing
+        return system_time.monotonic() - listed_s < _TRUSTED_S and _changed_ns(folder) == changed_ns
+
+
+def _changed_ns(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return None
 
 
 class JobView:
@@ -97,24 +85,16 @@ class JobView:
         reader: JobReader,
         job: str,
         job_id: str,
+        opener: EpochOpener,
         *,
         follow: bool = True,
-        cache_folder: Path | None = None,
         clock: Callable[[], int],
         sleep: Callable[[float], None] = system_time.sleep,
-        allow_undeclared: bool = False,
-        functions: Mapping[str, Any] | None = None,
-        unpickle: Callable[[bytes], Any] | None = None,
-        maps: bool = True,
     ) -> None:
         self.job, self.job_id = job, job_id
-        self._reader, self._store, self._where = reader, reader.store, reader.name.store
+        self._reader, self._opener = reader, opener
         self._log = ManifestLog(reader.store)
         self._follows, self._clock, self._sleep = follow, clock, sleep
-        self._allow_undeclared = allow_undeclared
-        self._functions = dict(functions or {})
-        self._open_pickle = unpickle or refuse_pickle
-        self._tables = _Tables(reader.store, cache_folder, maps)
         self._newest: EpochView | None = None
         self._looked_s = float("-inf")
         self._looking = threading.Lock()
@@ -123,21 +103,20 @@ class JobView:
     @property
     def store(self) -> Store:
         """The job's store."""
-        return self._store
+        return self._reader.store
 
     @property
-    def allows_undeclared(self) -> bool:
-        """Whether states without a queryable name may be asked for."""
-        return self._allow_undeclared
+    def _where(self) -> str:
+        return self._opener.where
 
-    def speak_of(self, name: str) -> None:
+    def set_name_in_errors(self, name: str) -> None:
         """How errors call the job from now on: who serves it to strangers does not tell where its store is."""
-        self._where = name
+        self._opener.where = name
 
-    def touch_ahead(self, bytes_max: int) -> None:
+    def check_ahead(self, bytes_max: int) -> None:
         """Check what is new in a state, up to so many bytes, before the epoch is shown, not when it is first asked for:
         newer epochs are seen some milliseconds later, and no question waits."""
-        self._tables.touched_bytes_max = bytes_max
+        self._opener.check_ahead(bytes_max)
 
     def states(self) -> list[QueryableState]:
         """What can be asked for at the newest epoch."""
@@ -164,17 +143,21 @@ class JobView:
         finally:
             self._looking.release()
 
-    def at_hand(self, is_looked_for: bool = False) -> EpochView | None:
+    def known_newest(self, is_sought: bool = False) -> EpochView | None:
         """The newest epoch as far as it is known, for who must not wait; None unless it was looked for a moment ago, or
-        is being looked for."""
-        if self.looked_ms_ago() >= POLL_MS and self._manifests.is_unchanged():
+        a newer one is being sought."""
+        if self.is_look_due and self._manifests.is_unchanged():
             self._looked_s = system_time.monotonic()
-        if not is_looked_for and self.looked_ms_ago() >= AT_HAND_MS and not self._looking.locked():
+        if not is_sought and self._look_age_ms() >= _KNOWN_MS and not self._looking.locked():
             return None
         return self._newest
 
-    def looked_ms_ago(self) -> float:
-        """How long ago a newer epoch was looked for. From `POLL_MS` on, `newest` does so again."""
+    @property
+    def is_look_due(self) -> bool:
+        """Whether it is time to look for a newer epoch: `newest` does."""
+        return self._look_age_ms() >= POLL_MS
+
+    def _look_age_ms(self) -> float:
         return (system_time.monotonic() - self._looked_s) * 1000 if self._follows else 0.0
 
     def look_again(self) -> None:
@@ -203,7 +186,7 @@ class JobView:
 
     def _note_listing(self) -> None:
         if self._newest is not None and self._follows:
-            path = self._store.local_path(manifest_name(self._newest.epoch))
+            path = self.store.local_path(manifest_name(self._newest.epoch))
             self._manifests.note(None if path is None else path.parent, self._clock())
 
     def _opened_newest(self, after: int) -> EpochView:
@@ -215,7 +198,7 @@ class JobView:
                     return self._newest
                 raise NoEpochError(f"{self._where} has no epoch yet: the job has committed nothing. Ask again later.")
             try:
-                return self._view(manifest)
+                return self._opener.view(manifest)
             except StoreDamagedError:
                 if attempt == _TRIES - 1 or self._log.epochs()[-1:] <= [manifest.epoch]:
                     raise
@@ -274,15 +257,15 @@ class JobView:
             self._check_retained(epoch)  # it may have been collected just now
             raise
         try:
-            return self._view(snapshot.manifest, self._tables.past(), snapshot.close)
+            return self._opener.view(snapshot.manifest, self._opener.past_segments(), snapshot.close)
         except BaseException:
             snapshot.close()
             raise
 
     def _epoch_at(self, time: dt.datetime | int) -> int:
-        found = self._reader.epoch_at(time)
-        if found is not None:
-            return found
+        epoch = self._reader.epoch_at(time)
+        if epoch is not None:
+            return epoch
         epochs = self._log.epochs()
         if not epochs and self._newest is None:
             raise NoEpochError(f"{self._where} has no epoch yet: the job has committed nothing. Ask again later.")
@@ -302,7 +285,7 @@ class JobView:
         have = ", ".join(map(str, epochs)) or "none"
         raise EpochGoneError(f"{self._where} retains epoch {epoch} no more; it has {have}. {_KEEP}")
 
-    def series(self, state: Asked, key: Any) -> list[tuple[int, int, Any]]:
+    def series(self, state: StateName, key: Any) -> list[tuple[int, int, Any]]:
         """(epoch, when it was committed, the answer) for a key at every retained epoch, oldest first. Epochs in which
         the state was not declared yet are left out."""
         self.look_again()
@@ -310,42 +293,16 @@ class JobView:
         newest.state(state)  # says what there is, if it is none of them
         # An epoch shares most segments with the one before it: they are opened once. None is leased: one that is
         # collected meanwhile belongs to the series no more.
-        found, past = [], self._tables.past()
+        points, past = [], self._opener.past_segments()
         for epoch in self._log.epochs():
             manifest = self._log.read_if_there(epoch) if epoch <= newest.epoch else None
             if manifest is None:
                 continue
             try:
-                view = self._view(manifest, past)
+                view = self._opener.view(manifest, past)
                 if view.has(state):
-                    found.append((view.epoch, view.committed_ms, view.answer(state, key)))
+                    points.append((view.epoch, view.committed_ms, view.answer(state, key)))
             except StoreDamagedError:
                 if epoch in self._log.epochs():
                     raise
-        return found
-
-    # --- making views -------------------------------------------------------------------------------------------
-
-    def _view(
-        self, manifest: Manifest, past: OpenSegments | None = None, close: Callable[[], None] | None = None
-    ) -> EpochView:
-        states = locations_of(manifest, self._allow_undeclared)
-        return EpochView(
-            manifest,
-            states,
-            lambda place: self._reads(place, past),
-            self._where,
-            is_opened=past is None,
-            allow_undeclared=self._allow_undeclared,
-            close=close,
-        )
-
-    def _reads(self, place: Located, past: OpenSegments | None) -> Reads:
-        function = self._functions.get(place.info.name or "")
-        result_of = None if function is None else getattr(function, "get_result", function)
-        view = self._tables.view(place.stored, past)
-        if place.info.kind != "window":
-            return KeyedReads(place, view, result_of, self._open_pickle)
-        merges = place.declared is not None and place.declared.merges
-        homes = self._tables.view(place.homes, past) if merges else None
-        return WindowReads(place, view, homes, result_of, self._open_pickle)
+        return points

@@ -1,8 +1,8 @@
 """A batch: some records of one stream, as Python values, as Arrow columns, or as both.
 
-Operators hand batches to one another inside a task. Which form a batch has is decided by who made it: a
-per-record function makes values, a columnar function or an exchange makes columns. The other form is made
-when somebody asks for it, once. A typed stream always *can* be columns; an untyped one never is.
+Operators hand batches to one another inside a task. The maker of a batch decides its form: a per-record
+function makes values, a columnar function or an exchange makes columns. The other form is made once, when it
+is first needed. A typed stream always *can* be columns; an untyped one never is.
 
 Invariant: values and columns, where both are there, say the same thing. A typed batch made from values is
 converted (and so checked against its type) when it is made, and its values are kept only if a round trip
@@ -66,8 +66,8 @@ class Batch:
         """A batch of Python values. Typed values are checked now, so that the error names their maker."""
         if type_info is None or not is_typed(type_info):
             return cls(type_info, len(values), values, None, timestamps)
-        columns, kept = encode_record_batch(values, type_info)
-        return cls(type_info, len(values), values if kept else None, columns, timestamps)
+        columns, is_kept = encode_record_batch(values, type_info)
+        return cls(type_info, len(values), values if is_kept else None, columns, timestamps)
 
     @classmethod
     def of_columns(

@@ -1,5 +1,7 @@
-"""How a block of records begins, and where its timestamps are: for who packs and unpacks blocks
-(`runtime.exchange.blocks`) and for who reads stored ones from beside the job, and opens no pickle."""
+"""How a block of records begins, and where its timestamps are.
+
+`runtime.exchange.blocks` packs and unpacks blocks; readers beside the job read stored ones, and open no pickle.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ TIMESTAMP_COLUMN = "__timestamp"
 
 
 def filled_up(data: bytes) -> bytes:
-    """With as many zeros behind it as make a multiple of eight bytes. A pickle knows itself where it ends.
+    """The data with zeros added up to a multiple of eight bytes. A pickle itself says where it ends.
 
     >>> filled_up(b"123456789")
     b'123456789\\x00\\x00\\x00\\x00\\x00\\x00\\x00'

@@ -4,9 +4,9 @@ Each codec does a whole list at once: one look at the set of Python types in it,
 handles values of exactly the types it expects (and None). Anything else is a `Doubt`: the caller then goes
 value by value through `conform`, which either makes the values exact or names the one that does not fit.
 
-`encode` also tells whether the values are *kept*: reading the array back gives equal values of the same
-Python types, so the caller may go on using the objects it has. Codecs never change a value silently in any
-other way than `conform` defines.
+`encode` also says whether the values are *kept*: then reading the array back gives equal values of the same
+Python types, so the caller may go on using the objects it has. Codecs change no value silently but as
+`conform` defines.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _REFUSALS = (pa.ArrowException, OverflowError, UnicodeError, ValueError, TypeErr
 
 
 OpenPickle: TypeAlias = Callable[[Any], Any]
-"""What makes a value of a stored pickle: `records.unpickling.unpickled` in a task, `refuse_pickle` elsewhere."""
+"""A function that opens a stored pickle: `records.unpickling.unpickled` in a task, `refuse_pickle` elsewhere."""
 
 
 def refuse_pickle(data: Any) -> NoReturn:
-    """What stands in the place of `unpickled` for who reads a store from beside the job."""
+    """The `OpenPickle` of everybody who reads a store from beside the job: it opens none."""
     raise PickledValueError(
         f"a value without a declared type is stored as a pickle ({len(data)} bytes). Opening it runs code that is in "
         "it, so only the job does. Declare a type; or take the bytes, and open them yourself if you trust who can "
@@ -44,7 +44,7 @@ def refuse_pickle(data: Any) -> NoReturn:
 
 
 class Doubt(Exception):
-    """The fast path met something it does not know to be right."""
+    """The fast path met a value that it cannot judge; the slow path decides."""
 
 
 class Codec:
@@ -55,7 +55,7 @@ class Codec:
     def __init__(self, arrow: pa.DataType, exact: type) -> None:
         self.arrow = arrow
         self._exact = exact
-        self._allowed = frozenset({exact, NoneType})
+        self._allowed_types = frozenset({exact, NoneType})
 
     def field(self, name: str) -> pa.Field:
         """The Arrow field of this column; metadata marks encodings that Arrow has no type for."""
@@ -100,7 +100,7 @@ class DoubleCodec(Codec):
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
         kinds = set(map(type, values))
-        if kinds <= self._allowed:
+        if kinds <= self._allowed_types:
             return self._array(values), True
         if kinds == {int, float} or kinds == {int}:
             try:
@@ -117,15 +117,15 @@ class FloatCodec(Codec):
         super().__init__(pa.float32(), float)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        exact, kept = DoubleCodec().encode(values)
+        exact, is_kept = DoubleCodec().encode(values)
         wide = exact.to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore", invalid="ignore"):  # a signalling NaN would warn
             narrow = wide.astype(np.float32)
         if np.any(np.isinf(narrow) & np.isfinite(wide)):
             raise Doubt
-        kept = kept and np.array_equal(narrow.astype(np.float64), wide, equal_nan=True)
+        is_kept = is_kept and np.array_equal(narrow.astype(np.float64), wide, equal_nan=True)
         nulls = np.asarray(exact.is_null()) if exact.null_count else None
-        return pa.array(narrow, self.arrow, mask=nulls), kept
+        return pa.array(narrow, self.arrow, mask=nulls), is_kept
 
 
 class CharCodec(Codec):
@@ -135,10 +135,10 @@ class CharCodec(Codec):
         super().__init__(pa.string(), str)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, kept = super().encode(values)
+        array, is_kept = super().encode(values)
         if any(value is not None and len(value) != 1 for value in values):
             raise Doubt
-        return array, kept
+        return array, is_kept
 
 
 class DateCodec(Codec):
@@ -158,10 +158,10 @@ class TimestampCodec(DateCodec):
         Codec.__init__(self, pa.timestamp("us"), dt.datetime)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, kept = super().encode(values)
+        array, is_kept = super().encode(values)
         if any(value is not None and value.tzinfo is not None for value in values):
             raise Doubt
-        return array, kept
+        return array, is_kept
 
 
 class TimeCodec(Codec):
@@ -171,10 +171,10 @@ class TimeCodec(Codec):
         super().__init__(pa.time64("us"), dt.time)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, kept = super().encode(values)
+        array, is_kept = super().encode(values)
         if any(value is not None and value.tzinfo is not None for value in values):
             raise Doubt
-        return array, kept
+        return array, is_kept
 
     def decode(self, array: pa.Array) -> list[Any]:
         micros = array.cast(pa.int64()).to_pylist()
@@ -200,13 +200,13 @@ class EncodedCodec(Codec):
         read: Callable[[Any], Any],
     ) -> None:
         super().__init__(arrow, exact or object)
-        self._anything = exact is None
+        self._takes_any_type = exact is None
         self.metadata = {"millstream.type": mark}  # type: ignore[misc]  # one per encoding, not per class
         self._write = write
         self._read = read
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        if not self._anything and not self._allowed.issuperset(map(type, values)):
+        if not self._takes_any_type and not self._allowed_types.issuperset(map(type, values)):
             raise Doubt
         write = self._write
         try:
@@ -216,7 +216,7 @@ class EncodedCodec(Codec):
 
     def decode(self, array: pa.Array) -> list[Any]:
         read = self._read
-        return [None if written is None else read(written) for written in array.to_pylist()]
+        return [None if stored is None else read(stored) for stored in array.to_pylist()]
 
 
 def big_int_codec() -> Codec:
@@ -226,7 +226,7 @@ def big_int_codec() -> Codec:
         pa.binary(),
         int,
         lambda value: value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True),
-        lambda written: int.from_bytes(written, "big", signed=True),
+        lambda stored: int.from_bytes(stored, "big", signed=True),
     )
 
 
@@ -248,7 +248,7 @@ class InstantCodec(Codec):
         self.metadata = {"millstream.type": "INSTANT"}  # type: ignore[misc]
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        if not self._allowed.issuperset(map(type, values)):
+        if not self._allowed_types.issuperset(map(type, values)):
             raise Doubt
         seconds, _ = _WHOLE.encode([None if value is None else value.seconds for value in values])
         nanos, _ = _SMALL.encode([None if value is None else value.nanos for value in values])
@@ -291,13 +291,13 @@ class ListCodec(Codec):
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
         kinds = set(map(type, values))
-        if not kinds <= self._allowed:
+        if not kinds <= self._allowed_types:
             raise Doubt
         lists = [value or () for value in values] if NoneType in kinds else values
-        items, kept = self._element.encode(list(itertools.chain.from_iterable(lists)))
+        items, is_kept = self._element.encode(list(itertools.chain.from_iterable(lists)))
         nulls = _nulls(values) if NoneType in kinds else None
         offsets = _offsets(list(map(len, lists)))
-        return pa.ListArray.from_arrays(offsets, items, type=self.arrow, mask=nulls), kept
+        return pa.ListArray.from_arrays(offsets, items, type=self.arrow, mask=nulls), is_kept
 
     def decode(self, array: pa.Array) -> list[Any]:
         start, stop, bounds = _bounds(array)
@@ -317,18 +317,18 @@ class MapCodec(Codec):
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
         kinds = set(map(type, values))
-        if not kinds <= self._allowed:
+        if not kinds <= self._allowed_types:
             raise Doubt
         dicts: list[dict[Any, Any]] = [value or {} for value in values] if NoneType in kinds else values
         chain = itertools.chain.from_iterable
-        keys, keys_kept = self._key.encode(list(chain(dicts)))
+        keys, are_keys_kept = self._key.encode(list(chain(dicts)))
         if keys.null_count:
             raise Doubt
-        items, items_kept = self._item.encode(list(chain(d.values() for d in dicts)))
+        items, are_items_kept = self._item.encode(list(chain(d.values() for d in dicts)))
         nulls = _nulls(values) if NoneType in kinds else None
         offsets = _offsets(list(map(len, dicts)))
         array = pa.MapArray.from_arrays(offsets, keys, items, type=self.arrow, mask=nulls)
-        return array, keys_kept and items_kept
+        return array, are_keys_kept and are_items_kept
 
     def decode(self, array: pa.Array) -> list[Any]:
         start, stop, bounds = _bounds(array)

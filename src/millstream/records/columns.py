@@ -82,7 +82,7 @@ def to_record_batch(values: list[Any], type_info: TypeInformation) -> pa.RecordB
 
 
 def encode_record_batch(values: list[Any], type_info: TypeInformation) -> tuple[pa.RecordBatch, bool]:
-    """The values as columns, and whether they are kept (see `keeps_values`): both for the price of one.
+    """The values as columns, and whether they are kept (see `keeps_values`), in one pass.
 
     >>> encode_record_batch([1, 2], Types.DOUBLE())[1]
     False
@@ -139,8 +139,8 @@ def as_declared(values: list[Any], type_info: TypeInformation) -> list[Any]:
     """
     if _is_untyped(type_info):
         return values
-    batch, kept = encode_record_batch(values, type_info)
-    if kept:
+    batch, is_kept = encode_record_batch(values, type_info)
+    if is_kept:
         return values
     # What has no type comes back as it is: no pickle is made of it only to be opened again.
     if holds_pickles(type_info):
@@ -156,25 +156,25 @@ def checked_batch(batch: pa.RecordBatch, type_info: TypeInformation) -> pa.Recor
     >>> checked_batch(pa.record_batch({"value": pa.array([1], pa.int64())}), Types.INT()).schema.field(0).type
     DataType(int32)
     """
-    expected = _stream_codec(type_info).schema
-    if batch.schema.equals(expected):
+    expected_schema = _stream_codec(type_info).schema
+    if batch.schema.equals(expected_schema):
         return batch
-    if batch.schema.names == [*expected.names, KIND_COLUMN]:
-        expected = expected.append(pa.field(KIND_COLUMN, pa.int8()))
-        if batch.schema.equals(expected):
+    if batch.schema.names == [*expected_schema.names, KIND_COLUMN]:
+        expected_schema = expected_schema.append(pa.field(KIND_COLUMN, pa.int8()))
+        if batch.schema.equals(expected_schema):
             return batch
-    if batch.schema.names != expected.names:
+    if batch.schema.names != expected_schema.names:
         raise TypeMismatchError(
-            f"a batch of {type_info} has the columns {batch.schema.names}, expected {expected.names}. "
+            f"a batch of {type_info} has the columns {batch.schema.names}, expected {expected_schema.names}. "
             "Select and name the columns so, or declare another type.",
             value=batch.schema,
         )
-    return _cast(batch, expected, type_info)
+    return _cast(batch, expected_schema, type_info)
 
 
-def _cast(batch: pa.RecordBatch, expected: pa.Schema, type_info: TypeInformation) -> pa.RecordBatch:
+def _cast(batch: pa.RecordBatch, expected_schema: pa.Schema, type_info: TypeInformation) -> pa.RecordBatch:
     arrays = []
-    for field, column in zip(expected, batch.columns, strict=True):
+    for field, column in zip(expected_schema, batch.columns, strict=True):
         try:
             # Arrow would happily write numbers as text and read text as numbers. That is guessing.
             if pa.types.is_string(field.type) != _is_text(column.type):
@@ -187,7 +187,7 @@ def _cast(batch: pa.RecordBatch, expected: pa.Schema, type_info: TypeInformation
                 value=column,
                 path=field.name,
             ) from None
-    return pa.RecordBatch.from_arrays(arrays, schema=expected)
+    return pa.RecordBatch.from_arrays(arrays, schema=expected_schema)
 
 
 def _is_text(arrow: pa.DataType) -> bool:

@@ -44,15 +44,15 @@ INT_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType
 class _MisfitError(Exception):
     """Raised inside a value; `path` grows on the way out, innermost part last."""
 
-    def __init__(self, found: Any, expected: str, path: str = "") -> None:
+    def __init__(self, value: Any, expected: str, path: str = "") -> None:
         super().__init__(expected)
-        self.found = found
+        self.value = value
         self.expected = expected
         self.path = path
 
     def under(self, step: str) -> _MisfitError:
         separator = "." if self.path and not self.path.startswith("[") else ""
-        return _MisfitError(self.found, self.expected, f"{step}{separator}{self.path}")
+        return _MisfitError(self.value, self.expected, f"{step}{separator}{self.path}")
 
 
 def conform(value: Any, type_info: TypeInformation) -> Any:
@@ -69,12 +69,12 @@ to 2147483647. Produce such a value, or declare another type.
         return _conform(value, type_info, top=True)
     except _MisfitError as misfit:
         shown = _short(value)
-        found = f"{shown} ({type(value).__name__}) does not fit {type_info}:"
+        problem = f"{shown} ({type(value).__name__}) does not fit {type_info}:"
         if misfit.path:
-            found = f"{shown} does not fit {type_info}: field {misfit.path} is {_short(misfit.found)} "
-            found += f"({type(misfit.found).__name__}),"
+            problem = f"{shown} does not fit {type_info}: field {misfit.path} is {_short(misfit.value)} "
+            problem += f"({type(misfit.value).__name__}),"
         raise TypeMismatchError(
-            f"{found} expected {misfit.expected}. Produce such a value, or declare another type.",
+            f"{problem} expected {misfit.expected}. Produce such a value, or declare another type.",
             value=value,
             path=misfit.path,
         ) from None
@@ -112,7 +112,7 @@ def _conform(value: Any, declared: TypeInformation, top: bool = False) -> Any:
         return _map(value, type_info)
     if type_info in _TEMPORAL:
         return _TEMPORAL[type_info](value)
-    return _pickled(value)
+    return _picklable(value)
 
 
 def _row(value: Any, type_info: RowTypeInfo, top: bool) -> Row:
@@ -139,10 +139,10 @@ def _row(value: Any, type_info: RowTypeInfo, top: bool) -> Row:
     return row
 
 
-def _by_name(value: Row, given: tuple[str, ...] | None, cells: dict[str, Any], type_info: RowTypeInfo) -> list[Any]:
+def _by_name(value: Row, row_names: tuple[str, ...] | None, cells: dict[str, Any], type_info: RowTypeInfo) -> list[Any]:
     """A row's values in declared order: by name where both sides have names of their own, else by position."""
     names = type_info.get_field_names()
-    plain = given is None or given == tuple(f"f{i}" for i in range(len(given)))
+    plain = row_names is None or row_names == tuple(f"f{i}" for i in range(len(row_names)))
     if plain or not type_info.has_given_names:
         return list(value)
     if set(cells) != set(names) or len(cells) != len(value):
@@ -277,7 +277,7 @@ def _timestamp(value: Any) -> dt.datetime:
     return dt.datetime(*wall.timetuple()[:6], wall.microsecond)
 
 
-def _pickled(value: Any) -> Any:
+def _picklable(value: Any) -> Any:
     try:
         pickled(value)
     except Exception as refusal:

@@ -1,8 +1,8 @@
 """Values without a type become pickles: the half that writes.
 
-Writing a pickle runs nothing that is stored, so anybody may. Reading one runs whatever its writer put into it; that is
-`records.unpickling`, which only the job itself may import. Invariant: nothing in this module opens a pickle, and no
-other module of stored values imports `pickle` (pyproject.toml holds both, by its contracts on imports).
+Writing a pickle runs no stored code, so every module may do it. Reading one runs whatever its writer put into it; that
+is done in `records.unpickling`, which only the job itself may import. Invariant: nothing in this module opens a pickle,
+and no other module of stored values imports `pickle` (contracts in pyproject.toml hold both).
 """
 
 from __future__ import annotations

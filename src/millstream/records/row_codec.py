@@ -69,14 +69,14 @@ class RowCodec(Codec):
         return pa.schema(self._columns)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        columns, kept, has_none = self._transposed(values)
+        columns, is_kept, has_none = self._columns_of(values)
         if self._kinds(values) is not None:
             raise Doubt  # a nested row's change kind has no place: conform names it
-        arrays, columns_kept = self._encode_columns(columns)
+        arrays, are_columns_kept = self._encode_columns(columns)
         nulls = pa.array([value is None for value in values], pa.bool_()) if has_none else None
         if not arrays:
-            return pa.array([None if value is None else {} for value in values], self.arrow), kept
-        return pa.StructArray.from_arrays(arrays, type=self.arrow, mask=nulls), kept and columns_kept
+            return pa.array([None if value is None else {} for value in values], self.arrow), is_kept
+        return pa.StructArray.from_arrays(arrays, type=self.arrow, mask=nulls), is_kept and are_columns_kept
 
     def decode(self, array: pa.Array) -> list[Any]:
         columns = [codec.decode(array.field(i)) for i, codec in enumerate(self._codecs)]
@@ -84,15 +84,15 @@ class RowCodec(Codec):
 
     def encode_batch(self, values: list[Any]) -> tuple[pa.RecordBatch, bool]:
         """The whole stream batch, and whether the values are kept."""
-        columns, kept, has_none = self._transposed(values)
-        arrays, columns_kept = self._encode_columns(columns)
+        columns, is_kept, has_none = self._columns_of(values)
+        arrays, are_columns_kept = self._encode_columns(columns)
         kinds = self._kinds(values)
         fields = self._columns
         if has_none or kinds is not None or not arrays:
             codes = [None if v is None else 0 for v in values] if kinds is None else kinds
             arrays.append(pa.array(codes, pa.int8()))
             fields = [*fields, _KIND_FIELD]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), kept and columns_kept
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), is_kept and are_columns_kept
 
     def decode_batch(self, batch: pa.RecordBatch) -> list[Any]:
         """The records of a stream batch."""
@@ -111,7 +111,7 @@ class RowCodec(Codec):
             return rows_from_columns(columns, self._names, count)
         return list(zip(*columns, strict=True)) if columns else [()] * count
 
-    def _transposed(self, values: list[Any]) -> tuple[list[list[Any]], bool, bool]:
+    def _columns_of(self, values: list[Any]) -> tuple[list[list[Any]], bool, bool]:
         """A list per field; whether the records themselves are kept; whether one is None."""
         if self._to_tuples and list(map(type, values)).count(tuple) == len(values):  # as nearly all are
             return transposed(values, len(self._codecs)), True, False
@@ -119,30 +119,30 @@ class RowCodec(Codec):
         has_none = NoneType in kinds
         kinds.discard(NoneType)
         present = [value for value in values if value is not None] if has_none else values
-        kept = True
+        is_kept = True
         cells: list[Any] = present
         if kinds == {Row} and not self._to_tuples:
             names = {row._fields for row in present}
             if self._positional is not None and not names <= self._positional:
                 raise Doubt
-            kept = names == {self._names}
+            is_kept = names == {self._names}
             cells = [row._values for row in present]
         elif self._to_tuples and kinds <= {tuple}:
             pass
         elif not self._to_tuples and kinds <= {tuple, list}:
-            kept = not kinds
+            is_kept = not kinds
         else:
             raise Doubt
         columns = transposed(cells, len(self._codecs))
-        return [_spread(values, column) for column in columns] if has_none else columns, kept, has_none
+        return [_spread(values, column) for column in columns] if has_none else columns, is_kept, has_none
 
     def _encode_columns(self, columns: list[list[Any]]) -> tuple[list[pa.Array], bool]:
-        arrays, kept = [], True
+        arrays, is_kept = [], True
         for codec, column in zip(self._codecs, columns, strict=True):
-            array, column_kept = codec.encode(column)
+            array, is_column_kept = codec.encode(column)
             arrays.append(array)
-            kept = kept and column_kept
-        return arrays, kept
+            is_kept = is_kept and is_column_kept
+        return arrays, is_kept
 
     def _kinds(self, values: list[Any]) -> list[int | None] | None:
         """The change kinds as codes, or nothing where every row is an INSERT."""
@@ -163,8 +163,8 @@ class ValueCodec:
 
     def encode_batch(self, values: list[Any]) -> tuple[pa.RecordBatch, bool]:
         """The whole stream batch, and whether the values are kept."""
-        array, kept = self._codec.encode(values)
-        return pa.RecordBatch.from_arrays([array], schema=self.schema), kept
+        array, is_kept = self._codec.encode(values)
+        return pa.RecordBatch.from_arrays([array], schema=self.schema), is_kept
 
     def decode_batch(self, batch: pa.RecordBatch) -> list[Any]:
         """The records of a stream batch."""

@@ -1,4 +1,4 @@
-"""Questions about a type that both the slow and the fast conversion ask, answered once."""
+"""Questions about a type that both the slow conversion (`conformance`) and the fast one (`columns`) ask."""
 
 from __future__ import annotations
 

@@ -35,12 +35,12 @@ def about_bytes(value: Any, depth: int = 0) -> int:
     size = sys.getsizeof(value)
     if isinstance(value, (str, bytes, bytearray, memoryview, int, float, bool, type(None))) or depth == _DEPTH_MAX:
         return size
-    held: Any = None
+    sample: Any = None
     if isinstance(value, Mapping):
-        held, length = islice(value.items(), _SAMPLED_ELEMENTS), len(value)
+        sample, length = islice(value.items(), _SAMPLED_ELEMENTS), len(value)
     elif isinstance(value, (list, tuple, set, frozenset)):
-        held, length = islice(value, _SAMPLED_ELEMENTS), len(value)
+        sample, length = islice(value, _SAMPLED_ELEMENTS), len(value)
     elif hasattr(value, "__dict__"):
-        held, length = vars(value).values(), len(vars(value))
-    parts = [about_bytes(part, depth + 1) for part in held] if held is not None else []
+        sample, length = vars(value).values(), len(vars(value))
+    parts = [about_bytes(part, depth + 1) for part in sample] if sample is not None else []
     return size + (sum(parts) * length // len(parts) if parts else 0)

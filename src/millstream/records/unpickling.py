@@ -1,9 +1,9 @@
-"""A stored pickle is opened here, and nowhere else.
+"""Stored pickles are opened here, and nowhere else.
 
-Opening a pickle runs code that is in it. So it is done only by the job itself, which runs its owner's code anyway: in
-tasks, in a replay of a past epoch (tasks in one process), and where the driver publishes output that a task staged.
-Whoever reads a store from beside the job (inspection, verification, queries, the planning of a restore) has no way to
-this module: pyproject.toml forbids them to import it, by whatever way round.
+Opening a pickle runs code that is in it. So only the job itself does it, which runs its owner's code anyway: in tasks,
+in a replay of a past epoch (tasks in one process), and where the driver publishes output that a task staged. Readers
+beside the job (inspection, verification, queries, the planning of a restore) cannot reach this module: pyproject.toml
+forbids them to import it, directly or through others.
 """
 
 from __future__ import annotations

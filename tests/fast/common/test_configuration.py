@@ -7,7 +7,7 @@ import difflib
 
 import pytest
 
-from millstream.common import ConfigOptions, Configuration, ExecutionConfig, RestartStrategies
+from millstream.common import ConfigOptions, Configuration, ExecutionConfig, RestartStrategies, options
 from millstream.common.options import EPOCH_POLL_INTERVAL, KNOWN, check_key, read
 from millstream.common.options.option import Option, OptionType
 from millstream.common.options.quantities import parse_bytes, parse_duration_ms
@@ -227,3 +227,9 @@ def test_restart_strategies_hold_their_numbers_and_refuse_nonsense() -> None:
     ):
         with pytest.raises(ConfigurationError):
             wrong()
+
+
+def test_every_setting_of_ours_is_known_to_the_check_of_keys() -> None:
+    for option in (value for value in vars(options).values() if isinstance(value, Option)):
+        assert KNOWN[option.key] is option
+    check_key("millstream.epoch.max-bytes")

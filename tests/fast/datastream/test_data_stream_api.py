@@ -137,10 +137,10 @@ def test_every_transformation_adds_one_node_with_its_name_type_and_line(pairs: D
         .assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks())
     )
     stream.print()
-    found = nodes(stream)
+    graph_nodes = nodes(stream)
     kinds = (Read, Map, FlatMap, Filter, Process, Project, MapBatches, AssignTimestamps, Write)
-    assert tuple(type(node.operation) for node in found) == kinds
-    assert [node.name for node in found] == [
+    assert tuple(type(node.operation) for node in graph_nodes) == kinds
+    assert [node.name for node in graph_nodes] == [
         "Source: Collection Source",
         "Map",
         "FlatMap",
@@ -151,17 +151,17 @@ def test_every_transformation_adds_one_node_with_its_name_type_and_line(pairs: D
         "Timestamps/Watermarks",
         "Sink: Print to Std. Out",
     ]
-    assert [str(node.output_type) for node in found[3:8]] == [
+    assert [str(node.output_type) for node in graph_nodes[3:8]] == [
         "ROW<word STRING, count LONG>",
         "ROW<word STRING, count LONG>",
         "ROW<count LONG>",
         "ROW<n LONG>",
         "ROW<n LONG>",
     ]
-    lines = [node.site.line for node in found[1:8]]
+    lines = [node.site.line for node in graph_nodes[1:8]]
     assert lines == list(range(lines[0], lines[0] + 7)), "each node keeps the line of its own call"
-    assert all(node.site.file == __file__ for node in found[1:])
-    assert [node.inputs[0].source for node in found[1:]] == list(range(1, 9))
+    assert all(node.site.file == __file__ for node in graph_nodes[1:])
+    assert [node.inputs[0].source for node in graph_nodes[1:]] == list(range(1, 9))
 
 
 def test_a_stream_without_a_declared_type_is_untyped(numbers: DataStream) -> None:
@@ -394,9 +394,9 @@ def test_functions_of_a_keyed_stream_run_with_its_keys(numbers: DataStream) -> N
         (keyed.reduce(max), Reduce),
         (keyed.sum(), RollingField),
     ):
-        found = stream._own_node("test")
-        assert type(found.operation) is operation
-        assert found.inputs[0].partitioning is Partitioning.HASH
+        node = stream._own_node("test")
+        assert type(node.operation) is operation
+        assert node.inputs[0].partitioning is Partitioning.HASH
 
 
 # --- sources and sinks --------------------------------------------------------------------------------------
@@ -553,10 +553,10 @@ def test_the_jobs_settings_are_read_from_the_configuration(env: StreamExecutionE
 def test_the_program_wins_over_the_command_line() -> None:
     with with_launch_defaults({"parallelism.default": "6", "millstream.store": "given"}):
         plain = StreamExecutionEnvironment.get_execution_environment()
-        given = Configuration().set_integer("parallelism.default", 2)
-        own = StreamExecutionEnvironment.get_execution_environment(given)
+        configuration = Configuration().set_integer("parallelism.default", 2)
+        configured = StreamExecutionEnvironment.get_execution_environment(configuration)
     assert (plain.get_parallelism(), plain._job_settings().store) == (6, "given")
-    assert (own.get_parallelism(), own._job_settings().store) == (2, "given")
+    assert (configured.get_parallelism(), configured._job_settings().store) == (2, "given")
     later = StreamExecutionEnvironment.get_execution_environment()
     assert later._job_settings().store is None
 

@@ -53,32 +53,32 @@ class Merges(MergingWindowAssigner.MergeCallback[TimeWindow]):
 
 class Value(ValueState[int]):
     def __init__(self) -> None:
-        self.kept: int | None = None
+        self.current: int | None = None
 
     def value(self) -> int | None:
-        return self.kept
+        return self.current
 
     def update(self, value: int) -> None:
-        self.kept = value
+        self.current = value
 
     def clear(self) -> None:
-        self.kept = None
+        self.current = None
 
 
 class Reducing(ReducingState[int]):
     def __init__(self, reduce: Callable[[int, int], int]) -> None:
-        self.reduce, self.kept = reduce, None
+        self.reduce, self.current = reduce, None
 
-    kept: int | None
+    current: int | None
 
     def get(self) -> int | None:
-        return self.kept
+        return self.current
 
     def add(self, value: int) -> None:
-        self.kept = value if self.kept is None else self.reduce(self.kept, value)
+        self.current = value if self.current is None else self.reduce(self.current, value)
 
     def clear(self) -> None:
-        self.kept = None
+        self.current = None
 
 
 class Script(Trigger.OnMergeContext):

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.query.server.answer_size import has_small_values, json_size, read_in_portions
-from millstream.query.server.encoding import encoded, encoded_at_once
+from millstream.query.server.answer_bytes import encoded, encoded_at_once, has_small_values, json_size, read_in_portions
 from millstream.query.wire.refusals import TooLargeError
-from millstream.query.wire.served import ServedState
+from millstream.query.wire.served_state import ServedState
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9)),

@@ -10,6 +10,7 @@ import pytest
 
 from millstream.errors import ConfigurationError
 from millstream.query.server import Rights, ServerSettings, read_rights
+from millstream.query.server.guard import HostNames
 from millstream.query.server.rights import TokenFile
 from millstream.query.wire.refusals import MalformedError, NoRightsError, NoTokenError
 
@@ -78,16 +79,18 @@ def test_without_tokens_only_names_of_the_server_and_addresses_are_answered() ->
     names = {"advertised_host": "db1", "allowed_hosts": ("db1.example",)}
     anywhere = ServerSettings(host="0.0.0.0", allow_anonymous=True, **names)
     for settings in (anywhere, ServerSettings()):
-        assert settings.host_names is not None
+        host_names = HostNames.of(settings)
+        assert host_names is not None
         for host in ("localhost", "LOCALHOST.:8787", "127.0.0.1:1", "[::1]:8787", "10.0.0.7"):
-            settings.host_names.check(host)
+            host_names.check(host)
         for host in ("evil.example", "localhost.evil.example:8787", "", "127.0.0.1.evil.example", "[evil]", "db1.evil"):
             with pytest.raises(MalformedError, match="--allow-host"):
-                settings.host_names.check(host)
-    assert anywhere.host_names is not None
+                host_names.check(host)
+    host_names = HostNames.of(anywhere)
+    assert host_names is not None
     for host in ("db1", "DB1:8787", "db1.example"):
-        anywhere.host_names.check(host)
-    assert ServerSettings(rights=Rights({})).host_names is None
+        host_names.check(host)
+    assert HostNames.of(ServerSettings(rights=Rights({}))) is None
 
 
 def test_tokens_in_the_clear_on_an_open_address_are_warned_of(tmp_path: Path) -> None:

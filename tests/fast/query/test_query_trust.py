@@ -11,20 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import ConfigurationError
-from millstream.query.client.asking import Asking, Question, Unanswered, answer_of
-from millstream.query.client.directory import Directory, ServerPlace
-from millstream.query.client.errors import QueryRefusedError
-from millstream.query.client.received import (
+from millstream.query.client.discovery import Directory, Trust
+from millstream.query.client.requester import Question, Requester, Unanswered, answer_of
+from millstream.query.client.responses import (
     JobIdentity,
     NoAnswer,
+    QueryRefusedError,
     body_of,
     check_form,
     json_of_body,
     lines_of,
-    place_of,
-    state_of,
 )
-from millstream.query.client.trust import Trust
+from millstream.query.wire.served_state import ServedState
+from millstream.query.wire.servers import ServerPlace
 
 FACTS = {"job": "clicks", "job_id": "j1", "epoch": 7, "watermark": None, "committed_ms": 5, "age_ms": 2}
 MINE = {"authorization": "Bearer secret"}
@@ -81,11 +80,11 @@ def test_who_named_tls_is_never_led_to_a_server_without() -> None:
 def test_once_a_server_was_asked_over_tls_none_is_asked_without() -> None:
     trust, plain = Trust(None), ServerPlace("http://db2:8787", flight_url="grpc://db2:1")
     assert trust.admitted([plain]) == [plain]
-    trust.answered("https://db1:8787")
+    trust.note_answer("https://db1:8787")
     with pytest.raises(ConfigurationError, match="does not speak TLS"):
         trust.admitted([plain])
     named = Trust(None, ["http://db2:8787"])
-    named.answered("https://db1:8787")
+    named.note_answer("https://db1:8787")
     assert urls(named.admitted([plain])) == ["http://db2:8787"], "the user said so"
 
 
@@ -133,18 +132,18 @@ def test_whatever_a_server_says_it_is_an_answer_or_none(said: dict[str, Any], ot
             check_form(told, part, ASKED)
     except NoAnswer:
         pass
-    assert place_of(other) is None or isinstance(place_of(other), ServerPlace)
-    state_of(other)
+    assert ServerPlace.parsed(other) is None or isinstance(ServerPlace.parsed(other), ServerPlace)
+    ServedState.parsed(other)
 
 
 def test_a_state_whose_type_is_endless_is_none() -> None:
     plain = {"name": "totals", "kind": "value", "key_type": "LONG", "value_type": {"list": "LONG"}, "key_groups": 128}
-    assert state_of(plain) is not None
+    assert ServedState.parsed(plain) is not None
     endless: Any = "LONG"
     for _ in range(500):
         endless = {"list": endless}
-    assert state_of({**plain, "key_type": endless}) is None
-    assert state_of({**plain, "key_groups": 10**9}) is None
+    assert ServedState.parsed({**plain, "key_type": endless}) is None
+    assert ServedState.parsed({**plain, "key_groups": 10**9}) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5_000])
@@ -172,7 +171,7 @@ def test_a_server_without_tls_that_is_known_already_is_not_asked_once_another_an
     assert len(places) == 2
     directory = Directory(lambda: places, lambda: 0.0)
     with httpx.Client(transport=httpx.MockTransport(answer)) as http:
-        asking = Asking(directory, http, trust, lambda: JobIdentity("j1"), 5.0, 1.0)
+        asking = Requester(directory, http, trust, lambda: JobIdentity("j1"), 5.0, 1.0)
         for _ in range(6):
             assert asking.ask(Question("/value", "value"))["value"] == 7
         asking.close()

@@ -196,7 +196,9 @@ def written(keys: list[int], change: Callable[[dict[str, Any]], None], monkeypat
     }
     change(columns)
     batch = pa.RecordBatch.from_arrays([pa.array(columns[name]) for name in LAYOUT.schema.names], schema=LAYOUT.schema)
-    monkeypatch.setattr("millstream.state.segments.segment_writer._checked", lambda chunks, layout, groups: chunks)
+    monkeypatch.setattr(
+        "millstream.state.segments.segment_writer._checked_chunks", lambda chunks, layout, groups: chunks
+    )
     store = open_store(f"memory://test-verify-{next(STORES)}")
     ref = write_segment(store, "s.arrow", LAYOUT, 1, range(128), [batch], chunks_max=1)
     assert ref is not None

@@ -18,8 +18,8 @@ from millstream.cli.query_server import ServerCommand, _server
 from millstream.common import Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import StoreError
-from millstream.query.serving import ServerRequest
-from millstream.query.wire.registration import registrations_of
+from millstream.query.server_request import ServerRequest
+from millstream.query.wire.servers import registrations_of
 from millstream.state_reader.stored_jobs import jobs
 from millstream.state_reader.verifying import verify
 from millstream.storage.read_only_store import ReadOnlyStore

@@ -30,6 +30,7 @@ __all__ = [
     "KNOWN",
     "LOOP_ROUNDS_MAX",
     "QUERY_ALLOW_ANONYMOUS",
+    "QUERY_ALLOW_HOSTS",
     "QUERY_ALLOW_ORIGINS",
     "QUERY_ALLOW_UNDECLARED",
     "QUERY_CERTIFICATE",
@@ -38,6 +39,7 @@ __all__ = [
     "QUERY_PAGE",
     "QUERY_PRIVATE_KEY",
     "QUERY_TOKENS",
+    "QUERY_TRUSTED_PROXIES",
     "RECORD",
     "RESCALE_AUTO",
     "RESCALE_COOLDOWN",
@@ -191,42 +193,9 @@ SPARK_MASTER = Option(
     "millstream.spark.master", OptionType.STRING, "local[*]", "Spark's master, where Millstream makes the session."
 )
 
-_OWN = (
-    STORE,
-    STORE_PATIENCE,
-    STORE_PRIVATE,
-    STORE_SHARED,
-    EPOCH_MAX_RECORDS,
-    EPOCH_POLL_INTERVAL,
-    EPOCH_MIN_INTERVAL,
-    BATCH_MAX_RECORDS,
-    LOOP_ROUNDS_MAX,
-    CACHE_DIRECTORY,
-    RETENTION_EPOCHS,
-    RETENTION_INTERVAL,
-    RETENTION_PERIOD,
-    RECORD,
-    RESCALE_AUTO,
-    RESCALE_MIN,
-    RESCALE_MAX,
-    RESCALE_TARGET_EPOCH,
-    RESCALE_COOLDOWN,
-    QUERY_LISTEN,
-    QUERY_FLIGHT_PORT,
-    QUERY_TOKENS,
-    QUERY_CERTIFICATE,
-    QUERY_PRIVATE_KEY,
-    QUERY_ALLOW_ANONYMOUS,
-    QUERY_ALLOW_UNDECLARED,
-    QUERY_ALLOW_ORIGINS,
-    QUERY_ALLOW_HOSTS,
-    QUERY_TRUSTED_PROXIES,
-    QUERY_PAGE,
-    CONSOLE,
-    SPARK_MASTER,
-)
+_OURS = tuple(value for value in list(vars().values()) if isinstance(value, Option))
 
-KNOWN: dict[str, Option] = {option.key: option for option in (*_OWN, *FLINK_OPTIONS)}
+KNOWN: dict[str, Option] = {option.key: option for option in (*_OURS, *FLINK_OPTIONS)}
 """Every known key with its option."""
 
 _FREE_FAMILIES = ("spark.", "user.", "pipeline.global-job-parameters.")

@@ -55,11 +55,11 @@ def parse_duration_ms(text: str) -> int:
     if iso and any(iso.groups()):
         days, hours, minutes, seconds = (Fraction(part or 0) for part in iso.groups())
         return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
-    found = _NUMBER_AND_UNIT.fullmatch(text)
-    unit = (found[2].lower() or "ms") if found else ""
-    if not found or unit not in _DURATIONS:
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    unit = (match[2].lower() or "ms") if match else ""
+    if not match or unit not in _DURATIONS:
         raise ConfigurationError(f"{text!r} is no duration. Write it as '10 s', '500 ms', '1 min', '2 h' or 'PT10S'.")
-    return int(found[1]) * _DURATIONS[unit] // 1_000_000
+    return int(match[1]) * _DURATIONS[unit] // 1_000_000
 
 
 def parse_bytes(text: str) -> int:
@@ -68,8 +68,8 @@ def parse_bytes(text: str) -> int:
     >>> [parse_bytes(text) for text in ("64mb", "1 g", "100")]
     [67108864, 1073741824, 100]
     """
-    found = _NUMBER_AND_UNIT.fullmatch(text)
-    unit = (found[2].lower() or "b") if found else ""
-    if not found or unit not in _SIZES:
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    unit = (match[2].lower() or "b") if match else ""
+    if not match or unit not in _SIZES:
         raise ConfigurationError(f"{text!r} is no memory size. Write it as '64mb', '1 g' or a number of bytes.")
-    return int(found[1]) * _SIZES[unit]
+    return int(match[1]) * _SIZES[unit]

@@ -49,7 +49,7 @@ class RowTypeInfo(TypeInformation):
         self._field_names = plain_names if field_names is None else tuple(field_names)
         _check_names(self._field_names, len(self._field_types))
         # Naming fields f0, f1, ... is the same as not naming them: equal types must behave alike.
-        self._named = self._field_names != plain_names
+        self._has_own_names = self._field_names != plain_names
 
     def get_field_names(self) -> list[str]:
         """The names in order."""
@@ -66,7 +66,7 @@ class RowTypeInfo(TypeInformation):
     @property
     def has_given_names(self) -> bool:
         """Whether the fields have names of their own; rows given for them are then matched by name."""
-        return self._named
+        return self._has_own_names
 
     def need_conversion(self) -> bool:
         return True
@@ -77,7 +77,7 @@ class RowTypeInfo(TypeInformation):
         if isinstance(obj, dict):
             values = [obj.get(name) for name in self._field_names]
         elif isinstance(obj, Row):
-            values = obj.get_fields_by_names(self._field_names) if self._named else list(obj)
+            values = obj.get_fields_by_names(self._field_names) if self._has_own_names else list(obj)
         else:
             values = list(obj)
         return tuple(t.to_internal_type(v) for t, v in zip(self._field_types, values, strict=True))
@@ -93,13 +93,13 @@ class RowTypeInfo(TypeInformation):
         return self._field_names, self._field_types
 
     def __str__(self) -> str:
-        if self._named:
+        if self._has_own_names:
             fields = (f"{n} {t}" for n, t in zip(self._field_names, self._field_types, strict=True))
             return f"ROW<{', '.join(fields)}>"
         return f"ROW<{', '.join(map(str, self._field_types))}>"
 
     def __repr__(self) -> str:
-        if self._named:
+        if self._has_own_names:
             return f"Types.ROW_NAMED({list(self._field_names)!r}, {list(self._field_types)!r})"
         return f"Types.ROW({list(self._field_types)!r})"
 

@@ -85,7 +85,7 @@ class CsvRecords(ByteFormat):
             if rows:
                 yield self._batch(rows, order, bad)
         bad.report()
-        return {"end": records.position} if size is None and records.ended else records.position
+        return {"end": records.position} if size is None and records.has_ended else records.position
 
     def _order(self, file: BinaryIO, size: int | None, path: str) -> list[int]:
         """Where each field of the type stands in this file, by the names in its first record."""
@@ -120,12 +120,13 @@ class CsvRecords(ByteFormat):
             if len(row) != self._width and (order is None or len(row) <= max(order)):
                 raise ValueError(f"it has {len(row)} fields, expected {self._width}")
         columns = list(zip(*rows, strict=order is None))
-        chosen = columns if order is None else [columns[at] for at in order]
+        selected_columns = columns if order is None else [columns[at] for at in order]
         null_text = self.dialect.null_text
-        converted = [
-            _column(column, converter, null_text) for column, converter in zip(chosen, self._converters(), strict=True)
+        converted_columns = [
+            _column(column, converter, null_text)
+            for column, converter in zip(selected_columns, self._converters(), strict=True)
         ]
-        return list(zip(*converted, strict=True))
+        return list(zip(*converted_columns, strict=True))
 
     def _converters(self) -> list[Converter | None]:
         assert isinstance(self.type_info, (RowTypeInfo, TupleTypeInfo))
@@ -144,7 +145,7 @@ class _Records:
 
     def __init__(self, file: BinaryIO, start: int, size: int | None, dialect: CsvDialect, bad: BadRecords) -> None:
         self.position = start
-        self.ended = False
+        self.has_ended = False
         self._file = file
         self._size = size
         self._dialect = dialect
@@ -155,18 +156,18 @@ class _Records:
     def next(self) -> tuple[int, list[str]] | None:
         """The next record with its position; None at the end of the file."""
         while True:
-            began, self._raw = self.position, []
+            start, self._raw = self.position, []
             try:
                 row = next(self._reader)
             except StopIteration:
-                self.ended = True
+                self.has_ended = True
                 return None
             except csv.Error as error:
-                self._bad.add(began, "".join(self._raw), str(error))
+                self._bad.add(start, "".join(self._raw), str(error))
                 self._reader = self._parser()
                 continue
             if row and not (self._dialect.comments and self._raw[0].startswith("#")):
-                return began, row
+                return start, row
 
     def _parser(self) -> Iterator[list[str]]:
         dialect = self._dialect

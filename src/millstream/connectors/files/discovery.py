@@ -1,8 +1,8 @@
-"""Which files a source reads: found once, written down, and from then on never looked at differently.
+"""Which files a source reads: each is found once, and written down as it was then.
 
-A file is known by its path, size and time of change as they were when it was first seen. What is found is written to
-the job's store before it is read, in the order (time of change, path): after a crash the source has the same files
-with the same sizes, whatever happened to the folder meanwhile. A file that grows later keeps its first size; put new
+A file is known by its path, size and time of change when it was first seen. New files are listed in the job's store
+before they are read, in the order (time of change, path): after a crash the source has the same files with the same
+sizes, whatever happened to the folder meanwhile. A file that grows later keeps its first size; put new
 records into new files, and move a file into place when it is complete.
 
 Names that start with '.' or '_' are hidden: files still being written, staging folders, markers.
@@ -70,7 +70,7 @@ def check_paths(paths: Sequence[str]) -> None:
 
 def list_files(paths: Sequence[str]) -> list[InputFile]:
     """The visible files at and below these paths, oldest first."""
-    found: dict[str, InputFile] = {}
+    files: dict[str, InputFile] = {}
     for root in paths:
         for path in _visible(root):
             try:
@@ -78,8 +78,8 @@ def list_files(paths: Sequence[str]) -> list[InputFile]:
             except FileNotFoundError:
                 # Removed between listing and looking: it was never seen.
                 continue
-            found[path] = InputFile(path, status.st_size, status.st_mtime_ns)
-    return sorted(found.values(), key=lambda file: (file.modified_ns, file.path))
+            files[path] = InputFile(path, status.st_size, status.st_mtime_ns)
+    return sorted(files.values(), key=lambda file: (file.modified_ns, file.path))
 
 
 def _visible(root: str) -> Iterator[str]:
@@ -103,44 +103,44 @@ class FileLog:
         self._store = store
         digest = hashlib.sha256("\0".join(sorted(self._paths)).encode()).hexdigest()[:16]
         self._folder = f"{INPUT}/files-{digest}"
-        self._rounds = 0
+        self._list_count = 0
         self.files: list[InputFile] = []
-        self._known: set[str] = set()
+        self._known_paths: set[str] = set()
         self._catch_up()
 
     @property
-    def started(self) -> bool:
+    def has_started(self) -> bool:
         """Whether there was a first discovery, by this driver or one before it."""
-        return self._rounds > 0
+        return self._list_count > 0
 
     def discover(self) -> None:
         """Look for new files, and write down what is new before anybody reads it."""
-        fresh = [file for file in list_files(self._paths) if file.path not in self._known]
-        if not fresh and self.started:
+        fresh = [file for file in list_files(self._paths) if file.path not in self._known_paths]
+        if not fresh and self.has_started:
             return
         if self._store is None:
             self._take(fresh)
             return
         entries = [asdict(file) for file in fresh]
         data = json.dumps({"files": entries, "checksum": _checksum(entries)}, indent=1).encode()
-        if self._store.create(self._name(self._rounds + 1), data):
+        if self._store.create(self._name(self._list_count + 1), data):
             self._take(fresh)
         else:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        """Read the rounds that others wrote."""
+        """Read the lists that others wrote."""
         if self._store is None:
             return
         for name in self._store.list(self._folder):
             stem = Path(name).stem
-            if not stem.isdecimal() or int(stem) <= self._rounds:
+            if not stem.isdecimal() or int(stem) <= self._list_count:
                 continue  # a stray file, or known
             number = int(stem)
-            if number != self._rounds + 1:
+            if number != self._list_count + 1:
                 raise StoreDamagedError(
-                    f"Store {self._store.url}: {self._name(self._rounds + 1)!r}, a list of input files, is missing. "
-                    f"Put it back; without it files would be skipped or read twice."
+                    f"Store {self._store.url}: {self._name(self._list_count + 1)!r}, a list of input files, is "
+                    f"missing. Put it back; without it files would be skipped or read twice."
                 )
             try:
                 self._take(files_of_list(self._store.get(name)))
@@ -151,10 +151,10 @@ class FileLog:
                 ) from error
 
     def _take(self, files: list[InputFile]) -> None:
-        new = [file for file in files if file.path not in self._known]
+        new = [file for file in files if file.path not in self._known_paths]
         self.files.extend(new)
-        self._known.update(file.path for file in new)
-        self._rounds += 1
+        self._known_paths.update(file.path for file in new)
+        self._list_count += 1
 
     def _name(self, number: int) -> str:
         return f"{self._folder}/{number:012d}.json"

@@ -99,15 +99,15 @@ def opened_bytes(split: Split) -> Iterator[BinaryIO]:
     """The bytes of a split's file, uncompressed; a file that is not what it was planned to be is refused."""
     path, size = split.info["path"], split.info["size"]
     try:
-        found = os.stat(path).st_size
+        size_now = os.stat(path).st_size
         # What is added to a file of lines lies behind its planned end; a compressed one is read to whatever end it has.
-        if found < size or (found > size and is_compressed(path)):
+        if size_now < size or (size_now > size and is_compressed(path)):
             raise JobFailedError(
-                f"File {path} has {found} bytes, and had {size} when it was first seen: it was changed or replaced. "
+                f"File {path} has {size_now} bytes, and had {size} when it was first seen: it was changed or replaced. "
                 f"Nothing of it was skipped. Put the original back, and give changed data a new name."
             )
         if is_compressed(path):
-            with FILES.opened(path) as unpacked:
+            with FILES.borrow(path) as unpacked:
                 yield cast(BinaryIO, unpacked)
         else:
             with open(path, "rb") as file:
@@ -140,20 +140,21 @@ class BadRecords:
         self._format_name = format_name
         self._ignore = ignore
         self._count = 0
-        self._first = ""
+        self._first_message = ""
 
     def add(self, position: int, text: str, reason: str) -> None:
-        shown = text if len(text) <= 200 else text[:200] + "…"
+        excerpt = text if len(text) <= 200 else text[:200] + "…"
         message = f"{self._path}, byte {position}: not a {self._format_name} record of this type: {reason}"
         if not self._ignore:
             raise TypeMismatchError(
-                f"{message}. The record is {shown!r}. Correct the file, or the declared type, or ignore parse errors.",
+                f"{message}. The record is {excerpt!r}. Correct the file, or the declared type, or ignore parse "
+                "errors.",
                 value=text,
             )
         self._count += 1
-        self._first = self._first or f"{message}: {shown!r}"
+        self._first_message = self._first_message or f"{message}: {excerpt!r}"
 
     def report(self) -> None:
         """Say in the log how many there were."""
         if self._count:
-            _LOG.warning("%d records ignored; the first: %s", self._count, self._first)
+            _LOG.warning("%d records ignored; the first: %s", self._count, self._first_message)

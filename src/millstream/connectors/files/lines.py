@@ -81,11 +81,11 @@ class LineFormat(ByteFormat):
                 try:
                     position, block = next(blocks)
                 except StopIteration as end:
-                    reached, ended = end.value
+                    position_reached, has_ended = end.value
                     break
                 yield self.decode(position, block, bad)
         bad.report()
-        return {"end": reached} if size is None and ended else reached
+        return {"end": position_reached} if size is None and has_ended else position_reached
 
     @abstractmethod
     def decode(self, position: int, block: bytes, bad: BadRecords) -> Any:

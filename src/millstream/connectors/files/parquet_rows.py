@@ -71,7 +71,7 @@ class ParquetRows(FileFormat):
                 f"File {path} has the columns {names}, and {missing} of the declared type is not among them. "
                 f"Correct the names of the type."
             )
-        with _explained(path):
+        with _explain_errors(path):
             _check_size(path, split.info["size"])
             with pq.ParquetFile(path, metadata=footer) as file:
                 for group, begin, end in row_ranges(footer, start, stop):
@@ -94,22 +94,22 @@ def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple
 @lru_cache(maxsize=256)
 def _footer(path: str, size: int) -> pq.FileMetaData:
     """What the file says of itself. Cached: a file that was planned does not change."""
-    with _explained(path):
+    with _explain_errors(path):
         _check_size(path, size)
         return pq.read_metadata(path)
 
 
 def _check_size(path: str, size: int) -> None:
-    found = os.stat(path).st_size
-    if found != size:
+    size_now = os.stat(path).st_size
+    if size_now != size:
         raise JobFailedError(
-            f"File {path} has {found} bytes, and had {size} when it was first seen: it was cut or replaced. "
+            f"File {path} has {size_now} bytes, and had {size} when it was first seen: it was cut or replaced. "
             f"Nothing of it was skipped. Put the original back, and give changed data a new name."
         )
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _explain_errors(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:

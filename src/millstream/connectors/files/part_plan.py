@@ -63,7 +63,7 @@ class Part:
         return sum(chunk.bytes for chunk in self.chunks)
 
     @property
-    def place(self) -> tuple[str, int]:
+    def destination(self) -> tuple[str, int]:
         return (self.chunks[0].bucket, self.chunks[0].subtask)
 
     def file_name(self, prefix: str, suffix: str) -> str:
@@ -74,8 +74,8 @@ class Part:
         'day=1/part-3f9a2c1b-2-7.txt'
         """
         last = self.chunks[-1]
-        again = f"-{last.index}" if last.index else ""
-        name = f"{prefix}-{self.chunks[0].token}-{last.subtask}-{last.epoch}{again}{suffix}"
+        index_suffix = f"-{last.index}" if last.index else ""
+        name = f"{prefix}-{self.chunks[0].token}-{last.subtask}-{last.epoch}{index_suffix}{suffix}"
         return f"{last.bucket}/{name}" if last.bucket else name
 
 
@@ -127,47 +127,49 @@ def plan_parts(
     chunk by chunk, so that one long epoch makes several parts.
     """
     publish: list[Part] = []
-    keep: dict[tuple[str, int], Part] = {}
+    waiting: dict[tuple[str, int], Part] = {}
     for part in pending_parts(pending):
-        _sort_out(part, publish, keep, policy, now_ms)
+        _sort_out(part, publish, waiting, policy, now_ms)
     chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket, c.index))
     for chunk in chunks:
-        before = keep.pop((chunk.bucket, chunk.subtask), None)
+        previous = waiting.pop((chunk.bucket, chunk.subtask), None)
         part = Part(
-            (*before.chunks, chunk) if before else (chunk,), before.since_ms if before else now_ms, touched_ms=now_ms
+            (*previous.chunks, chunk) if previous else (chunk,),
+            previous.since_ms if previous else now_ms,
+            touched_ms=now_ms,
         )
-        _sort_out(part, publish, keep, policy, now_ms)
+        _sort_out(part, publish, waiting, policy, now_ms)
     if final:
-        publish.extend(keep.values())
-        keep = {}
+        publish.extend(waiting.values())
+        waiting = {}
     entries: list[Json] = [
         {"part": part.file_name(prefix, suffix), "chunks": [asdict(chunk) for chunk in part.chunks]} for part in publish
     ]
-    sweep = _sweep_entry([*publish, *keep.values()], keep.values())
-    return CommitPlan(tuple(entries + sweep), pending_json(keep.values()))
+    sweep = _sweep_entry([*publish, *waiting.values()], waiting.values())
+    return CommitPlan(tuple(entries + sweep), pending_json(waiting.values()))
 
 
 def _sort_out(
-    part: Part, publish: list[Part], keep: dict[tuple[str, int], Part], policy: RollingPolicy, now_ms: int
+    part: Part, publish: list[Part], waiting: dict[tuple[str, int], Part], policy: RollingPolicy, now_ms: int
 ) -> None:
     if policy.rolls(part.bytes, part.since_ms, part.touched_ms, now_ms):
         publish.append(part)
     else:
-        keep[part.place] = part
+        waiting[part.destination] = part
 
 
-def _sweep_entry(known: Iterable[Part], kept: Iterable[Part]) -> list[Json]:
+def _sweep_entry(parts: Iterable[Part], waiting_parts: Iterable[Part]) -> list[Json]:
     """Below which epoch a staged file that no part lists is a leftover of a lost attempt.
 
     Files of the newest epoch are left alone: an attempt that lost its race may still be writing. What is pending was
     staged at or after the limit, so the committer needs no list of it.
     """
-    chunks = [chunk for part in known for chunk in part.chunks]
+    chunks = [chunk for part in parts for chunk in part.chunks]
     if not chunks:
         return []
-    waiting = [chunk.epoch for part in kept for chunk in part.chunks]
+    waiting_epochs = [chunk.epoch for part in waiting_parts for chunk in part.chunks]
     folder = chunks[0].file.rpartition("/")[0]
-    return [{"sweep": folder, "before": min(waiting, default=max(chunk.epoch for chunk in chunks))}]
+    return [{"sweep": folder, "before": min(waiting_epochs, default=max(chunk.epoch for chunk in chunks))}]
 
 
 def published_parts(publish: Sequence[Json]) -> list[PublishedPart]:
@@ -186,7 +188,7 @@ def sweep_limit(publish: Sequence[Json]) -> tuple[str, int] | None:
 
 def pending_json(parts: Iterable[Part]) -> Json:
     """Parts as a manifest keeps them back; the inverse of `pending_parts`."""
-    encoded = [asdict(part) for part in sorted(parts, key=lambda part: part.place)]
+    encoded = [asdict(part) for part in sorted(parts, key=lambda part: part.destination)]
     return encoded or None
 
 

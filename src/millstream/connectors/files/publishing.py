@@ -61,14 +61,14 @@ def publish_all(target: Store, publish: Sequence[Json], format: PartFormat) -> N
     if limit is not None:
         folder, before = limit
         for name in target.list(folder):
-            found = _CHUNK.fullmatch(name.rpartition("/")[2])
-            if found is not None and int(found.group(1)) < before:
+            match = _CHUNK.fullmatch(name.rpartition("/")[2])
+            if match is not None and int(match.group(1)) < before:
                 target.delete(name)
 
 
 def _publish(target: Store, part: PublishedPart, format: PartFormat) -> None:
     if not target.exists(part.file):
-        if not (len(part.chunks) == 1 and format.whole_chunks and _linked(target, part.chunks[0], part.file)):
+        if not (len(part.chunks) == 1 and format.whole_chunks and _link(target, part.chunks[0], part.file)):
             target.create(part.file, format.assemble([_read(target, chunk, part.file) for chunk in part.chunks]))
     else:
         # An earlier attempt may have died between the link and its sync.
@@ -77,13 +77,13 @@ def _publish(target: Store, part: PublishedPart, format: PartFormat) -> None:
         target.delete(chunk.file)
 
 
-def _linked(target: Store, chunk: Chunk, final: str) -> bool:
+def _link(target: Store, chunk: Chunk, final: str) -> bool:
     """Give the chunk its final name by a hard link; False when this target has no such thing."""
     source, goal = target.local_path(chunk.file), target.local_path(final)
     if source is None or goal is None:
         return False
     if not source.is_file():
-        raise _missing(target, chunk, final)
+        raise _missing_error(target, chunk, final)
     # All of it is read once more: a link would make public whatever the chunk has become since it was written.
     _check(target, chunk, *content_of(target, chunk.file))
     try:
@@ -99,7 +99,7 @@ def _linked(target: Store, chunk: Chunk, final: str) -> bool:
 
 def _read(target: Store, chunk: Chunk, final: str) -> bytes:
     if not target.exists(chunk.file):
-        raise _missing(target, chunk, final)
+        raise _missing_error(target, chunk, final)
     data = target.get(chunk.file)
     _check(target, chunk, len(data), zlib.crc32(data))
     return data
@@ -108,11 +108,11 @@ def _read(target: Store, chunk: Chunk, final: str) -> bytes:
 def _check(target: Store, chunk: Chunk, length: int, checksum: int) -> None:
     """Refuse a chunk that is not what the manifest says."""
     if (length, checksum) != (chunk.bytes, chunk.crc32):
-        found = f"has {length} bytes with checksum {checksum}, expected {chunk.bytes} with {chunk.crc32}"
-        raise _damaged(target, chunk, found)
+        problem = f"has {length} bytes with checksum {checksum}, expected {chunk.bytes} with {chunk.crc32}"
+        raise _damage_error(target, chunk, problem)
 
 
-def _missing(target: Store, chunk: Chunk, final: str) -> StoreDamagedError:
+def _missing_error(target: Store, chunk: Chunk, final: str) -> StoreDamagedError:
     return StoreDamagedError(
         f"File sink {target.url}: neither {final!r} nor the staged {chunk.file!r} it is made of is there. "
         f"Something removed {chunk.records} records of epoch {chunk.epoch} before they were published. "
@@ -120,8 +120,8 @@ def _missing(target: Store, chunk: Chunk, final: str) -> StoreDamagedError:
     )
 
 
-def _damaged(target: Store, chunk: Chunk, found: str) -> StoreDamagedError:
+def _damage_error(target: Store, chunk: Chunk, problem: str) -> StoreDamagedError:
     return StoreDamagedError(
-        f"File sink {target.url}: staged file {chunk.file!r} {found}. "
+        f"File sink {target.url}: staged file {chunk.file!r} {problem}. "
         f"It was changed after it was written; nothing of it was published. Put the original back."
     )

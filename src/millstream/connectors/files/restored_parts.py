@@ -1,11 +1,11 @@
 """What becomes of a file sink's parts when its job goes on from an epoch of the past.
 
-Chunks that waited for a later epoch then are, now, either still staged or published since: a part is published whole,
-so one missing chunk says that all of it was. What is still staged goes on waiting. A job that was *forked* takes
-copies, in a staging folder of its own: the job it was forked from may go on, and finds everything as it left it.
+Chunks that waited in that epoch are, by now, either still staged or published: a part is published whole, so one
+missing chunk says that all of its part was. What is still staged goes on waiting. A job that was *forked* copies it to
+a staging folder of its own: the job it was forked from may go on, and finds everything as it left it.
 
-Parts of later epochs stand under their names, and nothing here touches them. Which they are is told, so that the user
-can choose.
+Parts of later epochs stand under their names, and nothing here touches them. The user is told which they are, and can
+choose.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["later_parts", "restored_sentence", "waiting_parts"]
 
 def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list[Part]:
     """The parts that are still to be published, by this job."""
-    there = [part for part in parts if all(target.exists(chunk.file) for chunk in part.chunks)]
+    staged_parts = [part for part in parts if all(target.exists(chunk.file) for chunk in part.chunks)]
     if not point.forked:
-        return there
+        return staged_parts
     folder = staging_folder(point.job, point.uid)
     return [
-        replace(part, chunks=tuple(_copied(target, chunk, folder, point.job) for chunk in part.chunks))
-        for part in there
+        replace(part, chunks=tuple(_copy(target, chunk, folder, point.job) for chunk in part.chunks))
+        for part in staged_parts
     ]
 
 
-def _copied(target: Store, chunk: Chunk, folder: str, job: str) -> Chunk:
+def _copy(target: Store, chunk: Chunk, folder: str, job: str) -> Chunk:
     """The chunk in another staging folder; copying it again, after a crash, changes nothing.
 
     Its token is another one: parts are named after their first chunk, and the two jobs must not meet in a name.
@@ -45,28 +45,29 @@ def _copied(target: Store, chunk: Chunk, folder: str, job: str) -> Chunk:
 def later_parts(target: Store, point: RestorePoint, prefix: str, suffix: str) -> list[str]:
     """The part files of the job that hold records of later epochs, in the order of their epochs."""
     files = target.list("")
-    parts = [(of, file) for file in files if (of := epoch_of_part(file, prefix, suffix, point.past_job)) is not None]
-    return [file for of, file in sorted(parts) if of > point.epoch]
+    epochs = {file: epoch_of_part(file, prefix, suffix, point.past_job) for file in files}
+    parts = [(epoch, file) for file, epoch in epochs.items() if epoch is not None]
+    return [file for epoch, file in sorted(parts) if epoch > point.epoch]
 
 
-def restored_sentence(later: list[str], gone: list[Part], point: RestorePoint) -> str:
+def restored_sentence(later: list[str], published_parts: list[Part], point: RestorePoint) -> str:
     """What the user should know; "" when nothing came after that epoch.
 
     >>> restored_sentence(["part-a-0-8", "part-a-1-8", "part-a-0-9"], [], RestorePoint(7, "out", None, "3f9a", "3f9a"))
     '3 part files there hold records of later epochs (part-a-0-8 to part-a-0-9), which come again: delete them, or let \
 the job write to another folder'
     """
-    told = []
+    sentences = []
     if later:
-        some = later[0] if len(later) == 1 else f"{later[0]} to {later[-1]}"
+        span = later[0] if len(later) == 1 else f"{later[0]} to {later[-1]}"
         files = "1 part file there holds" if len(later) == 1 else f"{len(later)} part files there hold"
-        what = "let this job write to another folder" if point.forked else _CHOICE
-        told.append(f"{files} records of later epochs ({some}), which come again: {what}")
-    records = sum(chunk.records for part in gone for chunk in part.chunks)
+        advice = "let this job write to another folder" if point.forked else _CHOICE
+        sentences.append(f"{files} records of later epochs ({span}), which come again: {advice}")
+    records = sum(chunk.records for part in published_parts for chunk in part.chunks)
     if records:
-        whose = "are left to the job it was forked from" if point.forked else "have been published since"
-        told.append(f"the {records} records that waited to be published then {whose}")
-    return "; ".join(told)
+        fate = "are left to the job it was forked from" if point.forked else "have been published since"
+        sentences.append(f"the {records} records that waited to be published then {fate}")
+    return "; ".join(sentences)
 
 
 _CHOICE = "delete them, or let the job write to another folder"

@@ -87,10 +87,10 @@ class FileSink(Sink):
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
         target, parts = with_patience(open_store(self.base_url)), pending_parts(pending)
         waiting = waiting_parts(target, parts, point)
-        places = {part.place for part in waiting}
-        gone = [part for part in parts if part.place not in places]
+        destinations = {part.destination for part in waiting}
+        published_parts = [part for part in parts if part.destination not in destinations]
         later = later_parts(target, point, self.prefix, self.suffix)
-        return pending_json(waiting), restored_sentence(later, gone, point)
+        return pending_json(waiting), restored_sentence(later, published_parts, point)
 
     def opened(self, session: Any) -> Sink:
         # The probe is made in the hidden folder: a reader of the base path must not meet it.
@@ -131,11 +131,11 @@ class _FileWriter(SinkWriter):
         if bucket is not None:
             self._add(bucket, batch)
             return
-        places: dict[str, list[int]] = {}
+        destinations: dict[str, list[int]] = {}
         for at, value in enumerate(batch.values()):
-            places.setdefault(self._sink.buckets.for_value(value, self._context.now_ms), []).append(at)
-        for bucket, indexes in places.items():
-            self._add(checked_bucket(bucket), _chosen(batch, indexes))
+            destinations.setdefault(self._sink.buckets.for_value(value, self._context.now_ms), []).append(at)
+        for bucket, indexes in destinations.items():
+            self._add(checked_bucket(bucket), _take(batch, indexes))
 
     def stage(self) -> Sequence[Json]:
         for bucket in list(self._open):
@@ -178,7 +178,7 @@ class _FileWriter(SinkWriter):
         )
 
 
-def _chosen(batch: Batch, indexes: list[int]) -> Batch:
+def _take(batch: Batch, indexes: list[int]) -> Batch:
     """The records at `indexes`; the batch itself when they are all of it."""
     if len(indexes) == batch.length:
         return batch

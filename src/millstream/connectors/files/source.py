@@ -53,13 +53,13 @@ class FileSource(Source):
         self.bounded = discovery_interval_ms is None
         self.type_info = format.type_info
         self._log: FileLog | None = None
-        self._looked_ms: int | None = None
+        self._discovered_ms: int | None = None
         self._splits: list[Split] = []
         self._files_planned = 0
 
     def opened(self, store: Store, session: Any) -> Source:
         log = FileLog(self.paths, store)
-        if not log.started:
+        if not log.has_started:
             # A resumed job has its files by name already; what is missing then is told when it is read.
             check_paths(self.paths)
         source = FileSource(self.paths, self.format, self.discovery_interval_ms, self.split_bytes_max)
@@ -74,18 +74,18 @@ class FileSource(Source):
         if self._log is None:
             check_paths(self.paths)
             self._log = FileLog(self.paths, None)
-        if self._must_look(self._log, context.now_ms):
-            self._looked_ms = context.now_ms
+        if self._is_discovery_due(self._log, context.now_ms):
+            self._discovered_ms = context.now_ms
             self._log.discover()
         for file in self._log.files[self._files_planned :]:
             self._splits.extend(self.format.plan(file, self.split_bytes_max))
             self._files_planned += 1
         return self._splits
 
-    def _must_look(self, log: FileLog, now_ms: int) -> bool:
+    def _is_discovery_due(self, log: FileLog, now_ms: int) -> bool:
         if self.discovery_interval_ms is None:
-            return not log.started
-        return self._looked_ms is None or now_ms - self._looked_ms >= self.discovery_interval_ms
+            return not log.has_started
+        return self._discovered_ms is None or now_ms - self._discovered_ms >= self.discovery_interval_ms
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
         return self.format.reach(split, offset, budget)

@@ -5,8 +5,8 @@ that began at the front each time would unpack a file of a hundred epochs fifty 
 open that it has begun, each with what it unpacked last, and a read that goes on there unpacks nothing twice. Any other
 read is answered too: one that goes back, after a failure, begins at the front again.
 
-Kept are few files, those used last; a file that has changed under its name is not taken for the same. What is
-kept is a convenience: every answer is the one a fresh file would give.
+A few files are kept open, those used last; a file that has changed under its name is opened anew. This only saves time:
+every answer is the one that a fresh file would give.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class UnpackedFile:
         if self._at + size <= len(self._head):
             data = self._head[self._at : self._at + size]
         else:
-            offset = self._found(min(size, _SMALL_BYTES))
+            offset = self._window_offset(min(size, _SMALL_BYTES))
             data = self._window[offset : offset + size]
         self._at += len(data)
         return data
@@ -69,7 +69,7 @@ class UnpackedFile:
         that grew with its line would be copied and searched again for every step."""
         start, pieces = self._at, []
         while size < 0 or self._at - start < size:
-            offset = self._found(1)
+            offset = self._window_offset(1)
             end = self._window.find(b"\n", offset) + 1
             pieces.append(self._window[offset : end or len(self._window)])
             self._at += len(pieces[-1])
@@ -78,7 +78,7 @@ class UnpackedFile:
         self._at = start
         return b"".join(pieces)
 
-    def _found(self, size: int) -> int:
+    def _window_offset(self, size: int) -> int:
         """Where in the window the next bytes stand: `size` of them at least, unless the file ends before."""
         if self._at < self._window_start:
             self._start_over()
@@ -119,9 +119,9 @@ class UnpackedFiles:
         return list(self._idle)
 
     @contextmanager
-    def opened(self, path: str) -> Iterator[UnpackedFile]:
-        """The file at `path`, where it was left or at its front. It is kept for the next reader unless it is at its
-        end, or reading fails."""
+    def borrow(self, path: str) -> Iterator[UnpackedFile]:
+        """The file at `path`, at the position where it was left, else at its front. It is kept for the next reader
+        unless it is at its end, or reading fails."""
         identity = _identity(path)
         with self._lock:
             known_identity, idle_file = self._idle.pop(path, ((), None))

@@ -124,14 +124,14 @@ def text_converter(type_info: TypeInformation, array_separator: str = ";") -> Co
         return _bytes
     if is_sequence(plain):
         inner = text_converter(plain.element_type, array_separator)
-        return lambda text: _split(text, array_separator, inner)
+        return lambda text: _split_text(text, array_separator, inner)
     temporal = _temporal(plain)
     if temporal is None:
         raise ProgramError(f"A CSV field cannot hold {type_info}. Use JSON or Parquet, or read it as STRING.")
     return temporal
 
 
-def _split(text: str, separator: str, inner: Converter | None) -> list[Any]:
+def _split_text(text: str, separator: str, inner: Converter | None) -> list[Any]:
     pieces = text.split(separator) if text else []
     return pieces if inner is None else [inner(piece) for piece in pieces]
 
@@ -166,10 +166,10 @@ def json_converter(type_info: TypeInformation, fail_on_missing_field: bool = Fal
 
 
 def _nullable(convert: Converter | None) -> Converter | None:
-    return None if convert is None else lambda value: None if value is None else _guarded(convert, value)
+    return None if convert is None else lambda value: None if value is None else _convert(convert, value)
 
 
-def _guarded(convert: Converter, value: Any) -> Any:
+def _convert(convert: Converter, value: Any) -> Any:
     try:
         return convert(value)
     except (TypeError, AttributeError) as error:

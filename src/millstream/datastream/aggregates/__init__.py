@@ -61,10 +61,10 @@ class Aggregate:
 
 
 def _aggregate(kind: str, field: Any, type_info: Any) -> Aggregate:
-    return Aggregate(kind, (_checked(kind, field, type_info),))
+    return Aggregate(kind, (_checked_field(kind, field, type_info),))
 
 
-def _checked(kind: str, field: Any, type_info: Any) -> tuple[Field, TypeInformation | None]:
+def _checked_field(kind: str, field: Any, type_info: Any) -> tuple[Field, TypeInformation | None]:
     if isinstance(field, bool) or not (isinstance(field, int | str) or callable(field)):
         raise refuse(
             f"{kind}: found {field!r} ({type(field).__name__}), expected a field's name or position, or a function "
@@ -129,9 +129,9 @@ def top_n(n: int, by: Field = 0, field: Field | None = None, type_info: TypeInfo
     by_type, field_type = type_info, type_info
     if callable(by) and callable(field) and isinstance(type_info, TupleTypeInfo):
         by_type, field_type = type_info.get_field_types()
-    looks = [_checked("top_n", by, by_type if callable(by) else None)]
+    looks = [_checked_field("top_n", by, by_type if callable(by) else None)]
     if field is not None:
-        looks.append(_checked("top_n", field, field_type if callable(field) else None))
+        looks.append(_checked_field("top_n", field, field_type if callable(field) else None))
     return Aggregate("top_n", tuple(looks), n)
 
 
@@ -170,14 +170,14 @@ class Aggregates(AggregateFunction):
     def _bind(self, stream_type: TypeInformation | None, measures: tuple[Measure, ...]) -> None:
         self.measures = measures
         self._records = [RecordMeasure(measure, stream_type) for measure in measures if _can_run(measure, stream_type)]
-        self._named = Row(*(measure.name for measure in measures))
+        self._row = Row(*(measure.name for measure in measures))
 
     def bound(self, stream_type: TypeInformation | None) -> Aggregates:
         """The same aggregates for a stream of this type: its fields found, its numbers of their declared width."""
         bound = Aggregates(with_key=self.with_key, **self._aggregates)
         measures = self.measures
         if stream_type is not None:
-            measures = tuple(_typed(name, one, stream_type) for name, one in self._aggregates.items())
+            measures = tuple(_typed(*named, stream_type) for named in self._aggregates.items())
         elif len(self._records) < len(measures):
             raise refuse(
                 "Aggregates: an expression is over columns, and the stream is untyped. Declare output_type= on what "
@@ -193,13 +193,13 @@ class Aggregates(AggregateFunction):
         if self.with_key:
             bounds = ["window_start", "window_end"]
             front = bounds if key is None else [key[0], *bounds]
-            taken = sorted(set(front) & set(names))
-            if taken:
-                raise refuse(f"Aggregates: {taken[0]!r} is also a field of the result beside it. Choose another name")
+            clashes = sorted(set(front) & set(names))
+            if clashes:
+                raise refuse(f"Aggregates: {clashes[0]!r} is also a field of the result beside it. Choose another name")
             names = front + names
             types = [*([] if key is None else [key[1]]), Types.LONG(), Types.LONG(), *types]
-        known = [type_info for type_info in types if type_info is not None and arrow_type(type_info) is not None]
-        return Types.ROW_NAMED(names, known) if len(known) == len(names) else None
+        columnar = [type_info for type_info in types if type_info is not None and arrow_type(type_info) is not None]
+        return Types.ROW_NAMED(names, columnar) if len(columnar) == len(names) else None
 
     # --- one record at a time -------------------------------------------------------------------------------
 
@@ -216,8 +216,8 @@ class Aggregates(AggregateFunction):
         return [record.add(before, value, at) for record, before in zip(self._records, accumulator, strict=True)]
 
     def get_result(self, accumulator: list[Any]) -> Row:
-        results = [record.result(one) for record, one in zip(self._records, accumulator, strict=True)]
-        return self._named(*results)
+        results = [record.result(part) for record, part in zip(self._records, accumulator, strict=True)]
+        return self._row(*results)
 
     def merge(self, acc_a: list[Any], acc_b: list[Any]) -> list[Any]:
         return [record.merge(a, b) for record, a, b in zip(self._records, acc_a, acc_b, strict=True)]
@@ -229,13 +229,13 @@ class KeyAndBounds(ProcessWindowFunction[Any, Any, Any, Any]):
     def __init__(self, key_name: str | None, names: tuple[str, ...]) -> None:
         front = ("window_start", "window_end") if key_name is None else (key_name, "window_start", "window_end")
         self._has_key = key_name is not None
-        self._named = Row(*front, *names)
+        self._row = Row(*front, *names)
 
     def process(self, key: Any, context: Any, elements: Iterable[Row]) -> Iterable[Row]:
         window = context.window()
         bounds = (getattr(window, "start", None), getattr(window, "end", None))
         for row in elements:
-            yield self._named(*((key, *bounds) if self._has_key else bounds), *row)
+            yield self._row(*((key, *bounds) if self._has_key else bounds), *row)
 
 
 # --- binding to a stream ------------------------------------------------------------------------------------------

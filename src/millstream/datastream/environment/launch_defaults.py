@@ -1,8 +1,8 @@
 """What comes from outside the program: `millstream run -p 4 -D key=value --store URL job.py`.
 
-Whoever runs a program puts settings in force around it; every environment made meanwhile starts from them. What the
-program itself sets wins, as in Flink. Whoever wants the program's jobs for something else than to run them
-(`millstream replay`) takes them over: they are handed over in place of being launched.
+Whoever runs a program puts settings in force around it: every environment made meanwhile starts from them, and what the
+program itself sets wins, as in Flink. Whoever needs the program's jobs for something else than running them
+(`millstream replay`) puts a receiver in force, which gets each job instead of its being launched.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from millstream.graph.nodes import Graph
     from millstream.jobs.settings.settings import JobSettings
 
-__all__ = ["Taker", "launch_defaults", "taker_of_jobs", "with_jobs_taken", "with_launch_defaults"]
+__all__ = ["JobReceiver", "job_receiver", "launch_defaults", "with_job_receiver", "with_launch_defaults"]
 
-Taker: TypeAlias = "Callable[[Graph, JobSettings], NoReturn]"
-"""Is given a job and ends the program, by an exception: there is no result that it could go on with."""
+JobReceiver: TypeAlias = "Callable[[Graph, JobSettings], NoReturn]"
+"""Gets a job and ends the program by an exception: the program has no result to go on with."""
 
 _DEFAULTS: ContextVar[Mapping[str, str]] = ContextVar("millstream_launch_defaults")
-_TAKER: ContextVar[Taker | None] = ContextVar("millstream_taker_of_jobs", default=None)
+_RECEIVER: ContextVar[JobReceiver | None] = ContextVar("millstream_job_receiver", default=None)
 
 
 def launch_defaults() -> dict[str, str]:
@@ -47,16 +47,16 @@ def with_launch_defaults(settings: Mapping[str, str]) -> Iterator[None]:
         _DEFAULTS.reset(token)
 
 
-def taker_of_jobs() -> Taker | None:
-    """Who takes jobs over now, if anybody does."""
-    return _TAKER.get()
+def job_receiver() -> JobReceiver | None:
+    """The receiver in force; None when jobs are launched."""
+    return _RECEIVER.get()
 
 
 @contextmanager
-def with_jobs_taken(taker: Taker) -> Iterator[None]:
-    """Let `taker` have the jobs that are to be launched inside the block."""
-    token = _TAKER.set(taker)
+def with_job_receiver(receiver: JobReceiver) -> Iterator[None]:
+    """Let `receiver` get the jobs that would be launched inside the block."""
+    token = _RECEIVER.set(receiver)
     try:
         yield
     finally:
-        _TAKER.reset(token)
+        _RECEIVER.reset(token)

@@ -60,14 +60,14 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         is_utc_timestamp: bool = False,
         is_case_sensitive: bool = True,
     ) -> None:
-        checked = _checked_row("ParquetColumnarRowInputFormat", row_type, hadoop_config)
+        row = _checked_row("ParquetColumnarRowInputFormat", row_type, hadoop_config)
         checked_count("ParquetColumnarRowInputFormat, batch_size", batch_size)
         if not is_case_sensitive:
             raise NotAvailableError(
                 "ParquetColumnarRowInputFormat: columns are found by their exact names. Name them so"
             )
         with at_users_line():
-            super().__init__(engine=ParquetRows(checked))
+            super().__init__(engine=ParquetRows(row))
 
 
 class ParquetBulkWriters:

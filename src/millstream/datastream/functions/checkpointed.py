@@ -58,10 +58,10 @@ class CheckpointedFunction(ABC):
     >>> class Numbered(MapFunction, CheckpointedFunction):
     ...     def initialize_state(self, context):
     ...         store = context.get_operator_state_store()
-    ...         self.kept = store.get_list_state(ListStateDescriptor("count", Types.LONG()))
-    ...         self.count = sum(self.kept.get())
+    ...         self.saved = store.get_list_state(ListStateDescriptor("count", Types.LONG()))
+    ...         self.count = sum(self.saved.get())
     ...     def snapshot_state(self, context):
-    ...         self.kept.update([self.count])
+    ...         self.saved.update([self.count])
     ...     def map(self, value):
     ...         self.count += 1
     ...         return self.count, value

@@ -17,11 +17,9 @@ from millstream.datastream.functions.window import (
     IN,
     KEY,
     OUT,
-    AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     W,
-    WindowFunction,
 )
 from millstream.errors import NotAvailableError
 
@@ -71,7 +69,7 @@ class InternalWindowFunction(Function, Generic[IN, OUT, KEY, W]):
         """The window is gone."""
 
 
-class _Wrapping(InternalWindowFunction[Any, Any, Any, Any]):
+class _FunctionAdapter(InternalWindowFunction[Any, Any, Any, Any]):
     """An adapter around a user's function, which it opens and closes."""
 
     def __init__(self, wrapped_function: Any) -> None:
@@ -87,41 +85,29 @@ class _Wrapping(InternalWindowFunction[Any, Any, Any, Any]):
         """Window functions without a context keep no state of their own."""
 
 
-class InternalSingleValueWindowFunction(_Wrapping):
+class InternalSingleValueWindowFunction(_FunctionAdapter):
     """For a window that was reduced to one value."""
-
-    def __init__(self, wrapped_function: WindowFunction[Any, Any, Any, Any]) -> None:
-        super().__init__(wrapped_function)
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
         return self._wrapped_function.apply(key, window, [input_data])  # type: ignore[no-any-return]
 
 
-class InternalSingleValueAllWindowFunction(_Wrapping):
+class InternalSingleValueAllWindowFunction(_FunctionAdapter):
     """For a window over a whole stream that was reduced to one value."""
-
-    def __init__(self, wrapped_function: AllWindowFunction[Any, Any, Any]) -> None:
-        super().__init__(wrapped_function)
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
         return self._wrapped_function.apply(window, [input_data])  # type: ignore[no-any-return]
 
 
-class InternalIterableWindowFunction(_Wrapping):
+class InternalIterableWindowFunction(_FunctionAdapter):
     """For a window that keeps all its records."""
-
-    def __init__(self, wrapped_function: WindowFunction[Any, Any, Any, Any]) -> None:
-        super().__init__(wrapped_function)
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
         return self._wrapped_function.apply(key, window, input_data)  # type: ignore[no-any-return]
 
 
-class InternalIterableAllWindowFunction(_Wrapping):
+class InternalIterableAllWindowFunction(_FunctionAdapter):
     """For a window over a whole stream that keeps all its records."""
-
-    def __init__(self, wrapped_function: AllWindowFunction[Any, Any, Any]) -> None:
-        super().__init__(wrapped_function)
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
         return self._wrapped_function.apply(window, input_data)  # type: ignore[no-any-return]
@@ -171,7 +157,7 @@ class InternalProcessAllWindowContext(ProcessAllWindowFunction.Context[W]):
         raise _no_context("InternalProcessAllWindowContext")
 
 
-class _WindowAtHand(ProcessWindowFunction.Context[Any]):
+class _WindowContext(ProcessWindowFunction.Context[Any]):
     """The user's context: the window, and the operator's context behind it."""
 
     def __init__(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
@@ -194,54 +180,41 @@ class _WindowAtHand(ProcessWindowFunction.Context[Any]):
         return self._context.global_state()
 
 
-class InternalSingleValueProcessWindowFunction(_Wrapping):
+class InternalSingleValueProcessWindowFunction(_FunctionAdapter):
     """For a process function over a window that was reduced to one value."""
 
-    def __init__(self, wrapped_function: ProcessWindowFunction[Any, Any, Any, Any]) -> None:
-        super().__init__(wrapped_function)
-
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
-        at_hand = _WindowAtHand(window, context)
-        return self._wrapped_function.process(key, at_hand, [input_data])  # type: ignore[no-any-return]
+        return self._wrapped_function.process(key, _WindowContext(window, context), [input_data])  # type: ignore[no-any-return]
 
     def clear(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
-        self._wrapped_function.clear(_WindowAtHand(window, context))
+        self._wrapped_function.clear(_WindowContext(window, context))
 
 
-class InternalSingleValueProcessAllWindowFunction(_Wrapping):
+class InternalSingleValueProcessAllWindowFunction(_FunctionAdapter):
     """For a process function over a whole stream's window that was reduced to one value."""
 
-    def __init__(self, wrapped_function: ProcessAllWindowFunction[Any, Any, Any]) -> None:
-        super().__init__(wrapped_function)
-
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
-        return self._wrapped_function.process(_WindowAtHand(window, context), [input_data])  # type: ignore[no-any-return]
+        return self._wrapped_function.process(_WindowContext(window, context), [input_data])  # type: ignore[no-any-return]
 
     def clear(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
-        self._wrapped_function.clear(_WindowAtHand(window, context))
+        self._wrapped_function.clear(_WindowContext(window, context))
 
 
-class InternalIterableProcessWindowFunction(_Wrapping):
+class InternalIterableProcessWindowFunction(_FunctionAdapter):
     """For a process function over a window that keeps all its records."""
 
-    def __init__(self, wrapped_function: ProcessWindowFunction[Any, Any, Any, Any]) -> None:
-        super().__init__(wrapped_function)
-
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
-        return self._wrapped_function.process(key, _WindowAtHand(window, context), input_data)  # type: ignore[no-any-return]
+        return self._wrapped_function.process(key, _WindowContext(window, context), input_data)  # type: ignore[no-any-return]
 
     def clear(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
-        self._wrapped_function.clear(_WindowAtHand(window, context))
+        self._wrapped_function.clear(_WindowContext(window, context))
 
 
-class InternalIterableProcessAllWindowFunction(_Wrapping):
+class InternalIterableProcessAllWindowFunction(_FunctionAdapter):
     """For a process function over a whole stream's window that keeps all its records."""
 
-    def __init__(self, wrapped_function: ProcessAllWindowFunction[Any, Any, Any]) -> None:
-        super().__init__(wrapped_function)
-
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
-        return self._wrapped_function.process(_WindowAtHand(window, context), input_data)  # type: ignore[no-any-return]
+        return self._wrapped_function.process(_WindowContext(window, context), input_data)  # type: ignore[no-any-return]
 
     def clear(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
-        self._wrapped_function.clear(_WindowAtHand(window, context))
+        self._wrapped_function.clear(_WindowContext(window, context))

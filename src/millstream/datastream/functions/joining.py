@@ -55,9 +55,9 @@ class CoGroupFunction(Function):
 
     >>> class LeftOuter(CoGroupFunction):
     ...     def co_group(self, first, second):
-    ...         for one in first:
-    ...             for two in second or [None]:
-    ...                 yield one, two
+    ...         for left in first:
+    ...             for right in second or [None]:
+    ...                 yield left, right
     >>> list(LeftOuter().co_group(["a"], []))
     [('a', None)]
     """
@@ -67,7 +67,7 @@ class CoGroupFunction(Function):
         """What the records of the two sides, each in the order they came, come to."""
 
 
-class _TwoSides(InternalWindowFunction[Any, Any, Any, Any]):
+class _TwoSidedAdapter(InternalWindowFunction[Any, Any, Any, Any]):
     """An adapter around a user's function or callable; a function is opened and closed with it."""
 
     def __init__(self, wrapped_function: Any) -> None:
@@ -85,7 +85,7 @@ class _TwoSides(InternalWindowFunction[Any, Any, Any, Any]):
         """These functions keep nothing of a window."""
 
 
-class CoGroupsOfWindow(_TwoSides):
+class CoGroupsOfWindow(_TwoSidedAdapter):
     """Hands a window's contents to a `CoGroupFunction`, or a callable of two lists."""
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterable[Any]:
@@ -94,7 +94,7 @@ class CoGroupsOfWindow(_TwoSides):
         return co_group(*split_by_side(input_data))
 
 
-class PairsOfWindow(_TwoSides):
+class PairsOfWindow(_TwoSidedAdapter):
     """Hands all pairs of a window to a `JoinFunction`, a `FlatJoinFunction`, or a callable of two records."""
 
     def process(self, key: Any, window: Any, context: Any, input_data: Any) -> Iterator[Any]:

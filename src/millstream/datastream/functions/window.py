@@ -1,6 +1,6 @@
 """Functions over the records of a window, and the ones that pass them through.
 
-They are interfaces: a program subclasses them now and hands them to a windowed stream when windows are built.
+They are interfaces: a program subclasses them and hands them to a windowed stream.
 """
 
 from __future__ import annotations

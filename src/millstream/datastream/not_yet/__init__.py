@@ -104,18 +104,15 @@ def _class(module: str, path: str) -> type:
         values = [(member, value) for value, member in enumerate(stand_in.members)]
         return Enum(name, values, module=module, qualname=path)  # type: ignore[return-value]
     bases = (ABC,) if stand_in.kind == "interface" else tuple(map(_imported, stand_in.bases))
+    inner_paths = [inner for inner in stand_ins(module) if inner.rpartition(".")[0] == path]
     content: dict[str, Any] = {
         "__module__": module,
         "__qualname__": path,
         "__doc__": f"PyFlink's `{path}`{'; not built yet' if stand_in.kind == 'class' else ''}.",
-        **{inner.rpartition(".")[2]: _class(module, inner) for inner in stand_ins(module) if _stands_in(inner, path)},
+        **{inner.rpartition(".")[2]: _class(module, inner) for inner in inner_paths},
         **{method: _method(module, stand_in, method) for method in stand_in.methods},
     }
     return new_class(name, bases, exec_body=lambda namespace: namespace.update(content))
-
-
-def _stands_in(inner: str, path: str) -> bool:
-    return inner.rpartition(".")[0] == path
 
 
 def _imported(path: str) -> type:
@@ -126,7 +123,6 @@ def _imported(path: str) -> type:
 
 def _method(module: str, stand_in: StandIn, name: str) -> Any:
     subject = stand_in.path if name == "__init__" else f"{stand_in.path}.{name}"
-
     is_interface = stand_in.kind == "interface"
 
     def body(*arguments: Any, **named: Any) -> Any:

@@ -22,7 +22,7 @@ from millstream.datastream.functions.function import (
 )
 from millstream.datastream.functions.keyed_batch import KeyedBatchFunction
 from millstream.datastream.functions.process import KeyedProcessFunction, ProcessFunction
-from millstream.datastream.states.state_names import checked_queryable_name
+from millstream.datastream.states.queryable_names import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, checked_states, refuse
 from millstream.datastream.streams.rolling_fields import rolling_field
 from millstream.datastream.streams.stream import DataStream
@@ -34,7 +34,7 @@ from millstream.records.batch import is_typed
 
 if TYPE_CHECKING:
     from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
-    from millstream.datastream.states.state_queries import QueryableStateStream
+    from millstream.datastream.states.queryable_streams import QueryableStateStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.datastream.streams.interval_join import IntervalJoin
     from millstream.datastream.streams.windowed_stream import WindowedStream
@@ -179,7 +179,7 @@ class KeyedStream(UnnamedStream):
         """End the stream in a state that can be asked for under this name (as in Flink's Java API): the last record of
         every key, or with a `ReducingStateDescriptor` all records of a key reduced to one."""
         from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
-        from millstream.datastream.states.state_queries import KeepLast, QueryableStateStream
+        from millstream.datastream.states.queryable_streams import KeepLast, QueryableStateStream
 
         if state_descriptor is None:
             name = checked_queryable_name("as_queryable_state", queryable_state_name)

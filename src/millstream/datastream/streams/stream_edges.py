@@ -113,7 +113,7 @@ class OperatorControls(StreamEdges):
         single = isinstance(node.operation, Read) and node.operation.source.single
         if (single or node.max_parallelism == 1) and parallelism != 1:
             raise refuse(f"set_parallelism: '{node.name}' is not parallel; found {parallelism}, expected 1")
-        maximum = node.max_parallelism or self._environment._given_max_parallelism()
+        maximum = node.max_parallelism or self._environment._max_parallelism_setting()
         if maximum is not None and parallelism > maximum:
             raise refuse(
                 f"set_parallelism: found {parallelism} for '{node.name}', whose maximum is {maximum}. "

@@ -47,7 +47,7 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Window)
 W2 = TypeVar("W2")
 
-_MADE_MAX = 1_024
+_CACHED_STARTS_MAX = 1_024
 
 # What Flink gives a record that has no timestamp.
 _NO_TIMESTAMP = -(2**63)
@@ -99,7 +99,7 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
         """Tell `callback` which of `windows` become one."""
 
 
-def _shift(name: str, offset_ms: int, period_ms: int) -> int:
+def _checked_offset(name: str, offset_ms: int, period_ms: int) -> int:
     if abs(offset_ms) >= period_ms:
         raise refuse(f"{name}: the offset is {offset_ms} ms, expected less than the window's period of {period_ms} ms")
     return offset_ms
@@ -119,7 +119,7 @@ def _timestamp_of(name: str, timestamp: int | None) -> int:
     return timestamp
 
 
-class _ByClock(WindowAssigner[T, TimeWindow]):
+class _ClockAssigner(WindowAssigner[T, TimeWindow]):
     """Windows that go by the clock."""
 
     def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
@@ -132,7 +132,7 @@ class _ByClock(WindowAssigner[T, TimeWindow]):
         return context.get_current_processing_time()
 
 
-class _ByEventTime(WindowAssigner[T, TimeWindow]):
+class _EventTimeAssigner(WindowAssigner[T, TimeWindow]):
     """Windows that go by event time."""
 
     def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, TimeWindow]:
@@ -146,7 +146,7 @@ class _ByEventTime(WindowAssigner[T, TimeWindow]):
 
 
 class _FixedWindows(WindowAssigner[T, TimeWindow]):
-    """Windows that follow from a record's time alone. Which time that is, `_ByClock` or `_ByEventTime` says."""
+    """Windows that follow from a record's time alone. Which time, a `_ClockAssigner` or `_EventTimeAssigner` says."""
 
     _time: Callable[[int, WindowAssigner.WindowAssignerContext], int]
 
@@ -170,20 +170,20 @@ class _TimeWindows(_FixedWindows[T]):
         name = type(self).__name__
         self._size = checked_count(f"{name}, size", size)
         self._slide = checked_count(f"{name}, slide", slide)
-        self._offset = _shift(name, offset, slide)
-        self._made: dict[range, list[TimeWindow]] = {}  # most records are in windows of the record before
+        self._offset = _checked_offset(name, offset, slide)
+        self._windows_by_starts: dict[range, list[TimeWindow]] = {}  # most records share theirs with the one before
 
     def _windows(self, time: int) -> list[TimeWindow]:
         starts = _starts(time, self._size, self._slide, self._offset)
-        windows = self._made.get(starts)
+        windows = self._windows_by_starts.get(starts)
         if windows is None:
-            if len(self._made) >= _MADE_MAX:
-                self._made.clear()
-            windows = self._made[starts] = [TimeWindow(start, start + self._size) for start in starts]
+            if len(self._windows_by_starts) >= _CACHED_STARTS_MAX:
+                self._windows_by_starts.clear()
+            windows = self._windows_by_starts[starts] = [TimeWindow(start, start + self._size) for start in starts]
         return list(windows)
 
 
-class TumblingProcessingTimeWindows(_ByClock[T], _TimeWindows[T]):
+class TumblingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
     """Windows side by side, by the clock."""
 
     def __init__(self, size: int, offset: int) -> None:
@@ -195,7 +195,7 @@ class TumblingProcessingTimeWindows(_ByClock[T], _TimeWindows[T]):
         return TumblingProcessingTimeWindows(_ms(size), _ms(offset))
 
 
-class TumblingEventTimeWindows(_ByEventTime[T], _TimeWindows[T]):
+class TumblingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
     """Windows side by side, by event time.
 
     >>> from millstream.common import Duration
@@ -212,7 +212,7 @@ class TumblingEventTimeWindows(_ByEventTime[T], _TimeWindows[T]):
         return TumblingEventTimeWindows(_ms(size), _ms(offset))
 
 
-class SlidingProcessingTimeWindows(_ByClock[T], _TimeWindows[T]):
+class SlidingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
     """Windows that overlap, by the clock."""
 
     def __init__(self, size: int, slide: int, offset: int) -> None:
@@ -227,7 +227,7 @@ class SlidingProcessingTimeWindows(_ByClock[T], _TimeWindows[T]):
         return SlidingProcessingTimeWindows(_ms(size), _ms(slide), _ms(offset))
 
 
-class SlidingEventTimeWindows(_ByEventTime[T], _TimeWindows[T]):
+class SlidingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
     """Windows that overlap, by event time.
 
     >>> SlidingEventTimeWindows(10, 5, 0).assign_windows("x", 12, None)
@@ -321,9 +321,6 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow]):
     """Everything in one window, which fires only by a trigger of the program's own."""
-
-    def __init__(self) -> None:
-        super().__init__()
 
     @staticmethod
     def create() -> GlobalWindows[Any]:

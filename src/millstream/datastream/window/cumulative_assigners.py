@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 
 from millstream.common.time import DurationLike
 from millstream.datastream.streams.argument_checks import checked_count, refuse
-from millstream.datastream.window.assigners import _ByClock, _ByEventTime, _FixedWindows, _ms, _shift
+from millstream.datastream.window.assigners import (
+    _checked_offset,
+    _ClockAssigner,
+    _EventTimeAssigner,
+    _FixedWindows,
+    _ms,
+)
 from millstream.datastream.window.windows import TimeWindow
 
 __all__ = ["CumulativeEventTimeWindows", "CumulativeProcessingTimeWindows"]
@@ -29,7 +35,7 @@ class _CumulativeWindows(_FixedWindows[T]):
             raise refuse(
                 f"{name}: the maximum size of {max_size} ms is no multiple of the step of {step} ms. Make it one"
             )
-        self._offset = _shift(name, offset, max_size)
+        self._offset = _checked_offset(name, offset, max_size)
 
     def _windows(self, time: int) -> list[TimeWindow]:
         start = TimeWindow.get_window_start_with_offset(time, self._offset, self._max_size)
@@ -37,7 +43,7 @@ class _CumulativeWindows(_FixedWindows[T]):
         return [TimeWindow(start, start + n * self._step) for n in range(first, self._max_size // self._step + 1)]
 
 
-class CumulativeEventTimeWindows(_ByEventTime[T], _CumulativeWindows[T]):
+class CumulativeEventTimeWindows(_EventTimeAssigner[T], _CumulativeWindows[T]):
     """Growing windows by event time.
 
     >>> CumulativeEventTimeWindows(30, 10).assign_windows("x", 14, None)
@@ -52,7 +58,7 @@ class CumulativeEventTimeWindows(_ByEventTime[T], _CumulativeWindows[T]):
         return CumulativeEventTimeWindows(_ms(max_size), _ms(step), _ms(offset))
 
 
-class CumulativeProcessingTimeWindows(_ByClock[T], _CumulativeWindows[T]):
+class CumulativeProcessingTimeWindows(_ClockAssigner[T], _CumulativeWindows[T]):
     """Growing windows by the clock."""
 
     @staticmethod

@@ -54,7 +54,7 @@ class Evictor(ABC, Generic[T, W]):
         """Remove what the window function has seen and the next firing must not see."""
 
 
-class _Evicting(Evictor[T, W]):
+class _OneTimeEvictor(Evictor[T, W]):
     """An evictor that does its work either before or after the function."""
 
     def __init__(self, do_evict_after: bool) -> None:
@@ -72,7 +72,7 @@ class _Evicting(Evictor[T, W]):
             self._evict(elements)
 
 
-class CountEvictor(_Evicting[T, W]):
+class CountEvictor(_OneTimeEvictor[T, W]):
     """Keeps the last so many records.
 
     >>> elements = [TimestampedValue(n) for n in range(5)]
@@ -94,7 +94,7 @@ class CountEvictor(_Evicting[T, W]):
         del elements[: -self._max_count]
 
 
-class TimeEvictor(_Evicting[T, W]):
+class TimeEvictor(_OneTimeEvictor[T, W]):
     """Keeps the records of the last `window_size` ms before the newest one. Records without timestamps all stay.
 
     >>> elements = [TimestampedValue("a", 0), TimestampedValue("c", 20), TimestampedValue("b", 11)]
@@ -118,7 +118,7 @@ class TimeEvictor(_Evicting[T, W]):
             elements[:] = [element for element in elements if element.get_timestamp() > oldest]
 
 
-class DeltaEvictor(_Evicting[T, W]):
+class DeltaEvictor(_OneTimeEvictor[T, W]):
     """Keeps the records less than `threshold` away from the newest one, by a distance of the program's own.
 
     >>> elements = [TimestampedValue(n) for n in (1, 8, 5, 10)]
@@ -149,7 +149,7 @@ class DeltaEvictor(_Evicting[T, W]):
 
 def checked_delta(method: str, delta_function: Any) -> Callable[[Any, Any], float]:
     """A distance: a callable of two records, or an object with Flink's `get_delta`."""
-    found = getattr(delta_function, "get_delta", delta_function)
-    if not callable(found):
+    delta = getattr(delta_function, "get_delta", delta_function)
+    if not callable(delta):
         raise refuse(f"{method}: found {delta_function!r}, expected a function of two records that gives a number")
-    return found  # type: ignore[no-any-return]
+    return delta  # type: ignore[no-any-return]

@@ -13,7 +13,12 @@ from typing import Any, TypeVar
 from millstream.common.serializer import TypeSerializer
 from millstream.common.time import DurationLike, as_duration
 from millstream.datastream.streams.argument_checks import checked_count, refuse
-from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner, _ByClock, _ByEventTime
+from millstream.datastream.window.assigners import (
+    MergingWindowAssigner,
+    WindowAssigner,
+    _ClockAssigner,
+    _EventTimeAssigner,
+)
 from millstream.datastream.window.windows import TimeWindow, TimeWindowSerializer
 
 __all__ = [
@@ -66,7 +71,7 @@ def _gap_of(extractor: SessionWindowTimeGapExtractor | Callable[[Any], int], ele
     return gap_ms
 
 
-class ProcessingTimeSessionWindows(_ByClock[T], _Sessions[T]):
+class ProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
     """Sessions by the clock, with a fixed gap."""
 
     def __init__(self, session_gap: int) -> None:
@@ -86,7 +91,7 @@ class ProcessingTimeSessionWindows(_ByClock[T], _Sessions[T]):
         return self._session_gap
 
 
-class EventTimeSessionWindows(_ByEventTime[T], _Sessions[T]):
+class EventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
     """Sessions by event time, with a fixed gap.
 
     >>> EventTimeSessionWindows(10).assign_windows("x", 5, None)
@@ -110,7 +115,7 @@ class EventTimeSessionWindows(_ByEventTime[T], _Sessions[T]):
         return self._session_gap
 
 
-class DynamicProcessingTimeSessionWindows(_ByClock[T], _Sessions[T]):
+class DynamicProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
     """Sessions by the clock, each record with a gap of its own."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
@@ -125,7 +130,7 @@ class DynamicProcessingTimeSessionWindows(_ByClock[T], _Sessions[T]):
         return _gap_of(self._extractor, element)
 
 
-class DynamicEventTimeSessionWindows(_ByEventTime[T], _Sessions[T]):
+class DynamicEventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
     """Sessions by event time, each record with a gap of its own."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:

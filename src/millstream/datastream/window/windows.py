@@ -160,12 +160,9 @@ class GlobalWindow(Window):
 
     __slots__ = ()
 
-    def __init__(self) -> None:
-        super().__init__()
-
     @staticmethod
     def get() -> GlobalWindow:
-        """It."""
+        """The window."""
         return GlobalWindow()
 
     def max_timestamp(self) -> int:
@@ -191,9 +188,6 @@ class TimeWindowSerializer(TypeSerializer[TimeWindow]):
     TimeWindow(start=1, end=2)
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-
     def serialize(self, element: TimeWindow, stream: IO[bytes]) -> None:
         stream.write(struct.pack(">qq", element.start, element.end))
 
@@ -204,9 +198,6 @@ class TimeWindowSerializer(TypeSerializer[TimeWindow]):
 class CountWindowSerializer(TypeSerializer[CountWindow]):
     """One 64-bit number: the id."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
     def serialize(self, element: CountWindow, stream: IO[bytes]) -> None:
         stream.write(struct.pack(">q", element.id))
 
@@ -216,9 +207,6 @@ class CountWindowSerializer(TypeSerializer[CountWindow]):
 
 class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
     """One byte, 0: there is only one such window."""
-
-    def __init__(self) -> None:
-        super().__init__()
 
     def serialize(self, element: GlobalWindow, stream: IO[bytes]) -> None:
         stream.write(b"\0")

@@ -180,7 +180,7 @@ def _listing(
     context: SourceContext,
 ) -> _Listing:
     source = planned.source
-    splits = listed_splits(source, context, known=cursor.listed if source.sequential else 0)
+    splits = listed_splits(source, context, known_count=cursor.listed if source.sequential else 0)
     if source.sequential:
         return _in_sequence(planned, splits, positions, finished, cursor.passed)
     unlisted = positions.keys() - {split.name for split in splits}

@@ -20,8 +20,8 @@ from millstream.errors import ConfigurationError
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
 from millstream.jobs.settings.settings import Clock
-from millstream.query.opening import open_store_of_job
-from millstream.query.serving import ServerRequest, server_settings
+from millstream.query.job_lookup import open_store_of_job
+from millstream.query.server_request import ServerRequest, server_settings
 
 if TYPE_CHECKING:
     from millstream.query.server import Ports, QueryServer, ServerSettings
@@ -103,11 +103,11 @@ class QueryServing:
         self._ports.close()
 
     def _start(self, job: Job, note: Callable[[str], None]) -> None:
-        from millstream.query.server import OpenedJob, QueryServer
+        from millstream.query.server import QueryServer
 
         try:
             view = open_store_of_job(job.store, self._clock.now_ms, allow_undeclared=self._allow_undeclared)
-            server = QueryServer(OpenedJob(view), self._settings, job.store, self._clock.now_ms, self._ports)
+            server = QueryServer(view, self._settings, job.store, self._clock.now_ms, self._ports)
             self._server = server.start()
         except Exception as error:
             self.close()

@@ -1,9 +1,9 @@
 """The metrics of one task, and how the driver adds them up.
 
-A task's registry hands out metrics by name: `operator.group.name`. At the end of an epoch `snapshot` tells what
-happened since the last one, as plain JSON; the driver merges these into totals with `merge`, a pure function.
-Increments, not totals, travel: a task that is retried, or moves to another worker, is then counted once, because
-only the snapshot of the attempt that was committed is merged.
+A task's registry hands out metrics by name: `operator.group.name`. At the end of an epoch `snapshot` gives what
+happened since the last one, as plain JSON; the driver adds these up with `merge`, a pure function. Increments travel,
+not totals: a task that is retried, or moves to another worker, is then counted once, because only the snapshot of the
+attempt that was committed is merged.
 
 Each entry carries its kind: `{"counter": 3}`, `{"meter": 3, "span_s": 60}`,
 `{"distribution": [count, sum, min, max]}`, `{"gauge": value}`. Merging entries of different kinds is refused.
@@ -23,14 +23,14 @@ Json: TypeAlias = Any
 Snapshot: TypeAlias = dict[str, Json]
 
 
-class _Reported(Metric):
-    """A metric that can tell what happened since it was last asked; None when nothing did."""
+class _ReportingMetric(Metric):
+    """A metric that reports what happened since its last report; None when nothing did."""
 
     def report(self) -> Json | None:
         raise NotImplementedError
 
 
-class TaskCounter(Counter, _Reported):
+class TaskCounter(Counter, _ReportingMetric):
     """A counter in a task.
 
     >>> counter = TaskCounter()
@@ -41,7 +41,7 @@ class TaskCounter(Counter, _Reported):
 
     def __init__(self) -> None:
         self._count = 0
-        self._reported: int | None = None
+        self._reported_count: int | None = None
 
     def inc(self, n: int = 1) -> None:
         self._count += n
@@ -53,14 +53,14 @@ class TaskCounter(Counter, _Reported):
         return self._count
 
     def report(self) -> Json | None:
-        change = self._count - (self._reported or 0)
-        if self._reported is not None and not change:
+        change = self._count - (self._reported_count or 0)
+        if self._reported_count is not None and not change:
             return None
-        self._reported = self._count
+        self._reported_count = self._count
         return {"counter": change}
 
 
-class TaskMeter(Meter, _Reported):
+class TaskMeter(Meter, _ReportingMetric):
     """A meter in a task; the rate is made on the driver, which has the clock."""
 
     def __init__(self, time_span_in_seconds: int) -> None:
@@ -78,7 +78,7 @@ class TaskMeter(Meter, _Reported):
         return None if change is None else {"meter": change["counter"], "span_s": self._span_s}
 
 
-class TaskDistribution(Distribution, _Reported):
+class TaskDistribution(Distribution, _ReportingMetric):
     """A distribution in a task."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class TaskDistribution(Distribution, _Reported):
         return report
 
 
-class TaskGauge(Gauge, _Reported):
+class TaskGauge(Gauge, _ReportingMetric):
     """A gauge in a task. A gauge that fails says so in its value: a measurement must not stop what it measures."""
 
     def __init__(self, look_up: Callable[[], Any]) -> None:
@@ -125,7 +125,7 @@ class TaskGauge(Gauge, _Reported):
         return {"gauge": value if value is None or isinstance(value, (bool, int, float, str)) else str(value)}
 
 
-T = TypeVar("T", bound=_Reported)
+T = TypeVar("T", bound=_ReportingMetric)
 
 
 class MetricRegistry:
@@ -140,7 +140,7 @@ class MetricRegistry:
     """
 
     def __init__(self) -> None:
-        self._metrics: dict[str, _Reported] = {}
+        self._metrics: dict[str, _ReportingMetric] = {}
 
     def group(self, operator_uid: str) -> MetricGroup:
         """The group of one operator."""
@@ -153,15 +153,15 @@ class MetricRegistry:
 
     def register(self, scope: str, kind: type[T], make: Callable[[], T]) -> T:
         """The metric of this name, made if it is new."""
-        found = self._metrics.get(scope)
-        if found is None:
-            found = self._metrics[scope] = make()
-        if not isinstance(found, kind):
+        metric = self._metrics.get(scope)
+        if metric is None:
+            metric = self._metrics[scope] = make()
+        if not isinstance(metric, kind):
             raise ProgramError(
-                f"metric '{scope}' is already a {type(found).__name__.removeprefix('Task').lower()}, "
+                f"metric '{scope}' is already a {type(metric).__name__.removeprefix('Task').lower()}, "
                 f"found a request for a {kind.__name__.removeprefix('Task').lower()}. Give one of them another name."
             )
-        return found
+        return metric
 
 
 class _TaskMetricGroup(MetricGroup):

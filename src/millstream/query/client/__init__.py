@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.query.client.answer import Answer
-from millstream.query.client.errors import NoServerError, QueryRefusedError
 from millstream.query.client.query_client import QueryClient
+from millstream.query.client.responses import Answer, NoServerError, QueryRefusedError
 
 __all__ = ["Answer", "NoServerError", "QueryClient", "QueryRefusedError"]

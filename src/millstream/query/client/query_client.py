@@ -15,7 +15,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -24,23 +23,17 @@ import httpx
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.query.client.answer import Answer
-from millstream.query.client.asking import Asking, Question, Unanswered, answer_of
-from millstream.query.client.columns import ColumnAsking
-from millstream.query.client.deadlines import PunctualTransport, within
-from millstream.query.client.directory import Directory
-from millstream.query.client.errors import NoServerError
-from millstream.query.client.finding import Finding, given_addresses
-from millstream.query.client.reading import Reading, Settling
-from millstream.query.client.received import NoAnswer, body_of, json_of_body, lines_of, state_of
-from millstream.query.client.trust import Trust
+from millstream.query.client.column_requester import ColumnRequester
+from millstream.query.client.discovery import Directory, Discovery, Trust, named_addresses
+from millstream.query.client.epoch_agreement import EpochAgreement, RowReader
+from millstream.query.client.requester import Question, Requester
+from millstream.query.client.responses import Answer, NoAnswer, NoServerError, PunctualTransport
 from millstream.query.wire.json_values import json_of_key
-from millstream.query.wire.served import ServedState
+from millstream.query.wire.served_state import ServedState
 
 __all__ = ["QueryClient"]
 
 _WATCH_AGAIN_S = 0.2
-_SILENT_S = 30.0
 
 
 class QueryClient:
@@ -65,17 +58,17 @@ class QueryClient:
         flight_root_certificates: bytes | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        trust = Trust(token, given_addresses(store_or_urls), allow_hosts)
+        trust = Trust(token, named_addresses(store_or_urls), allow_hosts)
         limits = httpx.Limits(max_connections=200, max_keepalive_connections=50)
         headers = {"accept-encoding": "identity"}  # what is packed may become any number of bytes
-        self._http = httpx.Client(headers=headers, transport=PunctualTransport(verify, limits), trust_env=False)
-        self._finding = Finding(store_or_urls, self._http, job, trust)
-        self._trust, expects = trust, self._finding.identity
-        self._directory = Directory(self._finding.places, now_s)
-        self._asking = Asking(self._directory, self._http, trust, expects, timeout_s, hedge_after_s, now_s)
-        self._settling = Settling(self._directory, timeout_s, now_s)
-        self._reading = Reading(self._asking, self._settling)
-        self._columns = ColumnAsking(self._directory, trust, expects, timeout_s, flight_root_certificates, now_s)
+        http = httpx.Client(headers=headers, transport=PunctualTransport(verify, limits), trust_env=False)
+        discovery = Discovery(store_or_urls, http, job, trust)
+        self._identity = identity = discovery.identity
+        self._directory = Directory(discovery.places, now_s)
+        self._requester = Requester(self._directory, http, trust, identity, timeout_s, hedge_after_s, now_s)
+        self._agreement = EpochAgreement(self._directory, timeout_s, now_s)
+        self._rows = RowReader(self._requester, self._agreement)
+        self._columns = ColumnRequester(self._directory, trust, identity, timeout_s, flight_root_certificates, now_s)
         self._timeout_s, self._now_s = timeout_s, now_s
         self._states: dict[str, ServedState] = {}
         self._epoch_seen = 0
@@ -88,15 +81,15 @@ class QueryClient:
 
     def states(self) -> list[ServedState]:
         """What can be asked for with this token."""
-        answer = self._asking.ask(Question(f"{self._base()}/states", "states"))
-        found = [state for state in map(state_of, answer["states"]) if state is not None]
-        self._states = {state.name: state for state in found}
-        return found
+        answer = self._requester.ask(Question(f"{self._base()}/states", "states"))
+        states = [state for state in map(ServedState.parsed, answer["states"]) if state is not None]
+        self._states = {state.name: state for state in states}
+        return states
 
     def get(self, state: str, key: Any, *, epoch: int | None = None, time: str | int | None = None) -> Answer:
         """The value of one key, now or in the past."""
         path = f"{self._base()}/states/{_quoted(state)}/keys/{_quoted(_text(key))}"
-        return self._one(Question(path, "value", _params(epoch, time, key_format="json")), state, key)
+        return self._ask_for_key(Question(path, "value", _params(epoch, time, key_format="json")), state, key)
 
     def get_many(
         self, state: str, keys: Sequence[Any], *, epoch: int | None = None, time: str | int | None = None
@@ -115,19 +108,19 @@ class QueryClient:
         them belong to one epoch."""
         states = [state for state, _ in questions]
         rows = [(number, key) for number, (_, keys) in enumerate(questions) for key in keys]
-        found: list[list[Answer]] = [[] for _ in questions]
+        answers: list[list[Answer]] = [[] for _ in questions]
         if not rows:
-            return found
+            return answers
 
         def groups() -> list[int | None]:
             return [group for state, keys in questions for group in self._groups_or_none(state, keys)]
 
         params = _params(epoch, time)
-        told, values = self._reading.read(f"{self._base()}/read", states, rows, groups, params, self._epoch_seen)
-        self._saw(told["epoch"], not params)
+        facts, values = self._rows.read(f"{self._base()}/read", states, rows, groups, params, self._epoch_seen)
+        self._note_epoch(facts["epoch"], not params)
         for (number, _), value in zip(rows, values, strict=True):
-            found[number].append(Answer.of(told, value))
-        return found
+            answers[number].append(Answer.of(facts, value))
+        return answers
 
     def get_columns(self, state: str, keys: pa.Array, *, epoch: int | None = None) -> pa.Table:
         """The columns key, found and value for a column of keys, in its order, of one epoch; over Arrow Flight.
@@ -141,14 +134,14 @@ class QueryClient:
 
         epoch_min = {"epoch_min": self._epoch_seen} if self._epoch_seen else {}
 
-        def ask(rows: Sequence[int], held: set[int], settled: int | None, until_s: float) -> pa.Table:
-            at = epoch if settled is None else settled
-            question = {"state": state, **(epoch_min if at is None else {"epoch": at})}
+        def ask(rows: Sequence[int], held: set[int], agreed_epoch: int | None, until_s: float) -> pa.Table:
+            wanted_epoch = epoch if agreed_epoch is None else agreed_epoch
+            question = {"state": state, **(epoch_min if wanted_epoch is None else {"epoch": wanted_epoch})}
             piece = keys if len(rows) == len(keys) else keys.take(pa.array(rows))
             return self._columns.ask_once(question, piece, held, until_s)
 
-        shares, parts = self._settling.settled(groups, ask, _epoch_of, is_newest=epoch is None)
-        self._saw(_epoch_of(parts[0]), epoch is None)
+        shares, parts = self._agreement.answers(groups, ask, _epoch_of, is_newest=epoch is None)
+        self._note_epoch(_epoch_of(parts[0]), epoch is None)
         if len(parts) == 1:
             return parts[0]
         order = pa.array([row for rows in shares for row in rows])
@@ -157,26 +150,26 @@ class QueryClient:
     def windows(self, state: str, key: Any, *, epoch: int | None = None, time: str | int | None = None) -> Answer:
         """The windows still open for a key: a list of dicts with start_ms, end_ms, result."""
         path = f"{self._base()}/states/{_quoted(state)}/windows/{_quoted(_text(key))}"
-        return self._one(Question(path, "windows", _params(epoch, time, key_format="json")), state, key)
+        return self._ask_for_key(Question(path, "windows", _params(epoch, time, key_format="json")), state, key)
 
     def series(self, state: str, key: Any) -> list[Answer]:
         """The value of a key at every retained epoch, oldest first."""
         path = f"{self._base()}/states/{_quoted(state)}/series/{_quoted(_text(key))}"
-        told = self._asking.ask(Question(path, "points", {"key_format": "json"}), self._groups(state, [key]))
-        now_ms = told["committed_ms"] + told["age_ms"]
+        question = Question(path, "points", {"key_format": "json"})
+        answer = self._requester.ask(question, self._groups(state, [key]))
+        now_ms = answer["committed_ms"] + answer["age_ms"]
         return [
-            Answer(one["value"], one["epoch"], None, one["committed_ms"], max(0, now_ms - one["committed_ms"]))
-            for one in told["points"]
+            Answer(point["value"], point["epoch"], None, point["committed_ms"], max(0, now_ms - point["committed_ms"]))
+            for point in answer["points"]
         ]
 
     def scan(self, state: str, prefix: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Rows of a state."""
         params = {"limit": limit} if prefix is None else {"limit": limit, "prefix": prefix}
-        told = self._asking.ask(
-            Question(f"{self._base()}/states/{_quoted(state)}/scan", "rows", params, None, self._epoch_seen)
-        )
-        self._saw(told["epoch"], True)
-        rows: list[dict[str, Any]] = told["rows"]
+        path = f"{self._base()}/states/{_quoted(state)}/scan"
+        answer = self._requester.ask(Question(path, "rows", params, None, self._epoch_seen))
+        self._note_epoch(answer["epoch"], True)
+        rows: list[dict[str, Any]] = answer["rows"]
         return rows
 
     def watch(self, state: str, key: Any) -> Iterator[Answer]:
@@ -185,20 +178,20 @@ class QueryClient:
         seen, last, fails_at_s = 0, None, self._now_s() + self._timeout_s
         epoch_min = self._epoch_seen
         while True:
-            for place in filter(self._trust.may_ask, self._directory.candidates(self._groups(state, [key]))):
+            for place in self._directory.candidates(self._groups(state, [key])):
                 try:
-                    for told in self._events(place.url, path, seen):
-                        if told["epoch"] < epoch_min:
+                    for event in self._requester.events(place, path, seen):
+                        if event["epoch"] < epoch_min:
                             break  # it lags: another may not
                         fails_at_s = self._now_s() + self._timeout_s
-                        value = told["windows"] if "windows" in told else told["value"]
-                        seen = epoch_min = told["epoch"]
-                        self._saw(seen, True)
+                        value = event["windows"] if "windows" in event else event["value"]
+                        seen = epoch_min = event["epoch"]
+                        self._note_epoch(seen, True)
                         if last != (value,):
                             last = (value,)
-                            yield Answer.of(told, value)
+                            yield Answer.of(event, value)
                 except (httpx.HTTPError, httpx.InvalidURL, OSError, NoAnswer):
-                    self._directory.failed(place)
+                    self._directory.note_failure(place)
             if self._now_s() > fails_at_s:
                 raise NoServerError(f"no server lets key {key!r} of {state!r} be watched. Look whether they run.")
             time.sleep(_WATCH_AGAIN_S)
@@ -206,7 +199,7 @@ class QueryClient:
 
     def close(self) -> None:
         """Let connections go."""
-        self._asking.close()
+        self._requester.close()
         self._columns.close()
 
     def __enter__(self) -> QueryClient:
@@ -217,34 +210,12 @@ class QueryClient:
 
     # --- one question ---------------------------------------------------------------------------------------------
 
-    def _one(self, question: Question, state: str, key: Any) -> Answer:
+    def _ask_for_key(self, question: Question, state: str, key: Any) -> Answer:
         is_newest = not {"epoch", "time"} & set(question.params)
-        asked = replace(question, epoch_min=self._epoch_seen if is_newest else 0)
-        told = self._asking.ask(asked, self._groups(state, [key]))
-        self._saw(told["epoch"], is_newest)
-        return Answer.of(told, told[question.part])
-
-    def _events(self, url: str, path: str, seen: int) -> Iterator[dict[str, Any]]:
-        params, headers = {"key_format": "json"}, {"last-event-id": str(seen), **self._trust.headers(url)}
-        with ExitStack() as open_stream:
-            with within(_SILENT_S):  # the events themselves have no end
-                stream = self._http.stream("GET", url + path, params=params, headers=headers, timeout=_SILENT_S)
-                response = open_stream.enter_context(stream)
-                if response.status_code != 200:
-                    try:
-                        answer_of(response.status_code, body_of(response))
-                    except Unanswered:
-                        return
-            for line in lines_of(response):
-                if line.startswith(b"data: "):
-                    told = json_of_body(line.removeprefix(b"data: "))
-                    if "error" in told:
-                        return
-                    self._finding.identity().check(told)
-                    self._trust.answered(url)
-                    if "value" not in told and "windows" not in told:
-                        raise NoAnswer("its event has no value")
-                    yield told
+        question = replace(question, epoch_min=self._epoch_seen if is_newest else 0)
+        answer = self._requester.ask(question, self._groups(state, [key]))
+        self._note_epoch(answer["epoch"], is_newest)
+        return Answer.of(answer, answer[question.part])
 
     def _groups(self, state: str, keys: Sequence[Any]) -> Sequence[int]:
         """The key groups of keys; none where every server answers."""
@@ -264,9 +235,9 @@ class QueryClient:
         return self._states.get(state)
 
     def _base(self) -> str:
-        return f"/v1/jobs/{_quoted(self._finding.job())}"
+        return f"/v1/jobs/{_quoted(self._identity().job)}"
 
-    def _saw(self, epoch: int, is_newest: bool) -> None:
+    def _note_epoch(self, epoch: int, is_newest: bool) -> None:
         if is_newest:
             with self._lock:
                 self._epoch_seen = max(self._epoch_seen, epoch)
@@ -277,8 +248,8 @@ def _epoch_of(table: pa.Table) -> int:
 
 
 def _params(epoch: int | None, time: str | int | None, **more: Any) -> dict[str, Any]:
-    asked = {"epoch": epoch, "time": time}
-    return {**{name: value for name, value in asked.items() if value is not None}, **more}
+    moment = {"epoch": epoch, "time": time}
+    return {**{name: value for name, value in moment.items() if value is not None}, **more}
 
 
 def _text(key: Any) -> str:

@@ -33,22 +33,21 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from millstream.query.errors import UnknownJobError
-from millstream.query.server import answers
-from millstream.query.server.at_hand import AtHand
-from millstream.query.server.encoding import encoded
+from millstream.query.job_view import JobView
+from millstream.query.server import openapi
+from millstream.query.server.answer_bytes import encoded
 from millstream.query.server.guard import Guard, refusal_headers
-from millstream.query.server.opened import OpenedJob
-from millstream.query.server.page import PAGE_HEADERS
-from millstream.query.server.parameters import (
+from millstream.query.server.job_answers import JobAnswers, Moment
+from millstream.query.server.openapi import (
     CACHED,
     EPOCH_MAX,
     REFUSALS,
     AskedMoment,
     Asker,
-    JobName,
+    JobInPath,
     KeyFormat,
     KeyText,
-    Known,
+    KnownTag,
     LastingAsker,
     Limit,
     MinEpoch,
@@ -56,18 +55,22 @@ from millstream.query.server.parameters import (
     StateName,
     only_known,
 )
-from millstream.query.server.reads import Moment, Reads
+from millstream.query.server.quick_path import QuickPath
 from millstream.query.server.settings import ServerSettings
-from millstream.query.server.watching import EpochBell, WatchedAnswer, watch
+from millstream.query.server.watchers import EpochBell, WatchedAnswer, watch
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
-from millstream.query.wire.registration import Registration
-from millstream.query.wire.served import ServedJob
+from millstream.query.wire.servers import Registration
 from millstream.state_reader.job_reader import system_ms
 
 __all__ = ["Neighbourhood", "application"]
 
 _LOOK_S = 0.01
 _ABANDONED_FACTOR = 4
+_PAGE_HEADERS = {
+    "cache-control": "no-cache",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
 _T = TypeVar("_T")
 
 
@@ -79,7 +82,7 @@ class Neighbourhood:
     servers: Callable[[], list[Registration]] = list
 
 
-class _AtWork:
+class _RunningReads:
     """How many reads run, those that nobody waits for included."""
 
     def __init__(self) -> None:
@@ -100,12 +103,11 @@ class Endpoints:
     """What every path does."""
 
     def __init__(
-        self, served: ServedJob, settings: ServerSettings, now_ms: Callable[[], int], neighbourhood: Neighbourhood
+        self, job: JobView, settings: ServerSettings, now_ms: Callable[[], int], neighbourhood: Neighbourhood
     ) -> None:
-        self._served, self._settings = served, settings
-        self._place, self._neighbours = neighbourhood.place, neighbourhood.servers
-        self.reads = Reads(served, settings.key_groups, settings.limits, now_ms)
-        self._at_work = _AtWork()
+        self._job, self._settings, self._neighbourhood = job, settings, neighbourhood
+        self.answers = JobAnswers(job, settings.key_groups, settings.limits, now_ms)
+        self._running = _RunningReads()
         self._threads = anyio.CapacityLimiter(settings.limits.reads_at_once_max)
         self.bell = EpochBell(self.newest_epoch, settings.limits.watchers_max)
 
@@ -115,46 +117,37 @@ class Endpoints:
 
     async def page(self) -> Response:
         """The page that the server was given."""
-        return Response(self._settings.page, media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
+        return Response(self._settings.page, media_type="text/html; charset=utf-8", headers=_PAGE_HEADERS)
 
     async def jobs(self) -> Response:
         """The jobs of this server: one."""
-        return _json({"jobs": [{"job": self._served.job, "job_id": self._served.job_id}]})
+        return _json({"jobs": [{"job": self._job.job, "job_id": self._job.job_id}]})
 
-    async def servers(self, job: JobName) -> Response:
+    async def servers(self, job: JobInPath) -> Response:
         """This server and the others of its job, with the key groups that each holds."""
         self._check(job)
-        own = {"held": self._settings.held_span, **self._place()}
-        return _json({**own, "servers": [asdict(one) for one in await self._run(self._neighbours)]})
+        this = {"held": self._settings.held_span, **self._neighbourhood.place()}
+        servers = await self._run(self._neighbourhood.servers)
+        return _json({**this, "servers": [asdict(server) for server in servers]})
 
-    async def job(self, job: JobName, min_epoch: MinEpoch = None, known: Known = None) -> Response:
+    async def job(self, job: JobInPath, min_epoch: MinEpoch = None, known: KnownTag = None) -> Response:
         """The job and its newest epoch."""
         self._check(job)
         moment = Moment(epoch_min=min_epoch)
 
         def read() -> dict[str, Any]:
-            with self.reads.epoch(moment) as epoch:
-                return {**self.reads.facts(epoch), "held": self._settings.held_span}
+            with self.answers.epoch(moment) as epoch:
+                return {**self.answers.facts(epoch), "held": self._settings.held_span}
 
         return await self._answer(moment, known, read)
 
-    async def states(self, asker: Asker, job: JobName) -> Response:
+    async def states(self, asker: Asker, job: JobInPath) -> Response:
         """The states that this token opens."""
         self._check(job)
 
         def read() -> dict[str, Any]:
-            found = [
-                {
-                    "name": state.name,
-                    "kind": state.kind,
-                    "key_type": state.key_type,
-                    "value_type": state.value_type,
-                    "is_pickled": state.is_pickled,
-                    "key_groups": state.key_groups,
-                }
-                for state in self.reads.states(asker)
-            ]
-            return {**self.reads.facts(self._served.newest()), "states": found}
+            states = [vars(state) for state in self.answers.states(asker)]
+            return {**self.answers.facts(self._job.newest()), "states": states}
 
         return await self._read(read)
 
@@ -162,37 +155,37 @@ class Endpoints:
         self,
         asker: Asker,
         moment: AskedMoment,
-        job: JobName,
+        job: JobInPath,
         state: StateName,
         key: KeyText,
         key_format: KeyFormat = "text",
-        known: Known = None,
+        known: KnownTag = None,
     ) -> Response:
         """The value of one key."""
         self._check(job)
         asker.check(state)
-        return await self._answer(moment, known, lambda: self.reads.value(asker, state, key, key_format, moment))
+        return await self._answer(moment, known, lambda: self.answers.value(asker, state, key, key_format, moment))
 
     async def many(
-        self, asker: Asker, moment: AskedMoment, job: JobName, state: StateName, question: answers.KeysQuestion
+        self, asker: Asker, moment: AskedMoment, job: JobInPath, state: StateName, question: openapi.KeysQuestion
     ) -> Response:
         """The values of many keys, all of one epoch."""
         self._check(job)
 
         def read() -> dict[str, Any]:
-            facts, found = self.reads.values(asker, [(state, question.keys)], moment)
-            return {**facts, **found[0]}
+            facts, values = self.answers.values(asker, [(state, question.keys)], moment)
+            return {**facts, **values[0]}
 
         return await self._answer(moment, None, read)
 
-    async def read(self, asker: Asker, moment: AskedMoment, job: JobName, question: answers.ReadQuestion) -> Response:
+    async def read(self, asker: Asker, moment: AskedMoment, job: JobInPath, question: openapi.ReadQuestion) -> Response:
         """The values of keys of several states, all of one epoch."""
         self._check(job)
 
         def read() -> dict[str, Any]:
-            asked = [(one.state, one.keys) for one in question.reads]
-            facts, found = self.reads.values(asker, asked, moment)
-            return {**facts, "reads": found}
+            questions = [(read.state, read.keys) for read in question.reads]
+            facts, values = self.answers.values(asker, questions, moment)
+            return {**facts, "reads": values}
 
         return await self._answer(moment, None, read)
 
@@ -200,43 +193,43 @@ class Endpoints:
         self,
         asker: Asker,
         moment: AskedMoment,
-        job: JobName,
+        job: JobInPath,
         state: StateName,
         key: KeyText,
         key_format: KeyFormat = "text",
-        known: Known = None,
+        known: KnownTag = None,
     ) -> Response:
         """The windows that are still open for a key, with their results so far."""
         self._check(job)
         asker.check(state)
-        return await self._answer(moment, known, lambda: self.reads.windows(asker, state, key, key_format, moment))
+        return await self._answer(moment, known, lambda: self.answers.windows(asker, state, key, key_format, moment))
 
     async def scan(
         self,
         asker: Asker,
         moment: AskedMoment,
-        job: JobName,
+        job: JobInPath,
         state: StateName,
         prefix: Prefix = None,
         limit: Limit = 100,
-        known: Known = None,
+        known: KnownTag = None,
     ) -> Response:
         """Rows of a state."""
         self._check(job)
         asker.check(state)
-        return await self._answer(moment, known, lambda: self.reads.scan(asker, state, prefix, limit, moment))
+        return await self._answer(moment, known, lambda: self.answers.scan(asker, state, prefix, limit, moment))
 
     async def series(
-        self, asker: Asker, job: JobName, state: StateName, key: KeyText, key_format: KeyFormat = "text"
+        self, asker: Asker, job: JobInPath, state: StateName, key: KeyText, key_format: KeyFormat = "text"
     ) -> Response:
         """The value of a key at every retained epoch."""
         self._check(job)
-        return await self._read(lambda: self.reads.series(asker, state, key, key_format))
+        return await self._read(lambda: self.answers.series(asker, state, key, key_format))
 
     async def watch(
         self,
         asker: LastingAsker,
-        job: JobName,
+        job: JobInPath,
         state: StateName,
         key: KeyText,
         key_format: KeyFormat = "text",
@@ -246,7 +239,9 @@ class Endpoints:
         self._check(job)
 
         async def read() -> WatchedAnswer:
-            return await self._run(lambda: WatchedAnswer.of(self.reads.watched(asker(), state, key, key_format)))
+            return await self._run(
+                lambda: WatchedAnswer.of(self.answers.watched_value(asker(), state, key, key_format))
+            )
 
         await read()  # what is wrong with the question is said with a status, before the stream begins
         self.bell.check()
@@ -254,22 +249,22 @@ class Endpoints:
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
     def _check(self, job: str) -> None:
-        if job not in (self._served.job, self._served.job_id):
+        if job not in (self._job.job, self._job.job_id):
             raise UnknownJobError(
-                f"job {job[:100]!r} is not served here. This server has {self._served.job!r} "
-                f"(id {self._served.job_id}): ask for that, or ask the server of the other job."
+                f"job {job[:100]!r} is not served here. This server has {self._job.job!r} "
+                f"(id {self._job.job_id}): ask for that, or ask the server of the other job."
             )
 
     async def newest_epoch(self) -> int:
         """The number of the newest epoch, looked for on a thread."""
-        return await self._run(lambda: self._served.newest().epoch)
+        return await self._run(lambda: self._job.newest().epoch)
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         """Do it on a thread. What takes too long is no longer waited for, but still runs: so many and no more."""
-        if self._at_work.count >= _ABANDONED_FACTOR * self._settings.limits.reads_at_once_max:
+        if self._running.count >= _ABANDONED_FACTOR * self._settings.limits.reads_at_once_max:
             raise TooManyError("the store does not answer, and enough reads wait for it. Ask again in a moment.")
         return await anyio.to_thread.run_sync(
-            lambda: self._at_work.run(work), abandon_on_cancel=True, limiter=self._threads
+            lambda: self._running.run(work), abandon_on_cancel=True, limiter=self._threads
         )
 
     async def _answer(self, moment: Moment, known: str | None, read: Callable[[], dict[str, Any]]) -> Response:
@@ -278,8 +273,10 @@ class Endpoints:
             await self._wait_for(moment.epoch_min)
         if known is not None and not moment.is_past:
             newest = await self.newest_epoch()
-            if newest >= (moment.epoch_min or 0) and self.tag(newest) in known:
-                return Response(status_code=304, headers={"etag": self.tag(newest), "cache-control": "no-cache"})
+            if newest >= (moment.epoch_min or 0) and self.answers.tag(newest) in known:
+                return Response(
+                    status_code=304, headers={"etag": self.answers.tag(newest), "cache-control": "no-cache"}
+                )
         return await self._read(read, is_tagged=True)
 
     async def _read(self, read: Callable[[], dict[str, Any]], *, is_tagged: bool = False) -> Response:
@@ -290,28 +287,24 @@ class Endpoints:
             return content["epoch"], encoded(content)
 
         epoch, body = await self._run(answer)
-        headers = {"etag": self.tag(epoch), "cache-control": "no-cache"} if is_tagged else None
+        headers = {"etag": self.answers.tag(epoch), "cache-control": "no-cache"} if is_tagged else None
         return Response(body, media_type="application/json", headers=headers)
 
     async def _wait_for(self, epoch: int) -> None:
         until_s = time.monotonic() + self._settings.limits.min_epoch_wait_s
-        while not await self._run(lambda: self.reads.has_reached(epoch)) and time.monotonic() < until_s:
+        while not await self._run(lambda: self.answers.has_reached(epoch)) and time.monotonic() < until_s:
             await asyncio.sleep(_LOOK_S)
-
-    def tag(self, epoch: int) -> str:
-        """The ETag of answers of an epoch."""
-        return f'"{self._served.job_id[:16]}-{epoch}"'
 
 
 def application(
-    served: ServedJob,
+    job: JobView,
     settings: ServerSettings,
     now_ms: Callable[[], int] = system_ms,
     now_s: Callable[[], float] = time.monotonic,
     neighbourhood: Neighbourhood | None = None,
 ) -> FastAPI:
-    """The ASGI application that answers questions about `served`."""
-    endpoints = Endpoints(served, settings, now_ms, neighbourhood or Neighbourhood())
+    """The ASGI application that answers questions about the job."""
+    endpoints = Endpoints(job, settings, now_ms, neighbourhood or Neighbourhood())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -334,8 +327,7 @@ def application(
         app.add_api_route("/", endpoints.page, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _unrouted)
-    if isinstance(served, OpenedJob):
-        app.add_middleware(AtHand, served=served, reads=endpoints.reads, tag=endpoints.tag, look=endpoints.newest_epoch)
+    app.add_middleware(QuickPath, answers=endpoints.answers, look=endpoints.newest_epoch)
     app.add_middleware(Guard, settings=settings, now_s=now_s)
     if settings.allowed_origins:
         app.add_middleware(
@@ -353,14 +345,14 @@ def _routes(endpoints: Endpoints) -> APIRouter:
     state = "/v1/jobs/{job}/states/{state}"
     router.add_api_route("/healthz", endpoints.health, methods=["GET"], responses={})
     gets: list[tuple[str, Callable[..., Any], Any]] = [
-        ("/v1/jobs", endpoints.jobs, answers.JobsAnswer),
-        ("/v1/jobs/{job}/servers", endpoints.servers, answers.ServersAnswer),
-        ("/v1/jobs/{job}", endpoints.job, answers.JobAnswer),
-        ("/v1/jobs/{job}/states", endpoints.states, answers.StatesAnswer),
-        (state + "/keys/{key:key}", endpoints.value, answers.ValueAnswer),
-        (state + "/windows/{key:key}", endpoints.windows, answers.WindowsAnswer),
-        (state + "/series/{key:key}", endpoints.series, answers.SeriesAnswer),
-        (state + "/scan", endpoints.scan, answers.ScanAnswer),
+        ("/v1/jobs", endpoints.jobs, openapi.JobsAnswer),
+        ("/v1/jobs/{job}/servers", endpoints.servers, openapi.ServersAnswer),
+        ("/v1/jobs/{job}", endpoints.job, openapi.JobAnswer),
+        ("/v1/jobs/{job}/states", endpoints.states, openapi.StatesAnswer),
+        (state + "/keys/{key:key}", endpoints.value, openapi.ValueAnswer),
+        (state + "/windows/{key:key}", endpoints.windows, openapi.WindowsAnswer),
+        (state + "/series/{key:key}", endpoints.series, openapi.SeriesAnswer),
+        (state + "/scan", endpoints.scan, openapi.ScanAnswer),
     ]
     for path, endpoint, model in gets:
         router.add_api_route(path, endpoint, methods=["GET"], response_model=model, responses=CACHED)
@@ -371,8 +363,8 @@ def _routes(endpoints: Endpoints) -> APIRouter:
         response_class=StreamingResponse,
         responses={200: {"content": {"text/event-stream": {}}, "description": "Events: id is the epoch."}},
     )
-    router.add_api_route(state + "/keys", endpoints.many, methods=["POST"], response_model=answers.ManyAnswer)
-    router.add_api_route("/v1/jobs/{job}/read", endpoints.read, methods=["POST"], response_model=answers.ReadAnswer)
+    router.add_api_route(state + "/keys", endpoints.many, methods=["POST"], response_model=openapi.ManyAnswer)
+    router.add_api_route("/v1/jobs/{job}/read", endpoints.read, methods=["POST"], response_model=openapi.ReadAnswer)
     return router
 
 
@@ -388,12 +380,12 @@ def _refused(answer: RefusalAnswer, headers: Mapping[str, str] | None = None) ->
 
 async def _malformed(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    said = "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in list(error.errors())[:5])
-    return _refused(answer_to(BadQuestionError(f"the request cannot be understood: {said}. /openapi.json says how.")))
+    errors = "; ".join(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}" for wrong in list(error.errors())[:5])
+    return _refused(answer_to(BadQuestionError(f"the request cannot be understood: {errors}. /openapi.json says how.")))
 
 
 async def _unrouted(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    said = f"{error.detail}. What can be asked for is described at /openapi.json."
-    answer = RefusalAnswer(error.status_code, "not-a-path" if error.status_code == 404 else "malformed", said)
+    message = f"{error.detail}. What can be asked for is described at /openapi.json."
+    answer = RefusalAnswer(error.status_code, "not-a-path" if error.status_code == 404 else "malformed", message)
     return _refused(answer, error.headers)

@@ -96,7 +96,7 @@ class ImpatientProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=1, low=0)  # so that what is not taken in is heard of
         if len(self.connections) > self.limits.connections_max:
-            idlest = min(self.waiting, key=lambda one: one.cycle is not None, default=None)
+            idlest = min(self.waiting, key=lambda connection: connection.cycle is not None, default=None)
             if idlest is None:
                 return self._refuse(TooManyError("as many clients are connected as may be. Ask again in a moment."))
             idlest.transport.abort()
@@ -193,11 +193,11 @@ class ImpatientProtocol(HttpToolsProtocol):
         if self._unread is None:
             self._watch_reading(self.transport.get_write_buffer_size())
         self.unread[self] = None
-        left = sum(one.transport.get_write_buffer_size() for one in self.unread) - self.limits.unread_bytes_max
-        for slow in list(self.unread) if left > 0 else ():
-            left -= slow.transport.get_write_buffer_size()
+        excess = sum(slow.transport.get_write_buffer_size() for slow in self.unread) - self.limits.unread_bytes_max
+        for slow in list(self.unread) if excess > 0 else ():
+            excess -= slow.transport.get_write_buffer_size()
             slow.transport.abort()
-            if left <= 0:
+            if excess <= 0:
                 return
 
     def resume_writing(self) -> None:

@@ -26,16 +26,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from millstream.query.server.answer_size import check_size
+from millstream.query.epoch_view import EpochView
+from millstream.query.server.answer_bytes import check_size
 from millstream.query.server.connections import tls_context
 from millstream.query.server.flight_gate import FlightGate
 from millstream.query.server.flight_keys import key_columns, too_many_keys
-from millstream.query.server.reads import Moment, Reads
+from millstream.query.server.job_answers import JobAnswers, Moment
 from millstream.query.server.rights import EVERYONE, Reader
 from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.json_values import key_of_json
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooLargeError, TooManyError, answer_to
-from millstream.query.wire.served import ServedEpoch
 
 __all__ = ["FlightEndpoint"]
 
@@ -60,15 +60,15 @@ class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> _TokenMiddleware:
         if info.method not in (flight.FlightMethod.DO_GET, flight.FlightMethod.DO_EXCHANGE):
-            told = "this call is not answered here. Ask by do_get or do_exchange; HTTP tells which states there are."
-            raise _flight_error(answer_to(BadQuestionError(told)))
+            message = "this call is not answered here. Ask by do_get or do_exchange; HTTP tells which states there are."
+            raise _flight_error(answer_to(BadQuestionError(message)))
         if self._rights is None:
             return _TokenMiddleware(EVERYONE)
-        given = next(
+        authorization = next(
             (values[0] for name, values in headers.items() if name.lower() == "authorization" and values), None
         )
         try:
-            return _TokenMiddleware(self._rights.reader_of(given))
+            return _TokenMiddleware(self._rights.reader_of(authorization))
         except Exception as error:
             raise _flight_error(answer_to(error)) from None
 
@@ -76,8 +76,8 @@ class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
     """The Flight face of a server; it answers once it is made, on threads of its own."""
 
-    def __init__(self, reads: Reads, settings: ServerSettings, listening: socket.socket) -> None:
-        self._reads, self._limits = reads, settings.limits
+    def __init__(self, answers: JobAnswers, settings: ServerSettings, listening: socket.socket) -> None:
+        self._answers, self._limits = answers, settings.limits
         self._calls = threading.BoundedSemaphore(_CALLS_MAX)
         _sweep(Path(tempfile.gettempdir()))
         self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER))  # which nobody else may look into
@@ -99,12 +99,12 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
         """Rows of a state, or of the keys in the ticket. The call counts until all of them are sent."""
         try:
-            with ExitStack() as held:
-                held.enter_context(self._call())
+            with ExitStack() as call:
+                call.enter_context(self._call())
                 reader, question = _reader(context), _question(ticket.ticket)
-                with self._reads.epoch(_moment(question)) as epoch:
+                with self._answers.epoch(_moment(question)) as epoch:
                     table = self._table(reader, question, epoch)
-                return flight.GeneratorStream(table.schema, _Sending(table, held.pop_all()))
+                return flight.GeneratorStream(table.schema, _Batches(table, call.pop_all()))
         except Exception as error:
             raise _flight_error(answer_to(error)) from error
 
@@ -114,24 +114,24 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             with self._call():
                 question = _question(descriptor.command or b"")
                 asker, name = _reader(context), question["state"]
-                self._reads.readable(asker, name)
-                with self._reads.epoch(_moment(question)) as epoch:
+                self._answers.readable(asker, name)
+                with self._answers.epoch(_moment(question)) as epoch:
                     self._exchange(asker, name, epoch, reader, writer)
         except Exception as error:
             raise _flight_error(answer_to(error)) from error
 
-    def _exchange(self, asker: Reader, name: str, epoch: ServedEpoch, reader: Any, writer: Any) -> None:
+    def _exchange(self, asker: Reader, name: str, epoch: EpochView, reader: Any, writer: Any) -> None:
         schema: pa.Schema | None = None
         for keys in key_columns(reader, self._limits):
-            found = self._reads.columns(asker, name, keys, epoch)
+            values = self._answers.columns(asker, name, keys, epoch)
             if schema is None:
-                schema = self._told(found.schema, epoch)
+                schema = self._with_facts(values.schema, epoch)
                 writer.begin(schema)
-            writer.write_batch(pa.RecordBatch.from_arrays(found.columns, schema=schema))
+            writer.write_batch(pa.RecordBatch.from_arrays(values.columns, schema=schema))
 
-    def _table(self, asker: Reader, question: dict[str, Any], epoch: ServedEpoch) -> pa.Table:
+    def _table(self, asker: Reader, question: dict[str, Any], epoch: EpochView) -> pa.Table:
         name = question["state"]
-        state = self._reads.readable(asker, name)
+        state = self._answers.readable(asker, name)
         if "keys" in question:
             keys = question["keys"]
             if not isinstance(keys, list):
@@ -143,7 +143,7 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
                 column = state.column(typed)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise BadQuestionError(f"the keys are no column of one type: {error}.") from error
-            batch = self._reads.columns(asker, name, column, epoch)
+            batch = self._answers.columns(asker, name, column, epoch)
             table = pa.Table.from_batches([batch])
         else:
             limit, prefix = question.get("limit", self._limits.scan_rows_max), question.get("prefix")
@@ -151,10 +151,10 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
                 raise TooLargeError(f"limit is {str(limit)[:40]}. Give a number up to {self._limits.flight_keys_max}.")
             if prefix is not None and not (isinstance(prefix, str) and _is_text(prefix)):
                 raise BadQuestionError("prefix is no text. Give how the keys begin, as a text.")
-            table = self._scanned(epoch.scan(name, prefix=prefix, limit=limit))
-        return table.replace_schema_metadata(self._told(table.schema, epoch).metadata)
+            table = self._bounded(self._answers.scanned(epoch, name, prefix, limit))
+        return table.replace_schema_metadata(self._with_facts(table.schema, epoch).metadata)
 
-    def _scanned(self, rows: pa.RecordBatchReader) -> pa.Table:
+    def _bounded(self, rows: pa.RecordBatchReader) -> pa.Table:
         batches, size = [], 0
         for batch in rows:
             size += batch.nbytes
@@ -162,17 +162,17 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             batches.append(batch)
         return pa.Table.from_batches(batches, rows.schema)
 
-    def _told(self, schema: pa.Schema, epoch: ServedEpoch) -> pa.Schema:
-        facts = {key: json.dumps(value) for key, value in self._reads.facts(epoch).items()}
+    def _with_facts(self, schema: pa.Schema, epoch: EpochView) -> pa.Schema:
+        facts = {key: json.dumps(value) for key, value in self._answers.facts(epoch).items()}
         return schema.with_metadata(facts)
 
-    def _call(self) -> _Held:
+    def _call(self) -> _Call:
         if not self._calls.acquire(blocking=False):
             raise TooManyError(f"{_CALLS_MAX} calls are being answered, as many as may be. Ask again in a moment.")
-        return _Held(self._calls)
+        return _Call(self._calls)
 
 
-class _Held:
+class _Call:
     """A call that counts until it is over."""
 
     def __init__(self, calls: threading.BoundedSemaphore) -> None:
@@ -185,34 +185,34 @@ class _Held:
         self._calls.release()
 
 
-class _Sending:
-    """The batches of an answer. It lets `held` go with the last of them, or when nobody takes them in any more."""
+class _Batches:
+    """The batches of an answer. Its `call` ends with the last of them, or when nobody takes them in any more."""
 
-    def __init__(self, table: pa.Table, held: ExitStack) -> None:
-        self._batches, self._held = iter(table.to_batches()), held
+    def __init__(self, table: pa.Table, call: ExitStack) -> None:
+        self._batches, self._call = iter(table.to_batches()), call
 
-    def __iter__(self) -> _Sending:
+    def __iter__(self) -> _Batches:
         return self
 
     def __next__(self) -> pa.RecordBatch:
         try:
             return next(self._batches)
         except StopIteration:
-            self._held.close()
+            self._call.close()
             raise
 
     def __del__(self) -> None:
-        self._held.close()
+        self._call.close()
 
 
 def _sweep(folder: Path) -> None:
     """Remove what servers that were killed have left: sockets of ours that nobody listens to."""
     for socket_file in folder.glob(f"{_FOLDER}*/server"):
-        with socket.socket(socket.AF_UNIX) as asking:
-            asking.settimeout(0.1)
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(0.1)
             try:
                 is_new = time.time() - socket_file.stat().st_mtime < _STARTED_S
-                asking.connect(str(socket_file))
+                probe.connect(str(socket_file))
             except ConnectionRefusedError:
                 if not is_new:  # one that starts is not listened to for a moment
                     shutil.rmtree(socket_file.parent, ignore_errors=True)

@@ -7,21 +7,25 @@ and the time go in; a refusal comes out, with the frames that tell the client so
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from millstream.query.server.flight_messages import Unpacked
 from millstream.query.server.settings import Limits
 from millstream.query.wire.refusals import MalformedError, SlowRequestError, TooLargeError, TooManyError, answer_to
 
-__all__ = ["PREFACE", "CallRefusal", "Calls", "Frame", "Frames", "refusal_frames"]
+__all__ = ["PREFACE", "CallRefusal", "Calls", "Frame", "Frames", "PackingCheck", "refusal_frames"]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEAD_BYTES = 9
 _PREFIX_BYTES = 5
 _DATA, _HEADERS, _RESET, _GO_AWAY = 0, 1, 3, 7
 _END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x4, 0x8
+_MESSAGE_HEAD, _MESSAGE_BODY = 2, 1000
+_NUMBER, _BYTES = 0, 2
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_NUMBER_BITS_MAX = 70
 _CALLS_MAX = 100
 _LONGEST_FACTOR = 10
 _BEGINNING_BYTES_MAX = 2 << 20
@@ -62,9 +66,9 @@ frames.of(memoryview(part))]
         at = 0
         while at < len(data):
             if not self._left:
-                taken = data[at : at + _HEAD_BYTES - len(self._head)]
-                self._head += taken
-                at += len(taken)
+                part = data[at : at + _HEAD_BYTES - len(self._head)]
+                self._head += part
+                at += len(part)
                 if len(self._head) < _HEAD_BYTES:
                     return
                 self._left = int.from_bytes(self._head[:3])
@@ -80,6 +84,114 @@ frames.of(memoryview(part))]
             yield self._frame, piece, not self._left
 
 
+class PackingCheck:
+    """Whether a message of `size` bytes is packed, told by its first bytes, before anybody unpacks it.
+
+    A batch may be compressed inside, and then a few megabytes become many gigabytes while Arrow reads them. A message
+    is a protobuf, `FlightData`: a descriptor (1), the head of an Arrow message (2), metadata (3), and the body (1000),
+    which comes last. The head is a flatbuffer that says whether the buffers in the body are compressed. Messages of
+    other kinds have no body of that number and are none of our business. A message comes in pieces of any size, and
+    every byte of it is looked at once: only the head is kept until it is whole.
+
+    >>> message = PackingCheck(4)
+    >>> message.is_packed(bytes([10, 2])), message.is_packed(b"ab")
+    (None, False)
+    """
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._number, self._shift = 0, 0
+        self._tag: int | None = None
+        self._content_left = 0
+        self._head: bytearray | None = None
+        self._packed = False
+        self.seen_bytes = 0
+
+    def is_packed(self, piece: bytes | memoryview) -> bool | None:
+        """Whether it is packed, now that this piece has come; None if more of it must be seen.
+
+        ValueError for what is no message of Flight.
+        """
+        at = 0
+        self.seen_bytes += len(piece)
+        while at < len(piece):
+            if self._content_left:
+                at += self._take(piece[at : at + self._content_left])
+                continue
+            byte = piece[at]
+            at, self._left = at + 1, self._left - 1
+            self._number |= (byte & 127) << self._shift
+            self._shift += 7
+            if byte >= 128:
+                if self._shift >= _NUMBER_BITS_MAX:
+                    raise ValueError("a number without an end")
+                continue
+            number, self._number, self._shift = self._number, 0, 0
+            if self._tag is None:
+                self._tag = number
+            elif self._begins_body(number):
+                return self._packed
+        return None if self._left > 0 else self._packed
+
+    def _begins_body(self, value: int) -> bool:
+        """A field has said its number, or how long it is."""
+        assert self._tag is not None
+        field, kind = self._tag >> 3, self._tag & 7
+        self._tag = None
+        if kind == _NUMBER:
+            return False
+        if kind != _BYTES or value > self._left:
+            raise ValueError("no message of Flight")
+        if field == _MESSAGE_BODY:
+            if value != self._left:
+                raise ValueError("something comes behind the body")
+            return True
+        self._content_left = value
+        self._head = bytearray() if field == _MESSAGE_HEAD else None
+        return False
+
+    def _take(self, content: bytes | memoryview) -> int:
+        size = len(content)
+        self._left -= size
+        self._content_left -= size
+        if self._head is not None:
+            self._head += content
+            if not self._content_left:
+                self._packed = self._packed or _is_compressed(bytes(self._head))
+                self._head = None
+        return size
+
+
+def _is_compressed(head: bytes) -> bool:
+    """Whether the head of an Arrow message says so. What is no such head has nothing to say, and Arrow refuses it."""
+    try:
+        message = struct.unpack_from("<I", head)[0]
+        kind = _flatbuffer_field(head, message, 1)
+        kind_number = head[kind] if kind else 0
+        content = _flatbuffer_table(head, _flatbuffer_field(head, message, 2))
+        if kind_number == _DICTIONARY_BATCH:
+            content = _flatbuffer_table(head, _flatbuffer_field(head, content, 1))
+        elif kind_number != _RECORD_BATCH:
+            return False
+        return _flatbuffer_field(head, content, 3) != 0
+    except (struct.error, IndexError):
+        return False
+
+
+def _flatbuffer_table(data: bytes, place: int) -> int:
+    return place + int(struct.unpack_from("<I", data, place)[0])
+
+
+def _flatbuffer_field(data: bytes, table: int, number: int) -> int:
+    """Where a field of a table is; 0 if it has none."""
+    start = table - int(struct.unpack_from("<i", data, table)[0])
+    size = int(struct.unpack_from("<H", data, start)[0])
+    if 4 + 2 * number >= size:
+        return 0
+    offset = int(struct.unpack_from("<H", data, start + 4 + 2 * number)[0])
+    return table + offset if offset else 0
+
+
 class CallRefusal(Exception):
     """A call is refused, that of `stream`, or the whole connection."""
 
@@ -93,12 +205,12 @@ class _Call:
     stream: int
     begun_s: float
     touched_s: float
-    is_asked: bool = False  # the client has said all
+    has_asked: bool = False  # the client has said all
     is_answered: bool = False  # the server has begun to speak
     prefix: bytearray = field(default_factory=bytearray)
-    message: Unpacked | None = None  # that is not known yet to be unpacked
+    message: PackingCheck | None = None  # that is not known yet to be unpacked
     left: int = 0
-    asked_bytes: int = 0
+    question_bytes: int = 0
 
 
 class Calls:
@@ -111,7 +223,7 @@ class Calls:
     def __len__(self) -> int:
         return len(self._open)
 
-    def asked(self, frame: Frame, piece: memoryview, is_last: bool, now_s: float) -> None:
+    def note_question(self, frame: Frame, piece: memoryview, is_last: bool, now_s: float) -> None:
         """A frame of the client, or a piece of one; CallRefusal if it is one too many or too large."""
         call = self._open.get(frame.stream)
         if frame.kind == _HEADERS and call is None:
@@ -131,9 +243,9 @@ class Calls:
         if frame.kind == _RESET and is_last:
             del self._open[frame.stream]
         elif frame.kind in (_DATA, _HEADERS) and is_last and frame.flags & _END_STREAM:
-            call.is_asked = True
+            call.has_asked = True
 
-    def answered(self, frame: Frame, is_last: bool, now_s: float) -> None:
+    def note_answer(self, frame: Frame, is_last: bool, now_s: float) -> None:
         """A frame of the server, or a piece of one."""
         call = self._open.get(frame.stream)
         if call is None:
@@ -148,7 +260,7 @@ class Calls:
         patience_s = self._limits.request_timeout_s
         for call in self._open.values():
             silent_s = now_s - call.touched_s
-            if not call.is_asked and (silent_s > patience_s or now_s - call.begun_s > _LONGEST_FACTOR * patience_s):
+            if not call.has_asked and (silent_s > patience_s or now_s - call.begun_s > _LONGEST_FACTOR * patience_s):
                 raise _refused(call, SlowRequestError(f"the call was not asked to its end within {patience_s:g} s."))
             if silent_s > self._limits.unread_timeout_s:
                 raise _refused(call, SlowRequestError("the answer of the call was not taken in."))
@@ -157,36 +269,36 @@ class Calls:
         at, most = 0, self._limits.flight_message_bytes_max
         while at < len(piece):
             if call.left:
-                taken = piece[at : at + call.left]
-                call.left -= len(taken)
-                at += len(taken)
-                _look_into(call, taken)
+                part = piece[at : at + call.left]
+                call.left -= len(part)
+                at += len(part)
+                _look_into(call, part)
                 continue
-            taken = piece[at : at + _PREFIX_BYTES - len(call.prefix)]
-            call.prefix += taken
-            at += len(taken)
+            part = piece[at : at + _PREFIX_BYTES - len(call.prefix)]
+            call.prefix += part
+            at += len(part)
             if len(call.prefix) < _PREFIX_BYTES:
                 return
             if call.prefix[0]:
                 # A few bytes can become gigabytes.
                 raise _refused(call, MalformedError(_PACKED))
             call.left = int.from_bytes(call.prefix[1:])
-            call.message = Unpacked(call.left)
-            call.asked_bytes += call.left
+            call.message = PackingCheck(call.left)
+            call.question_bytes += call.left
             call.prefix.clear()
             if call.left > most:
-                told = f"a message has {call.left} bytes, of {most} at most. Send the keys in several batches."
-                raise _refused(call, TooLargeError(told))
-            if call.asked_bytes > self._limits.flight_call_bytes_max:
-                told = f"a call has more than {self._limits.flight_call_bytes_max} bytes. Ask in several."
-                raise _refused(call, TooLargeError(told))
+                message = f"a message has {call.left} bytes, of {most} at most. Send the keys in several batches."
+                raise _refused(call, TooLargeError(message))
+            if call.question_bytes > self._limits.flight_call_bytes_max:
+                message = f"a call has more than {self._limits.flight_call_bytes_max} bytes. Ask in several."
+                raise _refused(call, TooLargeError(message))
 
 
-def _look_into(call: _Call, taken: memoryview) -> None:
+def _look_into(call: _Call, part: memoryview) -> None:
     if call.message is None:
         return
     try:
-        packed = call.message.is_packed(taken)
+        packed = call.message.is_packed(part)
     except ValueError as error:
         raise _refused(
             call, MalformedError(f"a message is none of Flight: {error}. Ask with a Flight client.")
@@ -196,8 +308,8 @@ def _look_into(call: _Call, taken: memoryview) -> None:
     if packed is not None:
         call.message = None
     elif call.message.seen_bytes > _BEGINNING_BYTES_MAX:
-        told = f"a question has more than {_BEGINNING_BYTES_MAX} bytes. Send many keys in batches, by do_exchange."
-        raise _refused(call, TooLargeError(told))
+        message = f"a question has more than {_BEGINNING_BYTES_MAX} bytes. Send many keys in batches, by do_exchange."
+        raise _refused(call, TooLargeError(message))
 
 
 def _refused(call: _Call, error: Exception) -> CallRefusal:
@@ -210,21 +322,21 @@ _STATUS = {400: 3, 408: 4, 413: 8, 429: 14}
 def refusal_frames(refusal: CallRefusal) -> bytes:
     """What ends the call, as gRPC says it, and then the connection."""
     answer = answer_to(refusal.error)
-    told = f"{answer.message} [{answer.code}]"
+    sentence = f"{answer.message} [{answer.code}]"
     fields = [
         ("grpc-status", str(_STATUS.get(answer.status, 2))),
-        ("grpc-message", quote(told, safe=" !\"#$&'()*+,/:;")),
+        ("grpc-message", quote(sentence, safe=" !\"#$&'()*+,/:;")),
     ]
     if not refusal.is_answered:
         fields.insert(0, ("content-type", "application/grpc"))
     block = b"" if refusal.is_answered else b"\x88"  # :status 200, by its number in HTTP/2's table
     block += b"".join(b"\x00" + _text(name) + _text(value) for name, value in fields)
-    ended = b""
+    frames = b""
     if refusal.stream:
         # The answer is complete, and what the client still sends is not read: that is a reset without an error.
-        ended = _frame(_HEADERS, _END_STREAM | _END_HEADERS, refusal.stream, block)
-        ended += _frame(_RESET, 0, refusal.stream, bytes(4))
-    return ended + _frame(_GO_AWAY, 0, 0, refusal.stream.to_bytes(4) + bytes(4))
+        frames = _frame(_HEADERS, _END_STREAM | _END_HEADERS, refusal.stream, block)
+        frames += _frame(_RESET, 0, refusal.stream, bytes(4))
+    return frames + _frame(_GO_AWAY, 0, 0, refusal.stream.to_bytes(4) + bytes(4))
 
 
 def _text(text: str) -> bytes:

@@ -24,7 +24,7 @@ from pathlib import Path
 import uvloop
 
 from millstream.query.server.flight_frames import PREFACE, CallRefusal, Calls, Frames, refusal_frames
-from millstream.query.server.rates import Rates
+from millstream.query.server.guard import Rates
 from millstream.query.server.settings import Limits
 
 __all__ = ["FlightGate"]
@@ -67,7 +67,7 @@ class FlightGate:
         await self._stopping.wait()
         server.close()
         until_s = time.monotonic() + _STOP_S
-        while time.monotonic() < until_s and any(len(one.calls) for one in self.passages):
+        while time.monotonic() < until_s and any(len(passage.calls) for passage in self.passages):
             await asyncio.sleep(0.02)
         for passage in list(self.passages):
             passage.abort()
@@ -164,7 +164,7 @@ class _Passage:
         self._address = str((self.client.transport.get_extra_info("peername") or [""])[0])
         gate = self._gate
         if len(gate.passages) >= gate.limits.connections_max:
-            idle = next((one for one in gate.passages if not len(one.calls)), None)
+            idle = next((passage for passage in gate.passages if not len(passage.calls)), None)
             (idle or self).abort()
             if idle is None:
                 return
@@ -201,7 +201,7 @@ class _Passage:
         now_s = time.monotonic()
         try:
             for frame, piece, is_last in self._questions.of(memoryview(data)):
-                self.calls.asked(frame, piece, is_last, now_s)
+                self.calls.note_question(frame, piece, is_last, now_s)
         except CallRefusal as refusal:
             self._refuse(refusal)
         else:
@@ -210,7 +210,7 @@ class _Passage:
     def _see_answer(self, data: bytes) -> None:
         now_s = time.monotonic()
         for frame, _, is_last in self._answers.of(memoryview(data)):
-            self.calls.answered(frame, is_last, now_s)
+            self.calls.note_answer(frame, is_last, now_s)
         self.client.write(data)
 
     def _keep_time(self) -> None:

@@ -9,18 +9,21 @@ time limit.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from millstream.query.server.rates import Rates
 from millstream.query.server.rights import EVERYONE, Reader
 from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.refusals import (
     DETAILS_IN_LOG,
+    MalformedError,
     NotJsonError,
     NoTokenError,
     RefusalAnswer,
@@ -30,12 +33,102 @@ from millstream.query.wire.refusals import (
     answer_to,
 )
 
-__all__ = ["OPEN_PATHS", "Guard", "refusal_headers"]
+__all__ = ["OPEN_PATHS", "Guard", "HostNames", "Rates", "refusal_headers"]
 
 _LOG = logging.getLogger(__name__)
 OPEN_PATHS = ("/", "/healthz", "/openapi.json")
 """What is told without a token: nothing of the job."""
+_CLIENTS_MAX = 10_000
+_BURST_S = 2.0
 _EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
+
+
+class Rates:
+    """So many requests a second for each client, with twice that at once: a bucket per client that fills up with time.
+
+    The number of clients that are remembered is bounded: the one that asked longest ago is forgotten first, and its
+    bucket is then full again. So a flood of strangers costs no memory.
+
+    >>> rates = Rates(1.0)
+    >>> [rates.wait_s("a", now_s) for now_s in (0.0, 0.0, 0.0, 1.0)]
+    [0.0, 0.0, 1.0, 0.0]
+    """
+
+    def __init__(self, requests_per_s: float | None) -> None:
+        self._per_s = requests_per_s
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait_s(self, client: str, now_s: float) -> float:
+        """Zero if the request may be answered, else how long its client should wait."""
+        if self._per_s is None:
+            return 0.0
+        full = max(1.0, self._per_s * _BURST_S)
+        left, then_s = self._buckets.pop(client, (full, now_s))
+        left = min(full, left + max(0.0, now_s - then_s) * self._per_s)
+        allowed = left >= 1.0
+        self._buckets[client] = (left - 1.0 if allowed else left, now_s)
+        if len(self._buckets) > _CLIENTS_MAX:
+            self._buckets.popitem(last=False)
+        return 0.0 if allowed else (1.0 - left) / self._per_s
+
+
+@dataclass(frozen=True)
+class HostNames:
+    """The names that are answered; `option` adds one."""
+
+    names: frozenset[str]
+    option: str
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> HostNames | None:
+        """Those of a server; None where any name will do, because a token is needed anyway.
+
+        A page of another site may have its own name lead to this machine (DNS rebinding), and then ask, from a browser
+        that can reach the server, what the page's author cannot. The name is then that of the other site, so where no
+        token stands between, only names that are known to be the server's are answered. An address cannot be made to
+        lead elsewhere, so addresses are always answered.
+        """
+        if settings.rights is not None and not settings.allowed_hosts:
+            return None
+        names = ("localhost", settings.host, settings.advertised_host or "", *settings.allowed_hosts)
+        option = settings.called("allow-host", "allow-hosts")
+        return cls(frozenset(host_of(name) for name in names if name), option)
+
+    def check(self, host_header: str) -> None:
+        """MalformedError for another name.
+
+        >>> HostNames(frozenset({"localhost"}), "--allow-host").check("[::1]:8787")
+        >>> HostNames(frozenset({"localhost"}), "--allow-host").check("evil.example")
+        Traceback (most recent call last):
+        millstream.query.wire.refusals.MalformedError: this server does not answer for host 'evil.example'. Ask by its \
+address, or have the name allowed (--allow-host).
+        """
+        host = host_of(host_header)
+        if host not in self.names and not _is_address(host):
+            raise MalformedError(
+                f"this server does not answer for host {host[:100]!r}. Ask by its address, or have the name allowed "
+                f"({self.option})."
+            )
+
+
+def host_of(authority: str) -> str:
+    """The host of HOST, HOST:PORT or [ADDRESS]:PORT, in lower case.
+
+    >>> host_of("Localhost:8787"), host_of("[::1]:8787"), host_of("::1")
+    ('localhost', '::1', '::1')
+    """
+    text = authority.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text if text.count(":") > 1 else text.partition(":")[0].rstrip(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def refusal_headers(answer: RefusalAnswer) -> dict[str, str]:
@@ -54,19 +147,19 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings, now_s: Callable[[], float]) -> None:
         self._app, self._settings, self._now_s = app, settings, now_s
         self._rates = Rates(settings.limits.requests_per_s)
-        self._host_names = settings.host_names
-        self._noted = ""
+        self._host_names = HostNames.of(settings)
+        self._logged = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, limit = False, None
+        has_begun, limit = False, None
 
-        async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = True
+        async def send_noting(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
             if limit is not None and _EVENTS in message.get("headers", ()):
                 limit.reschedule(None)
             await send(message)
@@ -85,18 +178,18 @@ class Guard:
             if body and scope["method"] == "POST":
                 _check_kind(headers)
             async with asyncio.timeout_at(until_s) as limit:
-                await self._app(scope, _given(body, receive), sending)
+                await self._app(scope, _receiving(body, receive), send_noting)
         except Exception as error:
-            if begun:
+            if has_begun:
                 raise  # half an answer is out: all that is left is to end the connection
             answer = answer_to(error)
-            self._note(answer, error)
+            self._log(answer, error)
             await _send(answer, send)
 
-    def _note(self, answer: RefusalAnswer, error: Exception) -> None:
+    def _log(self, answer: RefusalAnswer, error: Exception) -> None:
         """Log what the client is not told; what is the same again and again, once."""
-        if answer.code in DETAILS_IN_LOG and str(error) != self._noted:
-            self._noted = str(error)
+        if answer.code in DETAILS_IN_LOG and str(error) != self._logged:
+            self._logged = str(error)
             _LOG.error("a request failed: %s", error, exc_info=error if answer.code == "internal" else None)
 
     def _check_rate(self, scope: Scope) -> None:
@@ -119,15 +212,15 @@ class Guard:
             raise NoTokenError("the token is not text. Send the header `Authorization: Bearer TOKEN`.") from error
 
     async def _body(self, headers: dict[str, str], receive: Receive, until_s: float) -> bytes:
-        most = self._settings.limits.body_bytes_max
-        told = headers.get("content-length", "")
-        if told.isdecimal() and (len(told) > 15 or int(told) > most):
-            raise _too_large(most)
-        if not told and "transfer-encoding" not in headers:
+        bytes_max = self._settings.limits.body_bytes_max
+        length = headers.get("content-length", "")
+        if length.isdecimal() and (len(length) > 15 or int(length) > bytes_max):
+            raise _too_large(bytes_max)
+        if not length and "transfer-encoding" not in headers:
             return b""
         try:
             async with asyncio.timeout_at(until_s):
-                return await _read(receive, most)
+                return await _read(receive, bytes_max)
         except TimeoutError as error:
             limit_s = self._settings.limits.request_timeout_s
             raise SlowRequestError(f"the body of the request was not there within {limit_s:g} s.") from error
@@ -143,40 +236,42 @@ def _check_kind(headers: dict[str, str]) -> None:
         )
 
 
-async def _read(receive: Receive, most: int) -> bytes:
+async def _read(receive: Receive, bytes_max: int) -> bytes:
     parts, size = [], 0
     while True:
         message = await receive()
         part = message.get("body", b"")
         size += len(part)
-        if size > most:
-            raise _too_large(most)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
         parts.append(part)
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             return b"".join(parts)
 
 
-def _too_large(most: int) -> TooLargeError:
-    return TooLargeError(f"the request has more than {most} bytes. Ask for fewer keys at once, or use Arrow Flight.")
+def _too_large(bytes_max: int) -> TooLargeError:
+    return TooLargeError(
+        f"the request has more than {bytes_max} bytes. Ask for fewer keys at once, or use Arrow Flight."
+    )
 
 
-def _given(body: bytes, receive: Receive) -> Receive:
+def _receiving(body: bytes, receive: Receive) -> Receive:
     """The body that was read, once; then whatever comes, which is the end of the connection."""
-    given = False
+    is_received = False
 
-    async def receiving() -> Message:
-        nonlocal given
-        if given:
+    async def receive_again() -> Message:
+        nonlocal is_received
+        if is_received:
             return await receive()
-        given = True
+        is_received = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return receiving
+    return receive_again
 
 
 async def _send(answer: RefusalAnswer, send: Send) -> None:
     body = json.dumps(answer.body()).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal_headers(answer)}
-    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+    raw_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": raw_headers})
     await send({"type": "http.response.body", "body": body})

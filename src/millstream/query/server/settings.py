@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.errors import ConfigurationError
-from millstream.query.server.host_names import HostNames, host_of
 from millstream.query.server.rights import Readers
-from millstream.query.wire.addresses import is_loopback
+from millstream.query.wire.servers import is_loopback
 
 __all__ = ["Limits", "ServerSettings", "key_group_span"]
 
@@ -115,14 +114,6 @@ machine read the job's state. Give a file of tokens, or say that this is meant (
             f"Give {self.called('certificate')} and {self.called('private-key')}, or listen on 127.0.0.1 behind a "
             "proxy that speaks TLS.",
         )
-
-    @property
-    def host_names(self) -> HostNames | None:
-        """The names that requests may be for; None where any may be, because a token is needed anyway."""
-        if self.rights is not None and not self.allowed_hosts:
-            return None
-        names = ("localhost", self.host, self.advertised_host or "", *self.allowed_hosts)
-        return HostNames(frozenset(host_of(name) for name in names if name), self.called("allow-host", "allow-hosts"))
 
     def called(self, option: str, plural: str | None = None) -> str:
         """The full name of an option; `plural` is what a configuration calls one that a command line repeats.

@@ -15,6 +15,7 @@ from millstream.state.schemas.saved_types import written_type
 from millstream.state.stored.queryable import NUMBERED, PANES, PLACES, WINDOW_STATES, Queryable
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
+from millstream.storage.json_records import to_json
 
 __all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_told"]
 
@@ -38,22 +39,24 @@ def queryables_told(
             value = value.value_type
         elif shape == "list":
             value = value.element_type
-        queryables[name] = Queryable(state, shape, written_type(key_type), written_type(value)).to_json()
+        queryables[name] = to_json(Queryable(state, shape, written_type(key_type), written_type(value)))
     return queryables
 
 
 def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> dict[str, Any]:
     """What an account tells of columnar windows."""
-    return Queryable(
-        WINDOW_STATES[PANES],
-        "window",
-        written_type(key_type),
-        "PICKLED",
-        PANES,
-        _fields(operation.windows),
-        "ready",
-        _measures(operation.measures),
-    ).to_json()
+    return to_json(
+        Queryable(
+            WINDOW_STATES[PANES],
+            "window",
+            written_type(key_type),
+            "PICKLED",
+            PANES,
+            _fields(operation.windows),
+            "ready",
+            _measures(operation.measures),
+        )
+    )
 
 
 def queryable_of_windows(operation: Window, key_type: TypeInformation | None) -> dict[str, Any]:
@@ -68,17 +71,19 @@ def queryable_of_windows(operation: Window, key_type: TypeInformation | None) ->
         contents = "ready" if measures else "aggregated"
     else:
         contents = "records"
-    return Queryable(
-        WINDOW_STATES[kept],
-        "window",
-        written_type(key_type),
-        written_type(operation.contents_type),
-        kept,
-        () if operation.panes is None else _fields(operation.panes),
-        contents,
-        _measures(measures) if contents == "ready" else (),
-        operation.merges,
-    ).to_json()
+    return to_json(
+        Queryable(
+            WINDOW_STATES[kept],
+            "window",
+            written_type(key_type),
+            written_type(operation.contents_type),
+            kept,
+            () if operation.panes is None else _fields(operation.panes),
+            contents,
+            _measures(measures) if contents == "ready" else (),
+            operation.merges,
+        )
+    )
 
 
 def _fields(windows: PaneWindows) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ key. `simplify` brings a value to a form in which equal means same:
 `canonical_bytes` writes that form down: two keys have the same bytes exactly when they are one key, in
 every process and every release; `decode` (of `canonical_decoding`) reads them back. Values that can change or that
 have no lasting identity are refused, with what to use instead. `canonical_hash` is the slow, obvious reference for
-the hashes `keys` computes in columns.
+the hashes that `canonical_columns` computes in columns.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ def simplify(key: Any) -> Any:
     >>> simplify(True), simplify(-0.0), simplify(decimal.Decimal("1.50")), simplify(Row(user="a", age=1))
     (1, 0, 1.5, ('a', 1))
     """
-    exact = _SIMPLIFIED_BY_TYPE.get(type(key))
+    exact = _SIMPLIFIERS_BY_TYPE.get(type(key))
     if exact is not None:
         return exact(key)
-    for kind, simplified in _SIMPLIFIED:
+    for kind, simplified in _SIMPLIFIERS:
         if isinstance(key, kind):
             return simplified(key)
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
         return _of_dataclass(key)
-    raise _refused(key)
+    raise _refusal(key)
 
 
 def _itself(key: Any) -> Any:
@@ -138,7 +138,7 @@ def _of_enum(key: enum.Enum) -> NamedKey:
 
 def _of_dataclass(key: Any) -> NamedKey:
     if not type(key).__dataclass_params__.eq or type(key).__hash__ is None:
-        raise _refused(key)
+        raise _refusal(key)
     fields = dataclasses.fields(key)
     values = tuple(getattr(key, field.name) for field in fields if field.compare)
     return NamedKey(type(key).__qualname__, values, type(key).__module__)
@@ -150,7 +150,7 @@ def _of_class_key(key: ClassKey) -> NamedKey:
     return NamedKey(class_name, key.values, module)
 
 
-_SIMPLIFIED_BY_TYPE: dict[type, Callable[[Any], Any]] = {
+_SIMPLIFIERS_BY_TYPE: dict[type, Callable[[Any], Any]] = {
     **dict.fromkeys((type(None), int, str, bytes, tuple, NamedKey, dt.date, dt.timedelta), _itself),
     dt.datetime: _itself,
     bool: int,
@@ -160,7 +160,7 @@ _SIMPLIFIED_BY_TYPE: dict[type, Callable[[Any], Any]] = {
 }
 
 # Tried in this order: an IntEnum is an int, a datetime is a date, and each is taken for the first it is.
-_SIMPLIFIED: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
+_SIMPLIFIERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
     (np.timedelta64, lambda key: _refuse(key)),  # an int to numpy, and without its unit equal to others
     ((int, np.integer, np.bool_), int),
     ((float, np.floating), lambda key: _of_float(float(key))),
@@ -189,10 +189,10 @@ _INSTEAD: tuple[tuple[type | tuple[type, ...], str, str], ...] = (
 
 
 def _refuse(key: Any) -> NoReturn:
-    raise _refused(key)
+    raise _refusal(key)
 
 
-def _refused(key: Any) -> ProgramError:
+def _refusal(key: Any) -> ProgramError:
     """The error for a value that cannot be a key: why, and what to return from the key selector instead."""
     name = type(key).__qualname__
     for kind, reason, instead in _INSTEAD:
@@ -258,8 +258,8 @@ def _datetime_bytes(key: dt.datetime) -> bytes:
 
 
 def _parts_bytes(tag: bytes, parts: tuple[Any, ...]) -> bytes:
-    written = map(canonical_bytes, parts)
-    return tag + b"".join(struct.pack(">I", len(part)) + part for part in written)
+    encoded_parts = map(canonical_bytes, parts)
+    return tag + b"".join(struct.pack(">I", len(part)) + part for part in encoded_parts)
 
 
 def _full_name(key: NamedKey) -> str:
@@ -283,7 +283,7 @@ _BYTES: dict[type, Callable[[Any], bytes]] = {
 
 
 def canonical_hash(key: Any, seed: int = 42) -> int:
-    """The hash of one key without a declared type: what `keys` computes for many at once.
+    """The hash of one key without a declared type: what `canonical_columns` computes for many at once.
 
     >>> canonical_hash(1), canonical_hash("Spark")
     (-7001672635703045582, -4294468057691064905)

@@ -39,13 +39,13 @@ def _hash_values(keys: list[Any], seeds: Int64s) -> Int64s:
     """Keys of any kinds: each kind apart, with one call if they are all of one."""
     kinds = set(map(type, keys))
     if len(kinds) == 1:
-        return _HASHED_BY_TYPE.get(kinds.pop(), _hash_simplified)(keys, seeds)
+        return _HASHERS_BY_TYPE.get(kinds.pop(), _hash_simplified)(keys, seeds)
     positions: dict[type, list[int]] = {kind: [] for kind in kinds}
     for position, key in enumerate(keys):
         positions[type(key)].append(position)
     hashes = seeds.copy()
     for kind, rows in positions.items():
-        hash_kind = _HASHED_BY_TYPE.get(kind, _hash_simplified)
+        hash_kind = _HASHERS_BY_TYPE.get(kind, _hash_simplified)
         hashes[rows] = hash_kind([keys[row] for row in rows], seeds[rows])
     return hashes
 
@@ -136,7 +136,7 @@ def _hash_decimals(keys: list[decimal.Decimal], seeds: Int64s) -> Int64s:
     return _hash_values([decimal_text(key) if type(key) is decimal.Decimal else key for key in simple], seeds)
 
 
-_HASHED_BY_TYPE: dict[type, Callable[[list[Any], Int64s], Int64s]] = {
+_HASHERS_BY_TYPE: dict[type, Callable[[list[Any], Int64s], Int64s]] = {
     type(None): lambda keys, seeds: seeds.copy(),
     int: _hash_ints,
     bool: lambda keys, seeds: xxhash64_column(pa.array(np.array(keys, dtype=np.int64)), seeds),

@@ -2,9 +2,9 @@
 
 Many values are one key (1, True and 1.0; a Row and a tuple), so what comes back is their representative: the simplest
 of them. Invariant: `canonical_bytes(decode(data)) == data`. Frozen dataclasses and enums are stored with the name of
-their class. What becomes of them is said by who decodes: a task makes them again (`runtime.exchange.key_classes`),
-which imports the class and so runs code; everybody else gets a `ClassKey`, which runs none. Bytes that no
-`canonical_bytes` wrote are refused, not guessed at.
+their class. `of_class` decides what is made of them: a task makes them again (`runtime.exchange.key_classes`),
+which imports the class and so runs code; everybody else gets a `ClassKey`, which runs none. Bytes that
+`canonical_bytes` did not write are refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ClassKey:
 
 
 OfClass: TypeAlias = Callable[[str, tuple[Any, ...]], Any]
-"""What makes a value of the name of a class ("module:Class") and of what was stored of it."""
+"""A function that makes a value from the name of a class ("module:Class") and the stored fields."""
 
 
 def decode(data: bytes, of_class: OfClass = ClassKey) -> Any:
@@ -57,7 +57,7 @@ def decode(data: bytes, of_class: OfClass = ClassKey) -> Any:
         if kind == b"(":
             return tuple(_parts(data[1:], of_class))
         if kind == b"o":
-            return _named(data[1:], of_class)
+            return _class_key(data[1:], of_class)
         return _READ[kind](data[1:])
     except _NOT_OURS as error:
         raise _not_a_key(data) from error
@@ -103,7 +103,7 @@ def _parts(data: bytes, of_class: OfClass) -> Iterator[Any]:
         at += 4 + length
 
 
-def _named(data: bytes, of_class: OfClass) -> Any:
+def _class_key(data: bytes, of_class: OfClass) -> Any:
     """A value of a class: its name, then the values that make two of them equal."""
     name, *values = _parts(data, of_class)
     if name == "UUID":
@@ -112,9 +112,9 @@ def _named(data: bytes, of_class: OfClass) -> Any:
         return Instant(*values)
     if not isinstance(name, str):
         raise TypeError("the name of a class is a text")
-    made = of_class(name, tuple(values))
+    key = of_class(name, tuple(values))
     # Newer Pythons compare field by field, and a NaN is not equal to itself: then one object must do for all.
-    return made if made == made else _UNEQUAL.setdefault((of_class, data), made)
+    return key if key == key else _UNEQUAL.setdefault((of_class, data), key)
 
 
 _READ: dict[bytes, Callable[[bytes], Any]] = {

@@ -74,14 +74,14 @@ def _same_values(left: pa.Array, right: pa.Array) -> Bools:
     if plain_view_type(kind) is not None:
         equal: Bools = plain_view(left) == plain_view(right)
         return equal
-    answer = _filled(pc.equal(left, right))
+    answer = _without_nulls(pc.equal(left, right))
     if t.is_floating(kind):
-        answer |= _filled(pc.is_nan(left)) & _filled(pc.is_nan(right))
+        answer |= _without_nulls(pc.is_nan(left)) & _without_nulls(pc.is_nan(right))
     return answer
 
 
-def _filled(found: pa.Array) -> Bools:
-    return np.asarray(found.fill_null(False) if found.null_count else found)
+def _without_nulls(answers: pa.Array) -> Bools:
+    return np.asarray(answers.fill_null(False) if answers.null_count else answers)
 
 
 def _same_python(left: Any, right: Any) -> bool:

@@ -1,10 +1,10 @@
 """xxhash64 one value at a time, with plain Python integers: slow, obvious, and right.
 
-This is the text `hashing` is held against: random columns must hash there as their values hash here, and
+The module `hashing` is compared with it: random columns must hash there as their values hash here, and
 both must agree with Spark's `xxhash64`. It follows Spark's way of feeding values to XXH64: booleans,
 integers of up to 32 bits, dates and floats go in as four bytes, longer numbers and points in time as eight,
 text and bytes as they are. A null leaves the seed as it is, and the hash of one element is the seed of the
-next. It refuses nothing it does not know about: only `hashing` decides which types can be keys.
+next. It refuses nothing: only `hashing` decides which types can be keys.
 """
 
 from __future__ import annotations

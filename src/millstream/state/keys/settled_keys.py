@@ -1,17 +1,17 @@
-"""Keys as Python values in one form: of all values that are one key, the one that functions see.
+"""Settled keys: of all Python values that are one key, the one form that functions see.
 
 Operators hold keys in dictionaries, and a key that comes back from the store must be the one that went in. So every key
-is settled before it is used, and every key that is read is settled again, by the same functions. Invariant: settled
+is brought to its settled form before it is used, and again when it is read, by the same functions. Invariant: settled
 keys that are one key by the rule of `equality` are one key of a dictionary, and settling twice is settling once.
 
-Which form: without a declared type the simplest (`canonical_decoding`): an int where a number is whole, else a float,
-else a Decimal; a tuple for rows and named tuples. With a declared type the type's own, with 0.0 for -0.0 and tuples for
-lists. It depends on the key alone, never on which of its forms came first, so a function sees the same in every
-repetition, after a restore and at another parallelism. All NaNs are the one object `math.nan`: dictionaries, tuples and
-rows compare by identity before they ask whether values are equal.
+Without a declared type the settled form is the simplest one (`canonical_decoding`): an int where a number is whole,
+else a float, else a Decimal; a tuple for rows and named tuples. With a declared type it is the type's own form, with
+0.0 for -0.0 and tuples for lists. It depends on the key alone, never on the values that came before, so a function sees
+the same key in every repetition, after a restore and at another parallelism. All NaNs are the one object `math.nan`:
+dictionaries, tuples and rows compare by identity before they compare values.
 
-Keys of the program's classes are made again by `decode_key`, which a task has (`runtime.exchange.key_classes`) and a
-reader has not (`canonical_decoding.decode`); there is no default, because a function must never be given the reader's.
+Keys of the program's classes are made again by `decode_key`. In a task that is `runtime.exchange.key_classes`, in a
+reader `canonical_decoding.decode`; there is no default, because a function must never be given the reader's form.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ DecodeKey: TypeAlias = Callable[[bytes], Any]
 
 
 def settled_keys(keys: list[Any], key_type: TypeInformation | None, decode_key: DecodeKey) -> list[Any]:
-    """The keys, each in the form that stands for all equal ones and in which the store gives it back.
+    """The keys in their settled form, which is also the form in which the store gives them back.
 
     >>> settled_keys([True, 1.0, "a", (1.0, -0.0)], None, decode)
     [1, 1, 'a', (1, 0)]
@@ -86,12 +86,12 @@ def keys_of_canonical(stored: list[bytes], key_type: TypeInformation | None, dec
 
 
 def is_settled_by_type(kind: pa.DataType) -> bool:
-    """Whether values as a column of this type gives them are settled as they are."""
+    """Whether the values of a column of this type are settled as they are."""
     return not holds_floats(kind) and not _holds_lists(kind)
 
 
 def settled_declared(values: list[Any], kind: pa.DataType) -> list[Any]:
-    """Values as a column of this type gives them, with one NaN and one zero, and tuples for lists.
+    """The values of a column of this type, with one NaN and one zero, and tuples for lists.
 
     >>> settled_declared([[-0.0, 1.5]], pa.list_(pa.float64()))
     [(0.0, 1.5)]
@@ -114,39 +114,39 @@ def _without_lists(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(map(_without_lists, value))
     if isinstance(value, Row):
-        changed = copy.copy(value)
-        changed._values = list(map(_without_lists, value._values))
-        return changed
+        new = copy.copy(value)
+        new._values = list(map(_without_lists, value._values))
+        return new
     return value
 
 
 def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
     """Keys without a type."""
-    known: dict[Any, Any] = {}
-    tuples: dict[tuple[Any, ...], Any] = {}  # of plain values and numbers, for which nothing else can be taken
-    settled = []
+    forms: dict[Any, Any] = {}
+    tuples: dict[tuple[Any, ...], Any] = {}  # of plain values and numbers: no other kind of key is equal to them
+    result = []
     for key in keys:
         kind = type(key)
         if kind in _PLAIN:
-            settled.append(key)
+            result.append(key)
             continue
         if kind is float:
-            settled.append((int(key) if key.is_integer() else key) if key == key else math.nan)
+            result.append((int(key) if key.is_integer() else key) if key == key else math.nan)
             continue
         try:
             form = tuples.get(key) if isinstance(key, tuple) else None
         except TypeError:
             form = None  # it holds a list or the like, which is refused below
         if form is None:
-            form = _settled(key, known, decode_key)
+            form = _settled(key, forms, decode_key)
             if isinstance(key, tuple) and _SIMPLE.issuperset(map(type, key)):
                 tuples[key] = form
-        settled.append(form)
-    return settled
+        result.append(form)
+    return result
 
 
-def _settled(key: Any, known: dict[Any, Any], decode_key: DecodeKey) -> Any:
-    """One key without a type. `known` are those settled before whose forms take long to make."""
+def _settled(key: Any, forms: dict[Any, Any], decode_key: DecodeKey) -> Any:
+    """One key without a type. `forms` holds those made before that take long to make."""
     kind = type(key)
     if kind in _PLAIN:
         return key
@@ -155,25 +155,28 @@ def _settled(key: Any, known: dict[Any, Any], decode_key: DecodeKey) -> Any:
     if isinstance(key, tuple | Row):
         if _PLAIN.issuperset(map(type, key)):
             return key if kind is tuple else tuple(key)
-        return tuple([_settled(part, known, decode_key) for part in key])
+        return tuple([_settled(part, forms, decode_key) for part in key])
     try:
         # Not by the key itself: Python calls both half past two of an autumn night in one time zone equal.
         if kind in _BY_VALUE:
-            place = kind, key
+            form_key = kind, key
         elif is_dataclass(kind):
-            place = kind, tuple([_settled(getattr(key, name), known, decode_key) for name in _compared(kind)])
+            form_key = (
+                kind,
+                tuple([_settled(getattr(key, name), forms, decode_key) for name in _compared_fields(kind)]),
+            )
         else:
             return decode_key(canonical_bytes(key))
-        form = known.get(place, known)
-        if form is known:
-            form = known[place] = decode_key(canonical_bytes(key))
+        form = forms.get(form_key, forms)
+        if form is forms:
+            form = forms[form_key] = decode_key(canonical_bytes(key))
         return form
     except TypeError:  # no key of a dictionary, hence none of a stream: say so, and what to use instead
         return decode_key(canonical_bytes(key))
 
 
 @lru_cache(maxsize=256)
-def _compared(kind: type) -> tuple[str, ...]:
+def _compared_fields(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.compare)
 
 
@@ -184,20 +187,20 @@ def _settled_float(value: Any) -> Any:
 
 
 def _settled_inside(value: Any, settle: Callable[[Any], Any]) -> Any:
-    """The same value with what is inside of it settled; what needs no change stays the object it is."""
+    """The value with its parts settled; a part that needs no change stays the same object."""
     return _of_parts(value, lambda part: _settled_inside(part, settle), settle)
 
 
 def _of_parts(value: Any, change: Callable[[Any], Any], settle: Callable[[Any], Any]) -> Any:
-    """The value with its parts changed, or, if it has none, settled; a set is settled besides."""
+    """The value with its parts changed; settled itself if it is a set or has no parts."""
     kind = type(value)
     if kind is Row:
         parts = [change(part) for part in value._values]
         if all(map(_is, parts, value._values)):
             return value
-        changed = copy.copy(value)
-        changed._values = parts
-        return changed
+        new = copy.copy(value)
+        new._values = parts
+        return new
     if isinstance(value, tuple | list):
         parts = [change(part) for part in value]
         if all(map(_is, parts, value)):
@@ -209,18 +212,18 @@ def _of_parts(value: Any, change: Callable[[Any], Any], settle: Callable[[Any], 
 
 
 def _dataclass_of_parts(value: Any, change: Callable[[Any], Any]) -> Any:
-    held = {field.name: getattr(value, field.name) for field in fields(value)}
-    parts = {name: change(part) for name, part in held.items()}
-    if all(part is held[name] for name, part in parts.items()):
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
+    parts = {name: change(part) for name, part in values.items()}
+    if all(part is values[name] for name, part in parts.items()):
         return value
-    changed = copy.copy(value)
+    new = copy.copy(value)
     for name, part in parts.items():
-        object.__setattr__(changed, name, part)  # it is frozen
-    return changed
+        object.__setattr__(new, name, part)  # it is frozen
+    return new
 
 
 def _without_kind(row: Any) -> Any:
-    """The row as one that is inserted: what happened to it is no part of a key, but a dictionary tells it apart."""
+    """The row with the kind INSERT: its kind is no part of a key, but would make it another key of a dictionary."""
     if row is None or row.get_row_kind() is RowKind.INSERT:
         return row
     inserted = copy.copy(row)
@@ -252,9 +255,9 @@ def _with_decimals(key: Any, key_type: TypeInformation) -> Any:
 
 
 def settled_map_key(key: Any) -> Any:
-    """A key of a map without a declared type, which may be anything that can be pickled: numbers, times and texts in
-    it, and in tuples, rows, dataclasses and frozen sets, are settled as those of keys are; all else, members of
-    enumerations too, stays.
+    """The settled form of a map's key without a declared type, which may be anything that can be pickled: numbers,
+    times and texts in it, also inside tuples, rows, dataclasses and frozen sets, are settled as in other keys; all else
+    stays, members of enumerations too.
 
     >>> settled_map_key((True, "a", 0.5))
     (1, 'a', 0.5)
@@ -266,12 +269,12 @@ def settled_map_key(key: Any) -> Any:
     return _with_shared_parts(_settled_inside(key, _settled_part), {})
 
 
-def with_sets(key: Any, changed: Callable[[frozenset[Any]], Any]) -> Any:
-    """A settled key of a map with something else for every frozen set in it; itself if there is none."""
+def with_sets(key: Any, replace_set: Callable[[frozenset[Any]], Any]) -> Any:
+    """A settled key of a map with every frozen set in it replaced; the key itself if there is none."""
     kind = type(key)
     if kind in _PLAIN or (kind is tuple and _SIMPLE.issuperset(map(type, key))):
         return key
-    return _settled_inside(key, lambda part: changed(part) if type(part) is frozenset else part)
+    return _settled_inside(key, lambda part: replace_set(part) if type(part) is frozenset else part)
 
 
 def _settled_part(value: Any) -> Any:
@@ -289,8 +292,8 @@ def _settled_part(value: Any) -> Any:
 
 
 def _with_shared_parts(value: Any, equals: dict[Any, Any]) -> Any:
-    """The value with all that is equal in it as one object: a pickle tells an object that stands twice from two that
-    are equal, and equal keys must have equal pickles."""
+    """The value in which equal parts are one object. A pickle differs between one object that stands twice and two
+    equal objects, and equal keys must have equal pickles."""
     kind = type(value)
     if kind is str:
         return sys.intern(value)  # as the names of a class and its fields are, which stand in pickles too

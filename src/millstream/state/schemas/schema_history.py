@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
@@ -65,6 +66,11 @@ class SavedAs:
         """What the program said of this change."""
         assert not isinstance(self.defaults, PickledDefaults)  # a task has made data of them, a reader has refused
         return Evolution(self.renames, self.defaults)
+
+    @cached_property
+    def written(self) -> dict[str, Any]:
+        """As a history has it; made once, as the accounts of all subtasks tell the same."""
+        return _entry_to_json(self)
 
 
 History: TypeAlias = tuple[SavedAs, ...]
@@ -227,7 +233,7 @@ def _check_is_for_this(told: History, upgrade: Callable[[Any], Any], what: str) 
 
 def history_to_json(history: History) -> list[Any]:
     """The history as plain JSON."""
-    return [_entry_to_json(entry) for entry in history]
+    return [entry.written for entry in history]
 
 
 def _entry_to_json(entry: SavedAs) -> dict[str, Any]:

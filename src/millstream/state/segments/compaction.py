@@ -47,7 +47,7 @@ __all__ = [
     "next_compaction",
     "plan_compaction",
     "plan_full_compaction",
-    "with_merged",
+    "replace_merged",
 ]
 
 FAN_IN = 4
@@ -65,7 +65,7 @@ _STEPS_MAX = 4
 
 
 def budget_of(written_bytes: int) -> int:
-    """How many bytes an epoch that wrote so many is to merge, if so much is due.
+    """How many bytes an epoch may merge that wrote `written_bytes`.
 
     >>> budget_of(1_000) >> 20, budget_of(64 << 20) >> 20
     (16, 384)
@@ -78,7 +78,7 @@ class CompactionPiece:
     """For these key groups, merge the refs at these positions, which stand directly on each other."""
 
     groups: range
-    merged: tuple[int, ...]
+    positions: tuple[int, ...]
     is_bottom: bool
     """Nothing older lies beneath, in these key groups."""
 
@@ -97,11 +97,11 @@ class CompactionStep:
 
     def cost_bytes(self, refs: Sequence[SegmentRef]) -> int:
         """About how many bytes it reads."""
-        return sum(refs[at].live_bytes(piece.groups) for piece in self.pieces for at in piece.merged)
+        return sum(refs[at].live_bytes(piece.groups) for piece in self.pieces for at in piece.positions)
 
 
 def next_compaction(refs: Sequence[SegmentRef], left_bytes: int, steps: int) -> CompactionStep | None:
-    """The step to take after `steps` others in an epoch that may still merge so many bytes; None: that was enough."""
+    """The step to take after `steps` others in an epoch that may still merge `left_bytes`; None when no step is due."""
     if len(refs) < FAN_IN:
         return None
     if left_bytes > 0 and steps < _STEPS_MAX:
@@ -134,7 +134,7 @@ def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: in
 
     >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(4)]
     >>> plan_compaction(refs, budget_bytes=10_000).pieces
-    (CompactionPiece(groups=range(0, 128), merged=(0, 1, 2, 3), is_bottom=True),)
+    (CompactionPiece(groups=range(0, 128), positions=(0, 1, 2, 3), is_bottom=True),)
     >>> plan_compaction(refs, budget_bytes=1280).groups
     range(0, 32)
     >>> plan_compaction(refs[:3], budget_bytes=10_000) is None
@@ -144,28 +144,28 @@ def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: in
     runs = [
         _run_within([refs[at].live_bytes(groups) for at in stack], fan_in, budget_bytes) for groups, stack in stacks
     ]
-    wanted = [at for at, run in enumerate(runs) if run is not None]
-    if not wanted:
+    candidates = [at for at, run in enumerate(runs) if run is not None]
+    if not candidates:
         return None
     # The tallest stack is what lookups suffer from most.
-    first = max(wanted, key=lambda at: (len(stacks[at][1]), -at))
+    start_at = max(candidates, key=lambda at: (len(stacks[at][1]), -at))
     pieces: list[CompactionPiece] = []
     window = (0, len(refs))
     left_bytes = budget_bytes
-    for at in range(first, len(stacks)):
+    for at in range(start_at, len(stacks)):
         groups, stack = stacks[at]
         run = runs[at]
         if run is None or (pieces and pieces[-1].groups.stop != groups.start):
             break
-        merged = tuple(stack[i] for i in run)
-        window = _narrowed(window, stack, run)
-        cost = sum(refs[position].live_bytes(groups) for position in merged)
+        positions = tuple(stack[i] for i in run)
+        window = _narrow(window, stack, run)
+        cost = sum(refs[position].live_bytes(groups) for position in positions)
         # A share so small that it counts as nothing is always affordable.
         affordable = len(groups) if not cost or cost <= left_bytes else len(groups) * max(left_bytes, 0) // cost
         if window[0] > window[1] or (not affordable and pieces):
             break
         part = groups[: max(affordable, 1)]
-        pieces.append(CompactionPiece(part, merged, is_bottom=run.start == 0))
+        pieces.append(CompactionPiece(part, positions, is_bottom=run.start == 0))
         position = window[0]
         left_bytes -= cost
         if len(part) < len(groups):
@@ -238,7 +238,7 @@ def _similar_run(sizes: Sequence[int], fan_in: int) -> range | None:
     return None
 
 
-def _narrowed(window: tuple[int, int], stack: list[int], run: range) -> tuple[int, int]:
+def _narrow(window: tuple[int, int], stack: list[int], run: range) -> tuple[int, int]:
     """Where the merged ref may still stand: after all that is older, before all that is younger."""
     after = stack[run.start - 1] + 1 if run.start else 0
     before = stack[run.stop] if run.stop < len(stack) else window[1]
@@ -260,8 +260,8 @@ def compact(
 
     The old files stay; they are deleted when no retained manifest names them.
     """
-    rows_max = sum(refs[at].rows for piece in step.pieces for at in piece.merged)
-    merged = write_segment(
+    rows_max = sum(refs[at].rows for piece in step.pieces for at in piece.positions)
+    merged_ref = write_segment(
         segments.store,
         name,
         layout,
@@ -270,7 +270,7 @@ def compact(
         rechunked(_merged_rows(segments, layout, refs, step, now_ms, chunk_rows), chunk_rows),
         chunks_max=rows_max // chunk_rows + 2,
     )
-    return with_merged(refs, step, merged)
+    return replace_merged(refs, step, merged_ref)
 
 
 def _merged_rows(
@@ -283,7 +283,7 @@ def _merged_rows(
 ) -> Iterator[pa.RecordBatch]:
     for piece in step.pieces:
         edges = order_of_group(piece.groups.start), order_of_group(piece.groups.stop)
-        layers = [Layer(segments.segment(refs[at], layout), *edges) for at in piece.merged]
+        layers = [Layer(segments.segment(refs[at], layout), *edges) for at in piece.positions]
         for block in merged_blocks(layers, layout, *edges, block_rows):
             live = live_rows(block, layout, now_ms)
             if piece.is_bottom:
@@ -306,20 +306,20 @@ def _with_deletes(rows: pa.RecordBatch, expired: np.ndarray[tuple[int], np.dtype
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=rows.schema)
 
 
-def with_merged(refs: Sequence[SegmentRef], step: CompactionStep, merged: SegmentRef | None) -> Refs:
-    """The refs without what was merged, and the merged one in its place."""
+def replace_merged(refs: Sequence[SegmentRef], step: CompactionStep, merged_ref: SegmentRef | None) -> Refs:
+    """The refs without those that were merged, and `merged_ref` in their place."""
     result: list[SegmentRef] = []
     for at, ref in enumerate(refs):
-        if at == step.position and merged is not None:
-            result.append(merged)
-        result.extend(_without(ref, (piece.groups for piece in step.pieces if at in piece.merged)))
-    if step.position == len(refs) and merged is not None:
-        result.append(merged)
+        if at == step.position and merged_ref is not None:
+            result.append(merged_ref)
+        result.extend(_without(ref, (piece.groups for piece in step.pieces if at in piece.positions)))
+    if step.position == len(refs) and merged_ref is not None:
+        result.append(merged_ref)
     return coalesced(result)
 
 
-def _without(ref: SegmentRef, taken: Iterable[range]) -> list[SegmentRef]:
+def _without(ref: SegmentRef, ranges: Iterable[range]) -> list[SegmentRef]:
     parts = [ref]
-    for groups in taken:
+    for groups in ranges:
         parts = [left for part in parts for left in part.without(groups)]
     return parts

@@ -6,7 +6,7 @@ because a prefix of a hash is not the key. Where a table has subs, a key is a ru
 search, over all runs in step, finds the sub. Cost: keys asked × log(rows), and no Python loop over keys. The one
 exception is bounded: keys that share 55 bits of their hash are told apart one by one.
 
-This module finds changes; whether a change is a value, and which segment counts, is for `table` to say.
+This module finds changes; `tables.table` decides whether a change is a value, and which segment counts.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ class Layer:
 
 @dataclass(frozen=True)
 class Hits:
-    """What one chunk says of a probe: `rows[i]` changes what `at[i]` asks for; the key of `cleared[i]` was cleared
-    and has no row of that sub since."""
+    """What one chunk holds for a probe: its row `rows[i]` is a change of the row that `at[i]` asks for; the key of
+    `cleared_at[i]` was cleared, and no row with that sub was written since."""
 
     chunk: Chunk
     at: Int64s
     rows: Int64s
-    cleared: Int64s
+    cleared_at: Int64s
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Runs:
     at: Int64s
     starts: Int64s
     stops: Int64s
-    cleared: Bools
+    is_cleared: Bools
 
 
 def _spans(segment: Segment, orders: UInt64s) -> Iterator[tuple[Chunk, int, int]]:
@@ -140,22 +140,22 @@ def _find_keys(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Hits:
     if np.count_nonzero(is_near) < is_near.size:
         near = is_near.nonzero()[0]
         at, rows = at[near], rows[near]
-    found = probe.has_key_of(at, chunk, rows)
-    if np.count_nonzero(found) == found.size:
+    is_match = probe.has_key_of(at, chunk, rows)
+    if np.count_nonzero(is_match) == is_match.size:
         return Hits(chunk, at, rows, _NONE)
     # Another key with the same order stands there; ours may stand behind it.
-    found_at, found_rows = [at[found]], [rows[found]]
+    matching_at, matching_rows = [at[is_match]], [rows[is_match]]
     while True:
-        at, rows = at[~found], rows[~found] + 1
+        at, rows = at[~is_match], rows[~is_match] + 1
         near = np.flatnonzero(rows < chunk.rows)
         near = near[chunk.orders[rows[near]] == probe.orders[at[near]]]
         if not near.size:
             break
         at, rows = at[near], rows[near]
-        found = probe.has_key_of(at, chunk, rows)
-        found_at.append(at[found])
-        found_rows.append(rows[found])
-    return Hits(chunk, np.concatenate(found_at), np.concatenate(found_rows), _NONE)
+        is_match = probe.has_key_of(at, chunk, rows)
+        matching_at.append(at[is_match])
+        matching_rows.append(rows[is_match])
+    return Hits(chunk, np.concatenate(matching_at), np.concatenate(matching_rows), _NONE)
 
 
 def find_runs(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Runs]:
@@ -175,8 +175,8 @@ def _find_runs(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Runs:
     whole = probe.has_key_of(at, chunk, starts) & probe.has_key_of(at, chunk, stops - 1)
     for i in np.flatnonzero(~whole).tolist():
         rows = np.arange(starts[i], stops[i])
-        own = rows[probe.has_key_of(np.full(rows.size, at[i]), chunk, rows)]
-        starts[i], stops[i] = (own[0], own[-1] + 1) if own.size else (0, 0)
+        key_rows = rows[probe.has_key_of(np.full(rows.size, at[i]), chunk, rows)]
+        starts[i], stops[i] = (key_rows[0], key_rows[-1] + 1) if key_rows.size else (0, 0)
     if not whole.all():
         present = np.flatnonzero(stops > starts)
         at, starts, stops = at[present], starts[present], stops[present]
@@ -187,19 +187,19 @@ def _find_runs(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Runs:
 def _find_subs(runs: Runs, probe: Probe) -> Hits:
     chunk, at, stops = runs.chunk, runs.at, runs.stops
     assert probe.sub_orders is not None and chunk.sub_orders is not None
-    wanted = probe.sub_orders[at]
-    rows = _bisected(chunk.sub_orders, wanted, runs.starts, stops)
-    found = np.zeros(at.size, dtype=np.bool_)
+    sub_orders = probe.sub_orders[at]
+    rows = _bisect(chunk.sub_orders, sub_orders, runs.starts, stops)
+    is_match = np.zeros(at.size, dtype=np.bool_)
     pending = np.arange(at.size)
     while True:
         pending = pending[rows[pending] < stops[pending]]
-        pending = pending[chunk.sub_orders[rows[pending]] == wanted[pending]]
+        pending = pending[chunk.sub_orders[rows[pending]] == sub_orders[pending]]
         if not pending.size:
             break
-        found[pending] = _has_sub_of(probe, at[pending], chunk, rows[pending])
-        pending = pending[~found[pending]]
+        is_match[pending] = _has_sub_of(probe, at[pending], chunk, rows[pending])
+        pending = pending[~is_match[pending]]
         rows[pending] += 1
-    return Hits(chunk, at[found], rows[found], at[runs.cleared & ~found])
+    return Hits(chunk, at[is_match], rows[is_match], at[runs.is_cleared & ~is_match])
 
 
 def _has_sub_of(probe: Probe, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
@@ -210,13 +210,13 @@ def _has_sub_of(probe: Probe, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
     return same(probe.subs.take(pa.array(at)), subs.take(pa.array(rows)))
 
 
-def _bisected(values: Int64s, wanted: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
+def _bisect(values: Int64s, targets: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
     """In each run, the first row whose value is not below the wanted one: all binary searches in step."""
     low, high = starts.copy(), stops.copy()
     pending = np.flatnonzero(low < high)
     while pending.size:
         middle = (low[pending] + high[pending]) >> 1
-        below = values[middle] < wanted[pending]
+        below = values[middle] < targets[pending]
         low[pending[below]] = middle[below] + 1
         high[pending[~below]] = middle[~below]
         pending = pending[low[pending] < high[pending]]

@@ -40,7 +40,7 @@ class _Cursor:
             self._row = int(self._chunk.orders.searchsorted(np.uint64(start)))
 
     def _is_in_chunk(self) -> bool:
-        """Whether there is a chunk left that begins within the range; told by the footer alone."""
+        """Whether there is a chunk left that begins within the range; the footer alone answers this."""
         entries = self._segment.entries
         return self._number < len(entries) and entries[self._number].first_order < self._stop
 

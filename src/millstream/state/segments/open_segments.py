@@ -1,16 +1,15 @@
 """The segments a process has open: each file is mapped once, and checked once.
 
-Segments never change, so a mapping may be kept as long as anybody likes. From a local store files are mapped
-in place. From a remote store a file is downloaded once into `cache_folder` and mapped there. `keep_only` lets go of
-what no version names any more: a mapping keeps a deleted file's space on disk.
+Segments never change, so a mapping may be held for any length of time. Files of a local store are mapped in place.
+A file of a remote store is downloaded once into `cache_folder` and mapped there. `keep_only` closes the segments that
+no version names any more: a mapping holds the disk space of a file that was deleted.
 
-What is not mapped is held in memory, up to a bound for the whole process (`segment_memory`), and read or downloaded
-again when it is needed again: files of a remote store where there is no `cache_folder`, and all files where `maps` is
-False, in a process that must not die of a file that is cut (`segment_file`).
+Some files cannot be mapped: those of a remote store where there is no `cache_folder`, and all files where `maps` is
+False, because a process must not die of a file that was cut (`segment_file`). Their parts are held in memory, up to a
+bound for the whole process (`segment_memory`), and read or downloaded again when they are needed again.
 
-A downloaded file is named after the store and the file, so that two jobs can share a folder; it is a copy that
-anybody may delete while no process runs. What is in the folder is believed, so a folder is refused that others can
-write to.
+A downloaded file is named after the store and the file, so that two jobs can share a folder. It is a copy that may be
+deleted while no process runs. Files in the folder are trusted, so a folder that others can write to is refused.
 """
 
 from __future__ import annotations
@@ -77,46 +76,46 @@ class OpenSegments:
 
     def segment(self, ref: SegmentRef, layout: TableLayout) -> Segment:
         """The segment a ref names; StoreDamagedError if it is missing or damaged."""
-        found = self._open.get((ref.file, layout))
-        if found is None:
+        segment = self._open.get((ref.file, layout))
+        if segment is None:
             file = self._file(ref, layout.state)
             if isinstance(file, WholeFile):
-                found = Segment.of_file(file, layout, ref)
+                segment = Segment.of_file(file, layout, ref)
             else:
-                found = HeldSegment.of_file(file, layout, ref).in_memory(self._memory)
-            found.is_foreign = self._is_foreign
-            self._open[ref.file, layout] = found
-        return found
+                segment = HeldSegment.of_file(file, layout, ref).in_memory(self._memory)
+            segment.is_foreign = self._is_foreign
+            self._open[ref.file, layout] = segment
+        return segment
 
     def stored_layout(self, ref: SegmentRef, state: str) -> TableLayout:
-        """The layout that a segment was written with, as the file itself tells it."""
+        """The layout that a segment was written with, from the file itself."""
         return stored_layout(self._file(ref, state), _subject(ref, state))
 
     def keep_only(self, refs: Iterable[SegmentRef], layout: TableLayout) -> None:
-        """Let go of the segments of this table that `refs` do not name."""
-        named = {ref.file for ref in refs}
+        """Close the segments of this table that `refs` do not name."""
+        live_files = {ref.file for ref in refs}
         for file, table in list(self._open):
             # A state's schema may have changed since: then its segments were opened anew, with another layout.
-            if table.state != layout.state or (file in named and table == layout):
+            if table.state != layout.state or (file in live_files and table == layout):
                 continue
             del self._open[file, table]
-            if file not in named and self._cache_folder is not None and self.store.local_path(file) is None:
+            if file not in live_files and self._cache_folder is not None and self.store.local_path(file) is None:
                 with suppress(OSError):
-                    os.unlink(self._cached(file))
+                    os.unlink(self._cache_path(file))
 
     def _file(self, ref: SegmentRef, state: str) -> SegmentFile:
         path = self.store.local_path(ref.file)
         if path is None and self._cache_folder is None:
             return self._remote(ref, state)
         if path is None:
-            path = self._cached(ref.file)
+            path = self._cache_path(ref.file)
             # A copy of the wrong size was cut by a full disk; the checksums find what this does not.
             if not path.is_file() or path.stat().st_size != ref.file_bytes:
-                _write_whole(path, self._downloaded(ref, state))
+                _write_whole(path, self._download(ref, state))
         try:
             return mapped_file(path) if self._maps else ReadFile(path, _subject(ref, state))
         except FileNotFoundError as error:
-            raise _missing(ref, state) from error
+            raise _missing_error(ref, state) from error
         except (OSError, pa.ArrowException) as error:
             raise (StoreAwayError if is_transient(error) else StoreDamagedError)(
                 f"{_subject(ref, state)} cannot be opened: {error}. "
@@ -126,25 +125,25 @@ class OpenSegments:
     def _remote(self, ref: SegmentRef, state: str) -> SegmentFile:
         subject = _subject(ref, state)
         if ref.file_bytes <= WHOLE_BYTES_MAX:
-            return DownloadedFile(lambda: self._downloaded(ref, state), ref.file_bytes, subject)
+            return DownloadedFile(lambda: self._download(ref, state), ref.file_bytes, subject)
 
         def fetch(start: int, stop: int) -> bytes:
             try:
                 return self.store.get_range(ref.file, start, stop)
             except StoreDamagedError as error:
-                raise _missing(ref, state) from error
+                raise _missing_error(ref, state) from error
 
         return RangedFile(fetch, ref.file_bytes, subject)
 
-    def _downloaded(self, ref: SegmentRef, state: str) -> bytes:
+    def _download(self, ref: SegmentRef, state: str) -> bytes:
         try:
             return self.store.get(ref.file)
         except StoreDamagedError as error:
-            raise _missing(ref, state) from error
+            raise _missing_error(ref, state) from error
 
-    def _cached(self, file: str) -> Path:
+    def _cache_path(self, file: str) -> Path:
         assert self._cache_folder is not None
-        _make_own(self._cache_folder)
+        _make_private(self._cache_folder)
         digest = hashlib.sha256(f"{self.store.url}\0{file}".encode()).hexdigest()[:40]
         return self._cache_folder / f"{digest}.arrow"
 
@@ -160,8 +159,8 @@ def _write_whole(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
-def _make_own(folder: Path) -> None:
-    """Make the folder if it is not there; refuse one in which others could have put files for us to believe."""
+def _make_private(folder: Path) -> None:
+    """Make the folder if it is not there; refuse one where others could have put files, which we would trust."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
@@ -175,7 +174,7 @@ def _subject(ref: SegmentRef, state: str) -> str:
     return f"State {state!r}, epoch {ref.epoch}: segment {ref.file}"
 
 
-def _missing(ref: SegmentRef, state: str) -> StoreDamagedError:
+def _missing_error(ref: SegmentRef, state: str) -> StoreDamagedError:
     return StoreDamagedError(
         f"{_subject(ref, state)} is missing, though the manifest names it. "
         "Look whether it was moved or removed by hand and put it back, or start the job from an older epoch."

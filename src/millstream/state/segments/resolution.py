@@ -1,14 +1,14 @@
 """Which changes stand: the newest of every row, in the order of a segment.
 
-Writing an epoch, scanning and compacting all meet the same question: given changes, oldest first, which rows
-are left, and how are they sorted? `standing_rows` answers it once for all of them, over whole columns:
+Writing an epoch, scanning and compacting share one question: given changes, oldest first, which rows
+are left, and how are they sorted? `standing_rows` answers it for all of them, over whole columns:
 
 1. sort by (order, rest), keeping the changes of one hash in the order they were made;
 2. bring each key's changes together where two keys have one hash;
 3. drop what stands before its key's last CLEAR;
 4. sort each key's changes by sub, bring each sub's together, and keep the last.
 
-DELETEs and CLEARs stand like any change; who knows that nothing older lies beneath may drop them afterwards.
+DELETEs and CLEARs stand like any change; a caller who knows that nothing older lies beneath may drop them.
 Invariant: the rows answered are sorted as `layout` says, at most one per (key, sub), one CLEAR per key.
 """
 
@@ -52,62 +52,62 @@ def standing_rows(changes: pa.RecordBatch, layout: TableLayout) -> Int64s:
     >>> standing_rows(batch, layout).tolist()
     [1, 2]
     """
-    sorting = _by_key(changes)
+    sorted_rows = _by_key(changes)
     if layout.sub_type is None:
-        return _last_of_each(sorting)
-    return _last_of_each(_by_sub(changes, layout, sorting))
+        return _last_of_each(sorted_rows)
+    return _last_of_each(_by_sub(changes, layout, sorted_rows))
 
 
 @dataclass(frozen=True)
-class _Sorting:
-    """Positions in sorted order; `joined[i]` says that i and i + 1 belong together."""
+class _SortedRows:
+    """Positions in sorted order; `is_joined[i]` says that i and i + 1 belong together."""
 
     rows: Int64s
-    joined: Bools
+    is_joined: Bools
 
 
-def _last_of_each(sorting: _Sorting) -> Int64s:
+def _last_of_each(sorted_rows: _SortedRows) -> Int64s:
     """The last, hence newest, of all that belong together."""
-    if not sorting.joined.any():
-        return sorting.rows
-    last: Int64s = sorting.rows[np.append(~sorting.joined, True)]
+    if not sorted_rows.is_joined.any():
+        return sorted_rows.rows
+    last: Int64s = sorted_rows.rows[np.append(~sorted_rows.is_joined, True)]
     return last
 
 
-def _by_key(changes: pa.RecordBatch) -> _Sorting:
+def _by_key(changes: pa.RecordBatch) -> _SortedRows:
     orders = orders_in(changes)
     if (orders[1:] > orders[:-1]).all():
-        return _Sorting(np.arange(len(orders)), np.zeros(max(len(orders) - 1, 0), dtype=np.bool_))
+        return _SortedRows(np.arange(len(orders)), np.zeros(max(len(orders) - 1, 0), dtype=np.bool_))
     # Stable, and quick where the changes are a few sorted runs, as segments are.
     rows = np.argsort(orders, kind="stable")
     by_order = orders[rows]
-    tied = by_order[1:] == by_order[:-1]
-    if not tied.any():
-        return _Sorting(rows, tied)
+    is_tied = by_order[1:] == by_order[:-1]
+    if not is_tied.any():
+        return _SortedRows(rows, is_tied)
     rests = plain_view(changes.column("rest")).view(np.uint16)
     by_rest = rests[rows]
-    if (tied & (by_rest[1:] != by_rest[:-1])).any():
+    if (is_tied & (by_rest[1:] != by_rest[:-1])).any():
         rows = np.lexsort((rests, orders))
         by_rest = rests[rows]
-        tied &= by_rest[1:] == by_rest[:-1]
-    return _brought_together(changes.column("key"), rows, tied)
+        is_tied &= by_rest[1:] == by_rest[:-1]
+    return _brought_together(changes.column("key"), rows, is_tied)
 
 
-def _by_sub(changes: pa.RecordBatch, layout: TableLayout, keys: _Sorting) -> _Sorting:
+def _by_sub(changes: pa.RecordBatch, layout: TableLayout, keys: _SortedRows) -> _SortedRows:
     key_ids = np.zeros(len(keys.rows), dtype=np.int64)
-    np.cumsum(~keys.joined, out=key_ids[1:])
+    np.cumsum(~keys.is_joined, out=key_ids[1:])
     kinds = kinds_of(changes)
     rows = keys.rows
-    cleared = kinds[rows] == CLEAR
-    if cleared.any():
+    is_clear = kinds[rows] == CLEAR
+    if is_clear.any():
         last_clear = np.full(key_ids[-1] + 1, -1, dtype=np.int64)
-        np.maximum.at(last_clear, key_ids[cleared], rows[cleared])
-        kept = rows >= last_clear[key_ids]
-        rows, key_ids = rows[kept], key_ids[kept]
+        np.maximum.at(last_clear, key_ids[is_clear], rows[is_clear])
+        is_left = rows >= last_clear[key_ids]
+        rows, key_ids = rows[is_left], key_ids[is_left]
     return _sorted_subs(changes, layout, rows, key_ids)
 
 
-def _sorted_subs(changes: pa.RecordBatch, layout: TableLayout, rows: Int64s, key_ids: Int64s) -> _Sorting:
+def _sorted_subs(changes: pa.RecordBatch, layout: TableLayout, rows: Int64s, key_ids: Int64s) -> _SortedRows:
     """`rows`, whose keys stand together, sorted by sub within each key; rows of one key and sub are joined."""
     sub_orders = sub_orders_in(changes, layout)[rows]
     same_key = key_ids[1:] == key_ids[:-1]
@@ -115,47 +115,47 @@ def _sorted_subs(changes: pa.RecordBatch, layout: TableLayout, rows: Int64s, key
         by_sub = np.lexsort((sub_orders, key_ids))
         rows, sub_orders = rows[by_sub], sub_orders[by_sub]
         # Keys stand together still, so `same_key` is as it was.
-    tied = same_key & (sub_orders[1:] == sub_orders[:-1])
-    if tied.any():
+    is_tied = same_key & (sub_orders[1:] == sub_orders[:-1])
+    if is_tied.any():
         # A CLEAR has the order of the first sub, but is never one and the same row with it.
-        cleared = kinds_of(changes)[rows] == CLEAR
-        tied &= ~cleared[:-1]
-    if layout.has_ordered_sub or not tied.any():
-        return _Sorting(rows, tied)
-    return _brought_together(changes.column("sub"), rows, tied)
+        is_clear = kinds_of(changes)[rows] == CLEAR
+        is_tied &= ~is_clear[:-1]
+    if layout.has_ordered_sub or not is_tied.any():
+        return _SortedRows(rows, is_tied)
+    return _brought_together(changes.column("sub"), rows, is_tied)
 
 
 def newest_of_each(changes: pa.RecordBatch, layout: TableLayout, key_ids: Int64s) -> Int64s:
-    """As `standing_rows`, for changes without CLEARs whose keys are told by number: the newest per number and sub."""
+    """As `standing_rows`, for changes without CLEARs whose keys are known by number: the newest per number and sub."""
     rows = np.argsort(key_ids, kind="stable")
     by_key = key_ids[rows]
     if layout.sub_type is None:
-        return _last_of_each(_Sorting(rows, by_key[1:] == by_key[:-1]))
+        return _last_of_each(_SortedRows(rows, by_key[1:] == by_key[:-1]))
     return _last_of_each(_sorted_subs(changes, layout, rows, by_key))
 
 
-def _brought_together(values: pa.Array, rows: Int64s, tied: Bools) -> _Sorting:
-    """`rows` with equal values next to each other; `tied` says which neighbours have one hash.
+def _brought_together(values: pa.Array, rows: Int64s, is_tied: Bools) -> _SortedRows:
+    """`rows` with equal values next to each other; `is_tied` says which neighbours have one hash.
 
     Equal hashes mean equal values but for the odd collision, so that is what is checked first.
     """
-    at = np.flatnonzero(tied)
+    at = np.flatnonzero(is_tied)
     equal = same(values.take(pa.array(rows[at])), values.take(pa.array(rows[at + 1])))
-    joined = tied.copy()
-    joined[at] = equal
+    is_joined = is_tied.copy()
+    is_joined[at] = equal
     if equal.all():
-        return _Sorting(rows, joined)
+        return _SortedRows(rows, is_joined)
     rows = rows.copy()
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], tied, [False])).astype(np.int8)))
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], is_tied, [False])).astype(np.int8)))
     for start, stop in edges.reshape(-1, 2).tolist():
-        if joined[start:stop].all():
+        if is_joined[start:stop].all():
             continue
         run = rows[start : stop + 1]
         ranks = _ranks(values.take(pa.array(run)))
         by_rank = np.argsort(ranks, kind="stable")
         rows[start : stop + 1] = run[by_rank]
-        joined[start:stop] = np.diff(ranks[by_rank]) == 0
-    return _Sorting(rows, joined)
+        is_joined[start:stop] = np.diff(ranks[by_rank]) == 0
+    return _SortedRows(rows, is_joined)
 
 
 def _ranks(values: pa.Array) -> Int64s:

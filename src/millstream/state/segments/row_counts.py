@@ -25,7 +25,7 @@ def row_counts(view: TableView, keys: KeyColumn) -> Int64s:
     probe = Probe.of(keys, view.layout)
     for layer in view.layers:
         span = layer.among(probe.orders)
-        asked = np.arange(span.start, span.stop)
-        for runs in find_runs(layer.segment, probe, asked) if asked.size else ():
+        at = np.arange(span.start, span.stop)
+        for runs in find_runs(layer.segment, probe, at) if at.size else ():
             np.add.at(counts, probe.positions[runs.at], runs.stops - runs.starts)
     return counts

@@ -37,7 +37,10 @@ PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
 
 
 class Chunk:
-    """Some sorted rows: the columns that lookups need as numpy, the others as Arrow."""
+    """Some sorted rows: the columns that lookups need as numpy, the others as Arrow.
+
+    Many attributes: each is a view of a column, made once, because lookups touch them for every segment of every read.
+    """
 
     __slots__ = (
         "batch",
@@ -89,8 +92,8 @@ def key_view(keys: pa.Array) -> PlainKeys | None:
 
 
 def layout_document(layout: TableLayout) -> dict[str, Any]:
-    """The layout as a footer tells it: types as Arrow prints them."""
-    told = {
+    """The layout as a footer holds it: types as Arrow prints them."""
+    document = {
         "key": "canonical" if layout.key_type is None else str(layout.key_type),
         "sub": None if layout.sub_type is None else str(layout.sub_type),
         "value": None if layout.value_type is None else str(layout.value_type),
@@ -99,15 +102,15 @@ def layout_document(layout: TableLayout) -> dict[str, Any]:
         "ttl": layout.has_ttl,
         "max_parallelism": layout.max_parallelism,
     }
-    return told if layout.serializer_version is None else {**told, "serializer": layout.serializer_version}
+    return document if layout.serializer_version is None else {**document, "serializer": layout.serializer_version}
 
 
 class Segment:
     """The sorted rows of one file, or of changes not yet written.
 
-    `is_foreign`: another process's user wrote the file, so that a checksum proves nothing. Arrow ends a process that
-    looks at a text which, by its offsets, lies beyond its memory; so offsets are looked at first. Tasks do without: who
-    can write their store runs code in them anyway.
+    `is_foreign`: the file may have been written by a user who is not trusted, so that a checksum proves nothing. Arrow
+    crashes the process when an offset leads beyond its memory, so offsets are checked first. Tasks do without: whoever
+    can write their store can run code in them anyway.
     """
 
     is_foreign = False
@@ -138,7 +141,7 @@ class Segment:
         subject = f"State {layout.state!r}, epoch {ref.epoch}: segment {ref.file}"
         footer = read_footer(file, subject)
         if file.size != ref.file_bytes or footer.rows != ref.rows or footer.epoch != ref.epoch:
-            raise _damaged(
+            raise _damage_error(
                 subject,
                 f"the manifest says {ref.file_bytes} bytes and {ref.rows} rows of epoch {ref.epoch}, the file has "
                 f"{file.size} bytes and {footer.rows} rows of epoch {footer.epoch}. Was a file copied or renamed?",
@@ -158,34 +161,34 @@ class Segment:
         entry, subject = self.entries[number], f"{self._subject}, chunk {number}"
         data = self._file.read(entry.offset, entry.offset + entry.length)
         if zlib.crc32(data) != entry.crc32:
-            raise _damaged(subject, "its checksum does not match its content")
+            raise _damage_error(subject, "its checksum does not match its content")
         try:
             rows = read_chunk(data, self._schema)
             if self.is_foreign:
                 rows.validate(full=True)
         except ValueError as error:
-            raise _damaged(subject, str(error)) from error
+            raise _damage_error(subject, str(error)) from error
         if self.layout.past is not None:
             rows = self.layout.past.present(rows, self._epoch, self.layout.schema)
         chunk = Chunk(rows, self.layout)
         orders = chunk.orders
         if chunk.rows != entry.rows or (orders[0], orders[-1]) != (entry.first_order, entry.last_order):
-            raise _damaged(subject, "its rows are not those its footer promises")
+            raise _damage_error(subject, "its rows are not those its footer promises")
         if not (orders[1:] >= orders[:-1]).all():
-            raise _damaged(subject, "its rows are not sorted")
+            raise _damage_error(subject, "its rows are not sorted")
         self._chunks[number] = chunk
         return chunk
 
     def touch(self, bytes_max: int) -> int:
-        """Touch the chunks that nobody has, up to so many bytes; returns how many that were. Who asks afterwards does
-        not wait for a check. What is damaged, or not for readers, is told to who asks for it."""
-        touched = 0
+        """Check chunks that nobody has touched yet, up to so many bytes, so that later readers need not wait; returns
+        the number of bytes. Errors are left for whoever reads the chunk."""
+        touched_bytes = 0
         for number, entry in enumerate(self.entries):
-            if self._chunks[number] is None and touched + entry.length <= bytes_max:
+            if self._chunks[number] is None and touched_bytes + entry.length <= bytes_max:
                 with suppress(MillstreamError):
                     self.chunk(number)
-                touched += entry.length
-        return touched
+                touched_bytes += entry.length
+        return touched_bytes
 
     @property
     def rows(self) -> int:
@@ -200,7 +203,7 @@ class HeldSegment(Segment):
     """
 
     def in_memory(self, memory: SegmentMemory) -> Self:
-        """Count what is held by this memory."""
+        """Let `memory` count what this segment holds."""
         self._memory, self._token = memory, memory.join(self)
         if isinstance(self._file, DownloadedFile):  # to read its footer, already
             memory.use(self._token, 0, self._file.size)
@@ -236,7 +239,7 @@ def _extent(batch: pa.RecordBatch, column: str) -> tuple[int, int]:
     return (int(times.min()), int(times.max())) if times.size else (NEVER_MS, -NEVER_MS)
 
 
-# What a layout with a past answers for: its segments may have other values, and expire or not.
+# The parts of a layout that may differ in the segments of a layout with a past.
 _OF_SCHEMA = frozenset({"value", "pickled", "ttl", "serializer"})
 
 
@@ -253,8 +256,8 @@ def _check_layout(footer: SegmentFooter, layout: TableLayout) -> None:
             )
 
 
-def _damaged(subject: str, what: str) -> StoreDamagedError:
+def _damage_error(subject: str, reason: str) -> StoreDamagedError:
     return StoreDamagedError(
-        f"{subject} is damaged: {what}. Nothing was overwritten; restore the file from a copy, or start the job "
+        f"{subject} is damaged: {reason}. Nothing was overwritten; restore the file from a copy, or start the job "
         "from an older epoch."
     )

@@ -1,12 +1,12 @@
-"""Everything that can be wrong with a segment, found without a program: for people who ask whether a store is whole.
+"""All damage of a segment, found without the job's program: for people who ask whether a store is whole.
 
-A running job checks what it touches (`segment`). Here every byte is looked at, a chunk at a time, so that a segment of
-any size takes the memory of one chunk. The steps, each naming what it found:
+A running job checks the chunks that it reads (`segment`). Here every byte is checked, a chunk at a time, so that a
+segment of any size takes the memory of one chunk. The steps, each of which names the damage it finds:
 
 1. the file is there and has the length that the manifest says;
-2. its footer, schema and tail have their checksums, and tell the rows, epoch and key groups that the manifest tells;
+2. its footer, schema and tail have their checksums, and the rows, epoch and key groups of the manifest;
 3. each chunk has its checksum and the rows that the footer promises, sorted, beyond those of the chunk before;
-4. all keys lie in the segment's key groups, at the place that their hash says, and no row is there twice;
+4. all keys lie in the segment's key groups, in the order of their hashes, and no row is there twice;
 5. due and expiry times lie within the bounds by which a scan skips chunks.
 
 Damage of one chunk does not hide that of the next. Nothing is changed, and nothing is decoded that could run code.
@@ -34,7 +34,7 @@ from millstream.state.tables.layout import CLEAR, PUT, TableLayout, order_of_gro
 __all__ = ["KeyHashes", "segment_problems"]
 
 KeyHashes = Callable[[pa.Array, TableLayout], Int64s | None]
-"""The hashes that keys should have; None where that cannot be told."""
+"""The hashes that keys should have; None where that is not known."""
 
 
 def segment_problems(file: SegmentFile, ref: SegmentRef, state: str, key_hashes: KeyHashes) -> list[str]:
@@ -49,21 +49,25 @@ def segment_problems(file: SegmentFile, ref: SegmentRef, state: str, key_hashes:
         return [error.message.removeprefix("it is damaged: ").split(". Nothing was overwritten", 1)[0]]
     except (pa.ArrowException, KeyError, ValueError) as error:
         return [f"its schema cannot be read ({error})"]
-    found = list(_footer_problems(footer, ref, state))
-    last = -1
+    problems = list(_footer_problems(footer, ref, state))
+    last_order = -1
     for number, entry in enumerate(footer.chunks):
-        problem, last = _chunk_problem(file, schema, entry, layout, footer.groups, last, key_hashes)
+        problem, last_order = _chunk_problem(file, schema, entry, layout, footer.groups, last_order, key_hashes)
         if problem is not None:
-            found.append(f"chunk {number}: {problem}")
-    return found
+            problems.append(f"chunk {number}: {problem}")
+    return problems
 
 
 def _footer_problems(footer: SegmentFooter, ref: SegmentRef, state: str) -> Iterator[str]:
-    told = (footer.state, footer.epoch, footer.rows, footer.groups)
-    expected = (state, ref.epoch, ref.rows, (ref.file_group_start, ref.file_group_stop))
-    for what, found, wanted in zip(("state", "epoch", "rows", "key groups"), told, expected, strict=True):
-        if found != wanted:
-            yield f"its footer tells of {what} {found!r}, the manifest of {wanted!r}"
+    facts = (
+        ("state", footer.state, state),
+        ("epoch", footer.epoch, ref.epoch),
+        ("rows", footer.rows, ref.rows),
+        ("key groups", footer.groups, (ref.file_group_start, ref.file_group_stop)),
+    )
+    for name, in_footer, in_manifest in facts:
+        if in_footer != in_manifest:
+            yield f"its footer tells of {name} {in_footer!r}, the manifest of {in_manifest!r}"
     due_min_ms = min((chunk.due_min_ms for chunk in footer.chunks), default=ref.due_min_ms)
     if due_min_ms != ref.due_min_ms:
         yield f"its earliest due time is {due_min_ms}, the manifest says {ref.due_min_ms}"
@@ -75,19 +79,19 @@ def _chunk_problem(
     entry: ChunkEntry,
     layout: TableLayout,
     groups: tuple[int, int],
-    last: int,
+    last_order: int,
     key_hashes: KeyHashes,
 ) -> tuple[str | None, int]:
     """The first thing wrong with a chunk, and its last order."""
     data = file.read(entry.offset, entry.offset + entry.length)
     if zlib.crc32(data) != entry.crc32:
-        return "its checksum does not match its content", max(last, entry.last_order)
+        return "its checksum does not match its content", max(last_order, entry.last_order)
     try:
         rows = read_chunk(data, schema)
         rows.validate(full=True)
     except (pa.ArrowException, ValueError) as error:
-        return str(error), max(last, entry.last_order)
-    return _rows_problem(rows, entry, layout, groups, last, key_hashes), max(last, entry.last_order)
+        return str(error), max(last_order, entry.last_order)
+    return _rows_problem(rows, entry, layout, groups, last_order, key_hashes), max(last_order, entry.last_order)
 
 
 def _rows_problem(
@@ -95,7 +99,7 @@ def _rows_problem(
     entry: ChunkEntry,
     layout: TableLayout,
     groups: tuple[int, int],
-    last: int,
+    last_order: int,
     key_hashes: KeyHashes,
 ) -> str | None:
     orders = orders_in(rows)
@@ -103,7 +107,7 @@ def _rows_problem(
         return f"it has {rows.num_rows} rows, its footer says {entry.rows}"
     if (int(orders[0]), int(orders[-1])) != (entry.first_order, entry.last_order):
         return "its first and last keys are not those its footer says"
-    if not (orders[1:] >= orders[:-1]).all() or int(orders[0]) <= last:
+    if not (orders[1:] >= orders[:-1]).all() or int(orders[0]) <= last_order:
         return "its rows are not sorted"
     if not order_of_group(groups[0]) <= int(orders[0]) <= int(orders[-1]) < order_of_group(groups[1]):
         return f"it has keys outside the key groups {groups[0]} to {groups[1] - 1} of its segment"
@@ -125,8 +129,8 @@ def _hash_problem(rows: pa.RecordBatch, layout: TableLayout, key_hashes: KeyHash
         if misplaced.any():
             return f"{int(misplaced.sum())} keys do not stand where their hash says"
     if layout.sub_type is not None and not layout.has_ordered_sub:
-        there = kinds_of(rows) != CLEAR
-        if (xxhash64_column(rows.column("sub"))[there] != sub_orders_in(rows, layout)[there]).any():
+        has_sub = kinds_of(rows) != CLEAR
+        if (xxhash64_column(rows.column("sub"))[has_sub] != sub_orders_in(rows, layout)[has_sub]).any():
             return "map keys do not stand where their hash says"
     return None
 
@@ -134,24 +138,24 @@ def _hash_problem(rows: pa.RecordBatch, layout: TableLayout, key_hashes: KeyHash
 def _order_problem(rows: pa.RecordBatch, layout: TableLayout) -> str | None:
     """Neighbours of one hash: a key's rows stand together, sorted by sub, none of them twice."""
     orders, rests = orders_in(rows), plain_view(rows.column("rest")).view(np.uint16)
-    tied = np.flatnonzero(orders[1:] == orders[:-1])
-    if (rests[tied + 1] < rests[tied]).any():
+    ties = np.flatnonzero(orders[1:] == orders[:-1])
+    if (rests[ties + 1] < rests[ties]).any():
         return "its rows are not sorted"
-    tied = tied[rests[tied + 1] == rests[tied]]
-    if not tied.size:
+    ties = ties[rests[ties + 1] == rests[ties]]
+    if not ties.size:
         return None
     keys = rows.column("key")
-    tied = tied[same(keys.take(pa.array(tied)), keys.take(pa.array(tied + 1)))]
+    ties = ties[same(keys.take(pa.array(ties)), keys.take(pa.array(ties + 1)))]
     if layout.sub_type is None:
-        return "a key is there twice" if tied.size else None
+        return "a key is there twice" if ties.size else None
     subs, kinds = sub_orders_in(rows, layout), kinds_of(rows)
-    after_clear = kinds[tied] == CLEAR
-    if (subs[tied + 1] < subs[tied]).any() or (kinds[tied + 1] == CLEAR).any():
+    after_clear = kinds[ties] == CLEAR
+    if (subs[ties + 1] < subs[ties]).any() or (kinds[ties + 1] == CLEAR).any():
         return "its rows are not sorted"
-    tied = tied[(subs[tied + 1] == subs[tied]) & ~after_clear]
+    ties = ties[(subs[ties + 1] == subs[ties]) & ~after_clear]
     column = rows.column("sub")
-    doubled = same(column.take(pa.array(tied)), column.take(pa.array(tied + 1)))
-    return "a row is there twice" if doubled.any() else None
+    is_double = same(column.take(pa.array(ties)), column.take(pa.array(ties + 1)))
+    return "a row is there twice" if is_double.any() else None
 
 
 def _extent_problem(rows: pa.RecordBatch, column: str, low: int, high: int) -> str | None:

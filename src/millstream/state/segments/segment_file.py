@@ -1,12 +1,12 @@
-"""The bytes of a segment's file, a part at a time: mapped, read when they are asked for, or fetched from far away.
+"""The bytes of a segment's file, a part at a time: mapped, read when they are needed, or fetched from a remote store.
 
-A map costs nothing until it is touched, and the page cache keeps what is. But whoever touches a map of a file that
-was cut meanwhile is ended by the system with SIGBUS, and no error handling helps. So only processes map that may die:
-tasks, and readers of their own. A process that drives a job reads instead (`ReadFile`): there a file that was cut is
-an error like any other.
+A mapping costs nothing until it is touched, and the page cache keeps what was touched. But a process that touches the
+mapping of a file that was cut meanwhile is ended by the system with SIGBUS, and no error handling helps. So only
+processes that may die use mappings: tasks, and separate readers. The process that drives a job reads instead
+(`ReadFile`): there a file that was cut is an error like any other.
 
-From a remote store a small file is fetched whole, by one call, and of a large one the parts that are asked for. What
-was read or fetched is this process's own memory, and bounded by `segment_memory`.
+A small file of a remote store is fetched whole, by one call; of a large one, the parts that are needed are fetched.
+Parts that were read or fetched lie in this process's memory, which `segment_memory` bounds.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def mapped_file(path: Path) -> WholeFile:
 class ReadFile:
     """A file of this machine, of which parts are read.
 
-    It is held open, so that a file which the job collects meanwhile can be read to the end; when a process has very
-    many open, later ones are opened for each part, and one that is collected is then told to be missing.
+    It is held open, so that it can be read to the end even if the job deletes it meanwhile. When a process has very
+    many files open, later ones are opened for each part; one that was deleted is then an error.
     """
 
     _holding: ClassVar[weakref.WeakSet[ReadFile]] = weakref.WeakSet()
@@ -142,7 +142,7 @@ class DownloadedFile:
         return data.slice(start, stop - start)
 
     def let_go(self) -> None:
-        """Forget the bytes; who holds parts of them keeps those alive."""
+        """Forget the bytes; parts of them that somebody holds stay alive."""
         self._data = None
 
 

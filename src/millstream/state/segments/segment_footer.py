@@ -7,8 +7,8 @@
                text as its metadata entry `millstream`
 
 The text is JSON. It is found by its first words, not through Arrow, so that nothing is interpreted before its
-checksum held. Arrow takes a file's metadata when the file is begun, so blanks are left there and written over
-when all chunks are known. The blanks are long enough for the numbers at their longest.
+checksum was found right. Arrow takes a file's metadata when the file is begun, so blanks are left there and are written
+over when all chunks are known. The blanks are long enough for the numbers at their longest.
 """
 
 from __future__ import annotations
@@ -106,17 +106,17 @@ def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
     """The footer of a file; StoreDamagedError, which names `subject`, when a byte of it is wrong."""
     size = file.size
     if size < 24 or file.read(0, 6).to_pybytes() != _MAGIC:
-        raise _damaged(subject, "it is empty" if not size else "it is not a segment from its first bytes on")
+        raise _damage_error(subject, "it is empty" if not size else "it is not a segment from its first bytes on")
     end = file.read(size - 10, size).to_pybytes()
     if end[4:] != _MAGIC:
-        raise _damaged(subject, "it is cut short, or its end was overwritten")
+        raise _damage_error(subject, "it is cut short, or its end was overwritten")
     length = int.from_bytes(end[:4], "little", signed=True)
     if not 0 < length <= size - 18:
-        raise _damaged(subject, "the length of its footer is wrong")
+        raise _damage_error(subject, "the length of its footer is wrong")
     arrow_footer = file.read(size - 10 - length, size).to_pybytes()
     start = arrow_footer.find(_OPENING)
     if start < 0:
-        raise _damaged(subject, "its footer has no description of a segment")
+        raise _damage_error(subject, "its footer has no description of a segment")
     text = arrow_footer[start:]
     version = text[len(_OPENING) :].split(b'"', 1)[0]
     try:
@@ -124,21 +124,21 @@ def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
         chunks = tuple(map(_chunk_entry, document["chunks"])) if version == b"1" else ()
         tail_start = chunks[-1].offset + chunks[-1].length if chunks else None
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-        raise _damaged(subject, "its footer cannot be read") from error
+        raise _damage_error(subject, "its footer cannot be read") from error
     if version.isdigit() and len(version) < 10 and int(version) > FORMAT:
         raise StoreDamagedError(
             f"{subject} has segment format {version.decode()}, this Millstream reads up to {FORMAT}: it was written "
             "by a newer Millstream. Upgrade Millstream, then start the job again."
         )
     if tail_start is None or not 0 < tail_start <= size - 10 - length:
-        raise _damaged(subject, "its footer does not fit the file")
+        raise _damage_error(subject, "its footer does not fit the file")
     if not _is_sealed(file.read(tail_start, size).to_pybytes()):
-        raise _damaged(subject, "the checksum of its footer does not match")
+        raise _damage_error(subject, "the checksum of its footer does not match")
     return _from_document(document, chunks, file, subject)
 
 
 def read_schema(file: SegmentFile, footer: SegmentFooter, subject: str) -> pa.Schema:
-    """The types of a file's columns, as its tail tells them, whose checksum held."""
+    """The types of a file's columns, from its tail, whose checksum was right."""
     last = footer.chunks[-1]
     # Arrow finds its own footer from the end of a file, and asks for no more than that there is something before it.
     tail = file.read(last.offset + last.length, file.size).to_pybytes()
@@ -147,11 +147,11 @@ def read_schema(file: SegmentFile, footer: SegmentFooter, subject: str) -> pa.Sc
         chunks, schema = reader.num_record_batches, reader.schema
         columns = {field.name: str(field.type) for field in schema}
     except (pa.ArrowException, OSError, ValueError) as error:  # names need not even be texts
-        raise _damaged(subject, f"its schema cannot be read ({error})") from error
+        raise _damage_error(subject, f"its schema cannot be read ({error})") from error
     if chunks != len(footer.chunks):
-        raise _damaged(subject, f"it has {chunks} chunks, not {len(footer.chunks)}")
+        raise _damage_error(subject, f"it has {chunks} chunks, not {len(footer.chunks)}")
     if len(columns) != len(schema) or not _fits(columns, footer.layout):
-        raise _damaged(subject, "its columns are not those that its footer tells of")
+        raise _damage_error(subject, "its columns are not those that its footer tells of")
     return schema
 
 
@@ -172,14 +172,14 @@ def read_chunk(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
 
 def _is_sealed(tail: bytes) -> bool:
     at = tail.find(_CRC_AT)
-    written = tail[at + len(_CRC_AT) : at + len(_CRC_AT) + 8]
-    return at >= 0 and written == b"%08x" % zlib.crc32(tail.replace(_CRC_AT + written + b'"', _NO_CRC, 1))
+    crc = tail[at + len(_CRC_AT) : at + len(_CRC_AT) + 8]
+    return at >= 0 and crc == b"%08x" % zlib.crc32(tail.replace(_CRC_AT + crc + b'"', _NO_CRC, 1))
 
 
 def _from_document(
     document: dict[str, Any], chunks: tuple[ChunkEntry, ...], file: SegmentFile, subject: str
 ) -> SegmentFooter:
-    """The footer, whose checksum held: what is wrong now was written so, and may be anything."""
+    """The footer, whose checksum was right: what is wrong in it was written so, and may be anything."""
     try:
         footer = SegmentFooter(
             state=document["state"],
@@ -191,28 +191,28 @@ def _from_document(
             chunks=chunks,
         )
     except (KeyError, TypeError) as error:
-        raise _damaged(subject, f"its footer breaks the format ({type(error).__name__}: {error})") from error
+        raise _damage_error(subject, f"its footer breaks the format ({type(error).__name__}: {error})") from error
     numbers = (footer.epoch, footer.rows, footer.head_crc32, *footer.groups)
     if not (isinstance(footer.state, str) and all(type(number) is int for number in numbers)):
-        raise _damaged(subject, "its footer breaks the format (a part of it is of another type)")
+        raise _damage_error(subject, "its footer breaks the format (a part of it is of another type)")
     if not _is_layout(footer.layout):
-        raise _damaged(subject, "its footer breaks the format (layout)")
+        raise _damage_error(subject, "its footer breaks the format (layout)")
     if len(footer.groups) != 2 or not 0 <= footer.groups[0] <= footer.groups[1] <= MAX_PARALLELISM_MAX:
-        raise _damaged(subject, "its footer breaks the format (key groups)")
+        raise _damage_error(subject, "its footer breaks the format (key groups)")
     if footer.rows != sum(chunk.rows for chunk in chunks):
-        raise _damaged(subject, f"its chunks have not the {footer.rows} rows its footer promises")
+        raise _damage_error(subject, f"its chunks have not the {footer.rows} rows its footer promises")
     if not all(0 <= chunk.offset <= chunk.offset + chunk.length <= file.size for chunk in chunks):
-        raise _damaged(subject, "its footer does not fit the file")
+        raise _damage_error(subject, "its footer does not fit the file")
     if zlib.crc32(file.read(0, chunks[0].offset)) != footer.head_crc32:
-        raise _damaged(subject, "the checksum of its schema does not match")
+        raise _damage_error(subject, "the checksum of its schema does not match")
     return footer
 
 
-def _chunk_entry(written: Any) -> ChunkEntry:
-    entry = ChunkEntry(*written)
-    orders, times = (entry.first_order, entry.last_order), written[6:]
+def _chunk_entry(fields: Any) -> ChunkEntry:
+    entry = ChunkEntry(*fields)
+    orders, times = (entry.first_order, entry.last_order), fields[6:]
     is_sound = (
-        all(type(number) is int for number in written)
+        all(type(number) is int for number in fields)
         and entry.rows > 0
         and all(0 <= order < 1 << 64 for order in orders)
         and all(-(1 << 63) <= time_ms < 1 << 63 for time_ms in times)
@@ -222,29 +222,29 @@ def _chunk_entry(written: Any) -> ChunkEntry:
     return entry
 
 
-def _is_layout(told: Any) -> bool:
-    """Whether a footer tells a layout, as `segment.layout_document` writes it."""
-    if not isinstance(told, dict) or not isinstance(told.get("key"), str):
+def _is_layout(layout: Any) -> bool:
+    """Whether it is a layout as `segment.layout_document` writes it."""
+    if not isinstance(layout, dict) or not isinstance(layout.get("key"), str):
         return False
-    is_typed = all(told.get(part) is None or isinstance(told[part], str) for part in ("sub", "value"))
-    is_flagged = all(isinstance(told.get(part), bool) for part in ("pickled", "due", "ttl"))
-    numbers = [told.get("max_parallelism"), told.get("serializer", 0)]
+    is_typed = all(layout.get(part) is None or isinstance(layout[part], str) for part in ("sub", "value"))
+    is_flagged = all(isinstance(layout.get(part), bool) for part in ("pickled", "due", "ttl"))
+    numbers = [layout.get("max_parallelism"), layout.get("serializer", 0)]
     is_numbered = all(type(number) is int for number in numbers) and 0 < numbers[0] <= MAX_PARALLELISM_MAX
-    return is_typed and is_flagged and is_numbered and (not told["pickled"] or told.get("value") == "binary")
+    return is_typed and is_flagged and is_numbered and (not layout["pickled"] or layout.get("value") == "binary")
 
 
-def _fits(columns: dict[str, str], told: dict[str, Any]) -> bool:
-    """Whether a file has the columns of the layout that its footer tells."""
-    expected = {"order": "uint64", "rest": "uint16", "kind": "uint8"}
-    expected["key"] = "binary" if told["key"] == "canonical" else told["key"]
-    expected |= {part: told[part] for part in ("sub", "value") if told.get(part) is not None}
-    expected |= {"sub_order": "int64"} if "sub" in expected and not expected["sub"].startswith(_ORDERED) else {}
-    expected |= {"due_ms": "int64"} if told["due"] else {}
-    return columns == expected | ({"expires_ms": "int64"} if told["ttl"] else {})
+def _fits(columns: dict[str, str], layout: dict[str, Any]) -> bool:
+    """Whether a file has the columns of the layout in its footer."""
+    types = {"order": "uint64", "rest": "uint16", "kind": "uint8"}
+    types["key"] = "binary" if layout["key"] == "canonical" else layout["key"]
+    types |= {part: layout[part] for part in ("sub", "value") if layout.get(part) is not None}
+    types |= {"sub_order": "int64"} if "sub" in types and not types["sub"].startswith(_ORDERED) else {}
+    types |= {"due_ms": "int64"} if layout["due"] else {}
+    return columns == types | ({"expires_ms": "int64"} if layout["ttl"] else {})
 
 
-def _damaged(subject: str, what: str) -> StoreDamagedError:
+def _damage_error(subject: str, reason: str) -> StoreDamagedError:
     return StoreDamagedError(
-        f"{subject} is damaged: {what}. Nothing was overwritten; restore the file from a copy, or start the job "
+        f"{subject} is damaged: {reason}. Nothing was overwritten; restore the file from a copy, or start the job "
         "from an older epoch."
     )

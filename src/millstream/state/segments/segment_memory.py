@@ -1,7 +1,7 @@
-"""What a process holds in memory of segments that it cannot map: bounded by bytes, and what was used longest ago goes.
+"""The parts of segments that a process holds in memory because it cannot map them; the least recently used part goes.
 
-Parts belong to an owner, which can get them again. What somebody is just using stays with them until they are done, so
-a process may hold more for a moment. An owner that is gone takes its parts along.
+Their number is bounded by bytes. Each part belongs to an owner, which can get it again. A part that a reader is using
+lives until the reader is done, so a process may hold more for a moment. When an owner is gone, so are its parts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BYTES_MAX = 512 << 20
 
 
 class PartOwner(Protocol):
-    """Who holds parts in memory."""
+    """An owner of parts in memory."""
 
     def let_go(self, part: int) -> None:
         """Forget a part; it is got again when it is needed."""
@@ -45,14 +45,14 @@ class SegmentMemory:
         self._tokens = itertools.count()
         self._owners: dict[int, weakref.ref[PartOwner]] = {}
         self._parts: OrderedDict[tuple[int, int], int] = OrderedDict()
-        self._gone: deque[int] = deque()
+        self._dropped_tokens: deque[int] = deque()
         self.held_bytes = 0
 
     def join(self, owner: PartOwner) -> int:
-        """Take up an owner; returns what it calls itself by."""
+        """Register an owner; returns the token by which it names itself."""
         token = next(self._tokens)
         # The collector may call back at any moment, while the lock is held too: it only leaves a note.
-        weakref.finalize(owner, self._gone.append, token).atexit = False
+        weakref.finalize(owner, self._dropped_tokens.append, token).atexit = False
         with self._lock:
             self._owners[token] = weakref.ref(owner)
         return token
@@ -60,7 +60,7 @@ class SegmentMemory:
     def use(self, token: int, part: int, size: int) -> None:
         """A part of so many bytes is used now."""
         with self._lock:
-            self._forget_gone()
+            self._forget_dropped()
             if (token, part) in self._parts:
                 self._parts.move_to_end((token, part))
                 return
@@ -75,9 +75,9 @@ class SegmentMemory:
             if owner is not None:
                 owner.let_go(number)
 
-    def _forget_gone(self) -> None:
-        while self._gone:
-            token = self._gone.popleft()
+    def _forget_dropped(self) -> None:
+        while self._dropped_tokens:
+            token = self._dropped_tokens.popleft()
             self._owners.pop(token, None)
             for key in [key for key in self._parts if key[0] == token]:
                 self.held_bytes -= self._parts.pop(key)

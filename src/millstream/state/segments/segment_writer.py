@@ -1,11 +1,11 @@
-"""Writes a segment, chunk by chunk, and makes it durable before anybody hears of it.
+"""Writes a segment, chunk by chunk, and makes it durable before any manifest names it.
 
 Rows must come sorted and unique, and that is checked: a segment that breaks the order would lose keys silently.
 The steps:
 
 1. write each chunk with Arrow's file writer, remembering where it lies;
-2. read the file back and take the checksum of its head and of every chunk, so that they are those of the bytes
-   that are there, not of the bytes that were meant;
+2. read the file back and take the checksum of its head and of every chunk, so that they are the checksums of the
+   bytes that were written, not of those that should have been;
 3. write the footer over its blanks;
 4. sync (local store) or put (remote store); only then there is a `SegmentRef`.
 
@@ -67,13 +67,13 @@ def write_segment(
     first = next(present, None)
     if first is None:
         return None
-    checked = _checked(_chained(first, present), layout, groups)
+    checked_chunks = _checked_chunks(itertools.chain((first,), present), layout, groups)
     path = store.local_path(name)
     blanks = blank_footer(chunks_max, layout.state, layout_document(layout))
     if path is not None:
         try:
             with pa.OSFile(str(path), "wb") as sink:
-                spans = _write_chunks(sink, layout, checked, blanks)
+                spans = _write_chunks(sink, layout, checked_chunks, blanks)
             footer, size = _seal_file(path, layout, epoch, groups, spans)
         except OSError as error:
             raise StoreError(
@@ -83,7 +83,7 @@ def write_segment(
         store.settle(name)
     else:
         buffer = pa.BufferOutputStream()
-        spans = _write_chunks(buffer, layout, checked, blanks)
+        spans = _write_chunks(buffer, layout, checked_chunks, blanks)
         data = memoryview(buffer.getvalue())
         footer, tail = _sealed(data, layout, epoch, groups, spans)
         size = len(data)
@@ -91,11 +91,6 @@ def write_segment(
     due_min_ms = min((chunk.due_min_ms for chunk in footer.chunks), default=NEVER_MS)
     edges = (groups.start, groups.stop)
     return SegmentRef(name, epoch, *edges, *edges, footer.rows, size, due_min_ms)
-
-
-def _chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from others
 
 
 _Span = tuple[ChunkEntry, int, int]
@@ -147,53 +142,53 @@ def _seal_file(
     return footer, size
 
 
-def _checked(chunks: Iterator[pa.RecordBatch], layout: TableLayout, groups: range) -> Iterator[pa.RecordBatch]:
-    """The chunks as they come, each held against the invariants of a segment."""
-    last = -1
+def _checked_chunks(chunks: Iterator[pa.RecordBatch], layout: TableLayout, groups: range) -> Iterator[pa.RecordBatch]:
+    """The chunks as they come; each is checked against the invariants of a segment."""
+    last_order = -1
     start, stop = order_of_group(groups.start), order_of_group(groups.stop)
     for chunk in chunks:
         orders = orders_in(chunk)
-        if int(orders[0]) <= last or not (orders[1:] >= orders[:-1]).all():
+        if int(orders[0]) <= last_order or not (orders[1:] >= orders[:-1]).all():
             raise AssertionError(f"state {layout.state!r}: rows of a segment are not sorted")
         if not start <= int(orders[0]) <= int(orders[-1]) < stop:
             raise AssertionError(f"state {layout.state!r}: rows outside the key groups {groups} of their segment")
         _check_unique(chunk, layout, np.flatnonzero(orders[1:] == orders[:-1]))
-        last = int(orders[-1])
+        last_order = int(orders[-1])
         yield chunk
 
 
-def _check_unique(chunk: pa.RecordBatch, layout: TableLayout, tied: Int64s) -> None:
-    """No two neighbours of one order are one row; `tied` are the first of such neighbours."""
-    if layout.sub_type is not None and tied.size:
+def _check_unique(chunk: pa.RecordBatch, layout: TableLayout, ties: Int64s) -> None:
+    """No two neighbours of one order are one row; `ties` are the first of such neighbours."""
+    if layout.sub_type is not None and ties.size:
         subs, kinds = sub_orders_in(chunk, layout), kinds_of(chunk)
-        tied = tied[(subs[tied] == subs[tied + 1]) & (kinds[tied] == kinds[tied + 1])]
-    if not tied.size:
+        ties = ties[(subs[ties] == subs[ties + 1]) & (kinds[ties] == kinds[ties + 1])]
+    if not ties.size:
         return
     rests = plain_view(chunk.column("rest"))
-    tied = tied[rests[tied] == rests[tied + 1]]
+    ties = ties[rests[ties] == rests[ties + 1]]
     columns = ["key"] if layout.sub_type is None else ["key", "sub"]
-    doubled = np.ones(tied.size, dtype=np.bool_)
+    is_double = np.ones(ties.size, dtype=np.bool_)
     for name in columns:
         column = chunk.column(name)
-        doubled &= same(column.take(pa.array(tied)), column.take(pa.array(tied + 1)))
-    if doubled.any():
+        is_double &= same(column.take(pa.array(ties)), column.take(pa.array(ties + 1)))
+    if is_double.any():
         raise AssertionError(f"state {layout.state!r}: a segment would hold two changes of one row")
 
 
 def rechunked(blocks: Iterable[pa.RecordBatch], chunk_rows: int) -> Iterator[pa.RecordBatch]:
     """Sorted blocks, no order of which is cut apart, as chunks of at least `chunk_rows` but for the last."""
-    waiting: list[pa.RecordBatch] = []
+    pending_blocks: list[pa.RecordBatch] = []
     rows = 0
     for block in blocks:
-        waiting.append(block)
+        pending_blocks.append(block)
         rows += block.num_rows
         if rows >= chunk_rows:
-            whole = pa.concat_batches(waiting)
+            whole = pa.concat_batches(pending_blocks)
             cuts = chunk_cuts(orders_in(whole), chunk_rows)
             is_last_short = cuts[-1] - cuts[-2] < chunk_rows
             for start, stop in itertools.pairwise(cuts[:-1] if is_last_short else cuts):
                 yield whole.slice(start, stop - start)
-            waiting = [whole.slice(cuts[-2])] if is_last_short else []
-            rows = waiting[0].num_rows if waiting else 0
+            pending_blocks = [whole.slice(cuts[-2])] if is_last_short else []
+            rows = pending_blocks[0].num_rows if pending_blocks else 0
     if rows:
-        yield pa.concat_batches(waiting)
+        yield pa.concat_batches(pending_blocks)

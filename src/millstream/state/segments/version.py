@@ -5,7 +5,7 @@ refs with disjoint ranges. That is all that rescaling needs (`refs_for` clips th
 and it lets compaction replace a file a few key groups at a time.
 
 Invariant: for every key group, the refs that cover it are in order of age. Refs that share no key group may
-stand in any order. Refs are plain JSON in a manifest; whoever reads them back gets equal refs.
+stand in any order. Refs are plain JSON in a manifest, and equal refs are read back.
 """
 
 from __future__ import annotations
@@ -99,17 +99,20 @@ def coalesced(refs: Sequence[SegmentRef]) -> Refs:
 
     Without this, every change of parallelism would leave more refs behind than it found.
     """
-    merged: list[SegmentRef] = []
-    of_file: dict[str, list[int]] = {}  # where the refs of a file stand in `merged`
+    result: list[SegmentRef] = []
+    of_file: dict[str, list[int]] = {}  # where the refs of a file stand in `result`
     for ref in refs:
-        at = _neighbour(merged, of_file.get(ref.file, ()), ref)
+        at = _neighbour(result, of_file.get(ref.file, ()), ref)
         if at is None:
-            of_file.setdefault(ref.file, []).append(len(merged))
-            merged.append(ref)
+            of_file.setdefault(ref.file, []).append(len(result))
+            result.append(ref)
         else:
-            start, stop = min(ref.group_start, merged[at].group_start), max(ref.group_stop, merged[at].group_stop)
-            merged[at] = dataclasses.replace(ref, group_start=start, group_stop=stop)
-    return tuple(merged)
+            start, stop = (
+                min(ref.group_start, result[at].group_start),
+                max(ref.group_stop, result[at].group_stop),
+            )
+            result[at] = dataclasses.replace(ref, group_start=start, group_stop=stop)
+    return tuple(result)
 
 
 def _neighbour(refs: Sequence[SegmentRef], places: Sequence[int], ref: SegmentRef) -> int | None:
@@ -126,6 +129,7 @@ def _neighbour(refs: Sequence[SegmentRef], places: Sequence[int], ref: SegmentRe
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(SegmentRef))
+_FIELD_SET = frozenset(_FIELDS)
 
 
 def refs_to_json(refs: Iterable[SegmentRef]) -> list[Any]:
@@ -147,10 +151,10 @@ written by another Millstream?
     refs = []
     for entry in written:
         try:
-            if set(entry) != set(_FIELDS):
+            if entry.keys() != _FIELD_SET:
                 raise TypeError("fields")
             refs.append(SegmentRef(**entry))
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             raise StoreDamagedError(
                 f"{subject} lists a segment as {entry!r}, expected the fields {', '.join(_FIELDS)}. "
                 "Was the manifest written by another Millstream?"

@@ -3,18 +3,15 @@
 An operator's account has, beside the versions of its tables, `queryable`: for each name the state, its kind, and the
 types of key and value as the program declared them. For windows it tells besides how their contents are kept, which
 windows there are, and what ready aggregates make of an accumulator. A function of the user's is never written down.
-
-Invariant: `Queryable.from_json(q.to_json())` is `q`. Manifests of older Millstreams have no such part.
+Manifests of older Millstreams have no such part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.errors import StoreDamagedError
 from millstream.state.schemas.saved_types import type_from
 from millstream.state.windows.measures import Look, Measure
 from millstream.state.windows.pane_windows import PaneWindows
@@ -46,24 +43,6 @@ class Queryable:
     contents: str = ""
     measures: tuple[tuple[str, str, tuple[Any, ...], int], ...] = ()
     merges: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """As an account has it; what does not apply is left out."""
-        return {name: value for name, value in asdict(self).items() if value not in ("", (), False)}
-
-    @classmethod
-    def from_json(cls, written: Mapping[str, Any], name: str) -> Queryable:
-        """What `to_json` gave; StoreDamagedError naming the state if it did not."""
-        try:
-            told = dict(written)
-            told["windows"] = tuple(told.get("windows", ()))
-            told["measures"] = tuple((n, kind, tuple(types), k) for n, kind, types, k in told.get("measures", ()))
-            return cls(**told)
-        except (TypeError, ValueError) as error:
-            raise StoreDamagedError(
-                f"what the manifest tells of queryable state '{name}' cannot be read ({error}). Was it written by a "
-                "newer Millstream? Upgrade, then ask again."
-            ) from error
 
     @property
     def key_type(self) -> TypeInformation | None:

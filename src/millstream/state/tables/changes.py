@@ -1,9 +1,9 @@
 """The changes a task makes to a table in one epoch, collected in bulk and written as one segment.
 
-Puts, deletes and clears are taken as whole columns, in the order they are made. Nothing is sorted before it is
-asked for: `rows` resolves them to what stands (the last change of every row, without what a later clear
-voids) in the order of a segment, once, and `write` puts that into the store. Changes refuse columns of another
-type than the layout's; they never look at what the table held before.
+Puts, deletes and clears are taken as whole columns, in the order they are made. Nothing is sorted before it is needed:
+`rows` resolves them, once, to the changes that stand (the last change of every row, without those that a later clear
+voids) in the order of a segment, and `write` puts those into the store. Columns of another type than the layout's are
+refused; what the table held before is never looked at.
 
 They are held in memory, so whoever collects them may ask to be told when they have become many bytes (`overflow`), to
 write what there is and go on with new ones.
@@ -50,7 +50,7 @@ class TableChanges:
         self._overflow = overflow
         self._held_bytes = 0
         self._batches: list[pa.RecordBatch] = []
-        self._settled = 0  # so many of them, at the front, are each sorted and without doubles
+        self._sorted_count = 0  # so many of them, at the front, are each sorted and without doubles
         self._rows: pa.RecordBatch | None = None
 
     def __bool__(self) -> bool:
@@ -84,18 +84,18 @@ class TableChanges:
         """What stands, sorted as a segment is."""
         if self._rows is None:
             whole = self._whole()
-            self._rows = _taken(whole, standing_rows(whole, self.layout))
+            self._rows = _take(whole, standing_rows(whole, self.layout))
         return self._rows
 
     def settle(self) -> pa.RecordBatch | None:
         """What stands of the changes made since this was last asked, sorted as a segment is; None: there are none."""
-        fresh = self._batches[self._settled :]
+        fresh = self._batches[self._sorted_count :]
         if not fresh:
             return None
         whole = pa.concat_batches(fresh) if len(fresh) > 1 else fresh[0]
-        rows = _taken(whole, standing_rows(whole, self.layout))
-        self._batches[self._settled :] = [rows]
-        self._settled += 1
+        rows = _take(whole, standing_rows(whole, self.layout))
+        self._batches[self._sorted_count :] = [rows]
+        self._sorted_count += 1
         return rows
 
     def write(
@@ -111,24 +111,24 @@ class TableChanges:
             standing = standing_rows(whole, self.layout)
         cuts = chunk_cuts(orders_in(whole)[standing], chunk_rows)
         # Taken a chunk at a time: the sorted copy of everything would be as large as the changes themselves.
-        chunks = (_taken(whole, standing[a:b]) for a, b in itertools.pairwise(cuts))
+        chunks = (_take(whole, standing[a:b]) for a, b in itertools.pairwise(cuts))
         return write_segment(store, name, self.layout, epoch, groups, chunks, chunks_max=len(cuts))
 
     def _whole(self) -> pa.RecordBatch:
         if not self._batches:
             return pa.RecordBatch.from_pylist([], schema=self.layout.schema)
         if len(self._batches) > 1:
-            self._batches, self._settled = [pa.concat_batches(self._batches)], 0
+            self._batches, self._sorted_count = [pa.concat_batches(self._batches)], 0
         return self._batches[0]
 
-    def _add(self, kind: int, keys: KeyColumn, subs: pa.Array | None, given: dict[str, Any]) -> None:
+    def _add(self, kind: int, keys: KeyColumn, subs: pa.Array | None, values_by_column: dict[str, Any]) -> None:
         if not len(keys):
             return
         layout, count = self.layout, len(keys)
         columns: dict[str, Any] = {
             "order": pa.array(orders_of(keys.hashes, layout.max_parallelism)),
             "rest": pa.array(rests_of(keys.hashes)),
-            "key": self._typed("keys", keys.array, layout.stored_key_type),
+            "key": self._of_type("keys", keys.array, layout.stored_key_type),
             "kind": pa.array(np.full(count, kind, dtype=np.uint8)),
         }
         if layout.sub_type is not None:
@@ -139,16 +139,16 @@ class TableChanges:
             ("due_ms", layout.has_due, NEVER_MS),
             ("expires_ms", layout.has_ttl, NEVER_MS),
         ):
-            times = given.get(name)
+            times = values_by_column.get(name)
             if times is not None and not has:
                 raise ValueError(f"state {layout.state!r} has no column {name}")
             columns[name] = pa.array(np.full(count, absent) if times is None else times, pa.int64())
         if layout.value_type is not None:
-            values = given.get("value")
+            values = values_by_column.get("value")
             if kind == PUT and values is None:
                 raise ValueError(f"state {layout.state!r}: a put without values")
             absent_values = pa.nulls(count, layout.value_type) if values is None else values
-            columns["value"] = self._typed("values", absent_values, layout.value_type)
+            columns["value"] = self._of_type("values", absent_values, layout.value_type)
         arrays = [columns[name] for name in layout.schema.names]
         self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=layout.schema))
         self._rows = None
@@ -165,22 +165,22 @@ class TableChanges:
             return {"sub": pa.nulls(count, layout.sub_type), "sub_order": pa.array(first)}
         if subs is None:
             raise ValueError(f"state {layout.state!r} needs a sub for every row")
-        subs = self._typed("subs", subs, layout.sub_type)
+        subs = self._of_type("subs", subs, layout.sub_type)
         return {"sub": subs, "sub_order": pa.array(layout.sub_orders(subs))}
 
-    def _typed(self, what: str, array: pa.Array | pa.ChunkedArray, expected: pa.DataType | None) -> pa.Array:
+    def _of_type(self, part: str, array: pa.Array | pa.ChunkedArray, expected_type: pa.DataType | None) -> pa.Array:
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
-        if array.type == expected:
+        if array.type == expected_type:
             return array
         raise TypeMismatchError(
-            f"state {self.layout.state!r} has {what} of {expected}, found {array.type}. Cast them, or declare the "
+            f"state {self.layout.state!r} has {part} of {expected_type}, found {array.type}. Cast them, or declare the "
             "state anew.",
             value=array,
         )
 
 
-def _taken(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
+def _take(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
     """The rows; those that stand in order already are not copied."""
     if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows) and (np.diff(rows) == 1).all():
         return batch.slice(int(rows[0]), len(rows))

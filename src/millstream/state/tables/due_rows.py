@@ -2,9 +2,9 @@
 
 A due time is a column, and the footer knows the earliest and latest of every chunk, so an epoch in which nothing
 is due looks at footers only. A row that is due in one segment counts only if no newer segment changed it: due
-candidates are found by time and then held against the newer layers, like any lookup. Rows that were fired and
-deleted stay in their segment until compaction; a caller who knows that all up to some time are gone says so
-(`after_ms`), and they cost nothing.
+candidates are found by time and then looked up in the newer layers. Rows that were fired and deleted stay in
+their segment until compaction; a caller who knows that all up to some time are gone says so (`after_ms`), and
+they cost nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout
 __all__ = ["due_rows", "earliest_due"]
 
 _EARLIEST_TRIED = 1_024
-"""How many of the earliest rows are held against newer layers at a time."""
+"""How many of the earliest rows are looked up in newer layers at a time."""
 
 _BEFORE_ALL_MS = -NEVER_MS - 1
 
@@ -36,17 +36,17 @@ def due_rows(
     """The live rows with after_ms < due_ms <= through_ms, sorted by due time."""
     _check_has_due(layout)
     pieces = []
-    after = _BEFORE_ALL_MS if after_ms is None else after_ms
+    lower_ms = _BEFORE_ALL_MS if after_ms is None else after_ms
     for number, layer in enumerate(layers):
-        found = []
+        batches = []
         for entry_number, entry in enumerate(layer.segment.entries):
-            if entry.due_min_ms <= through_ms and entry.due_max_ms > after:
+            if entry.due_min_ms <= through_ms and entry.due_max_ms > lower_ms:
                 chunk = layer.segment.chunk(entry_number)
-                rows = _due_in(chunk, layer, after, through_ms)
+                rows = _due_in(chunk, layer, lower_ms, through_ms)
                 if rows.size:
-                    found.append(chunk.batch.take(pa.array(rows)))
-        if found:
-            pieces.append(_not_superseded(pa.concat_batches(found), layers[number + 1 :], layout, now_ms))
+                    batches.append(chunk.batch.take(pa.array(rows)))
+        if batches:
+            pieces.append(_not_superseded(pa.concat_batches(batches), layers[number + 1 :], layout, now_ms))
     if not pieces:
         return pa.RecordBatch.from_pylist([], schema=layout.schema)
     return _by_due(pa.concat_batches(pieces), layout)
@@ -59,21 +59,21 @@ def earliest_due(layers: Sequence[Layer], layout: TableLayout, now_ms: int, afte
     found: most often one chunk, and in it the first row, is all that is looked at.
     """
     _check_has_due(layout)
-    after = _BEFORE_ALL_MS if after_ms is None else after_ms
+    lower_ms = _BEFORE_ALL_MS if after_ms is None else after_ms
     chunks = sorted(
-        (max(entry.due_min_ms, after), layer_number, chunk_number)
+        (max(entry.due_min_ms, lower_ms), layer_number, chunk_number)
         for layer_number, layer in enumerate(layers)
         for chunk_number, entry in enumerate(layer.segment.entries)
-        if entry.due_max_ms > after
+        if entry.due_max_ms > lower_ms
     )
-    best = NEVER_MS
+    best_ms = NEVER_MS
     for bound_ms, layer_number, chunk_number in chunks:
-        if bound_ms >= best:
+        if bound_ms >= best_ms:
             break
         layer, newer = layers[layer_number], layers[layer_number + 1 :]
-        found = _earliest_in(layer.segment.chunk(chunk_number), layer, newer, layout, now_ms, (after, best))
-        best = best if found is None else found
-    return None if best == NEVER_MS else best
+        due_ms = _earliest_in(layer.segment.chunk(chunk_number), layer, newer, layout, now_ms, (lower_ms, best_ms))
+        best_ms = best_ms if due_ms is None else due_ms
+    return None if best_ms == NEVER_MS else best_ms
 
 
 def _check_has_due(layout: TableLayout) -> None:
@@ -86,17 +86,17 @@ def _earliest_in(
 ) -> int | None:
     """The smallest due time between the two of a row of the chunk that is live; the earliest rows are tried first."""
     assert chunk.due_ms is not None
-    after, before = between
+    lower_ms, upper_ms = between
     while True:
-        rows = _due_in(chunk, layer, after, before - 1)
+        rows = _due_in(chunk, layer, lower_ms, upper_ms - 1)
         if not rows.size:
             return None
         due = chunk.due_ms[rows]
-        tried_ms = int(np.partition(due, _EARLIEST_TRIED)[_EARLIEST_TRIED]) if rows.size > _EARLIEST_TRIED else before
+        tried_ms = int(np.partition(due, _EARLIEST_TRIED)[_EARLIEST_TRIED]) if rows.size > _EARLIEST_TRIED else upper_ms
         live = _not_superseded(chunk.batch.take(pa.array(rows[due <= tried_ms])), newer, layout, now_ms)
         if live.num_rows:
             return int(plain_view(live.column("due_ms")).min())
-        after = tried_ms
+        lower_ms = tried_ms
 
 
 def _due_in(chunk: Chunk, layer: Layer, after_ms: int, through_ms: int) -> Int64s:
@@ -104,22 +104,22 @@ def _due_in(chunk: Chunk, layer: Layer, after_ms: int, through_ms: int) -> Int64
     assert chunk.due_ms is not None
     span = layer.among(chunk.orders)
     due = chunk.due_ms[span]
-    wanted = (due <= through_ms) & (due > after_ms) & (chunk.kinds[span] == PUT)
-    rows: Int64s = np.flatnonzero(wanted) + span.start
+    is_due = (due <= through_ms) & (due > after_ms) & (chunk.kinds[span] == PUT)
+    rows: Int64s = np.flatnonzero(is_due) + span.start
     return rows
 
 
 def _not_superseded(rows: pa.RecordBatch, newer: Sequence[Layer], layout: TableLayout, now_ms: int) -> pa.RecordBatch:
     """The sorted rows that are live and that no newer layer has changed."""
-    standing = live_rows(rows, layout, now_ms)
+    is_standing = live_rows(rows, layout, now_ms)
     probe = Probe.of_rows(rows, layout)
     for layer in newer:
         span = layer.among(probe.orders)
-        asked = span.start + np.flatnonzero(standing[span])
-        for hits in find_rows(layer.segment, probe, asked) if asked.size else ():
-            standing[hits.at] = False
-            standing[hits.cleared] = False
-    return rows if standing.all() else rows.filter(pa.array(standing))
+        at = span.start + np.flatnonzero(is_standing[span])
+        for hits in find_rows(layer.segment, probe, at) if at.size else ():
+            is_standing[hits.at] = False
+            is_standing[hits.cleared_at] = False
+    return rows if is_standing.all() else rows.filter(pa.array(is_standing))
 
 
 def _by_due(rows: pa.RecordBatch, layout: TableLayout) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ Rows are sorted by
 
 so that one binary search over plain integers finds a key, a second one the row of a sub, and a range of key
 groups is a range of rows. Invariant: `order` and `rest` together are the key's hash and group, nothing is
-lost, so a scan can give the hashes back. A layout never looks at a file; `segment` holds files against it.
+lost, so a scan can give the hashes back. A layout never looks at a file; `segment` checks files against it.
 """
 
 from __future__ import annotations

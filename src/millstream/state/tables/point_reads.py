@@ -1,4 +1,4 @@
-"""One key at a time, from a view that is kept open: what a query server does all day.
+"""One key at a time, from a view that stays open: what a query server does all day.
 
 The same search as `lookup`, without arrays: the hash in plain integers (the arithmetic of `hashing_reference` for
 short keys, written out without calls), the chunk by `bisect` over its fences, the row by `bisect` over a memory view
@@ -51,7 +51,7 @@ class PointReader:
 
     def get(self, key: Any) -> Any:
         """The value of the key in a table without subs, as Python; None if there is none."""
-        order, wanted = self._placed(key)
+        order, stored_key = self._find_order(key)
         for segment, start, stop in self._layers:
             if not start <= order < stop:
                 continue
@@ -62,46 +62,46 @@ class PointReader:
             orders = chunk.order_view
             row = bisect_left(orders, order)
             while row < chunk.rows and orders[row] == order:
-                if _has_key(chunk, row, wanted):
+                if _has_key(chunk, row, stored_key):
                     return self._value(chunk, row)
                 row += 1
         return None
 
     def get_subs(self, key: Any) -> list[tuple[int, Any]]:
         """The subs of the key, in their order, with their values; in a table whose subs are 64-bit numbers."""
-        order, wanted = self._placed(key)
-        found: dict[int, Any] = {}
+        order, stored_key = self._find_order(key)
+        values: dict[int, Any] = {}
         for segment, start, stop in self._layers:
             number = bisect_right(segment.fence_list, order) - 1 if start <= order < stop else -1
-            if number >= 0 and self._take_subs(segment.chunk(number), order, wanted, found):
+            if number >= 0 and self._take_subs(segment.chunk(number), order, stored_key, values):
                 break  # what lies beneath was cleared
-        return sorted(((sub, value) for sub, value in found.items() if value is not None), key=itemgetter(0))
+        return sorted(((sub, value) for sub, value in values.items() if value is not None), key=itemgetter(0))
 
     def group(self, key: Any) -> int:
         """The key group of the key."""
-        return self._placed(key)[0] >> _GROUP_SHIFT
+        return self._find_order(key)[0] >> _GROUP_SHIFT
 
-    def _placed(self, key: Any) -> tuple[int, Any]:
-        """Where the key stands in a segment, and what stands for it there."""
-        hash_bits, wanted = self._locate(key)
+    def _find_order(self, key: Any) -> tuple[int, Any]:
+        """The order of the key in a segment, and its stored form."""
+        hash_bits, stored_key = self._locate(key)
         # The bits may be signed or not: as a group, a hash counts as signed.
         hash_bits &= _MASK
         signed = hash_bits - _TWO_64 if hash_bits >> 63 else hash_bits
-        return (signed % self._parallelism) << _GROUP_SHIFT | hash_bits >> 16, wanted
+        return (signed % self._parallelism) << _GROUP_SHIFT | hash_bits >> 16, stored_key
 
-    def _take_subs(self, chunk: Chunk, order: int, wanted: Any, found: dict[int, Any]) -> bool:
-        """Add what no newer layer has said of the subs; None where one is gone. Whether the key was cleared here."""
+    def _take_subs(self, chunk: Chunk, order: int, stored_key: Any, values: dict[int, Any]) -> bool:
+        """Add the subs that no newer layer has (None: deleted). Returns whether the key was cleared here."""
         orders, subs, is_cleared = chunk.order_view, chunk.sub_orders, False
         assert subs is not None
         row = bisect_left(orders, order)
         while row < chunk.rows and orders[row] == order:
-            if _has_key(chunk, row, wanted):
+            if _has_key(chunk, row, stored_key):
                 if chunk.kinds.item(row) == CLEAR:
                     is_cleared = True
                 else:
                     sub = subs.item(row)
-                    if sub not in found:
-                        found[sub] = self._value(chunk, row)
+                    if sub not in values:
+                        values[sub] = self._value(chunk, row)
             row += 1
         return is_cleared
 
@@ -115,14 +115,14 @@ class PointReader:
         return chunk.value_reader(row)
 
 
-def _has_key(chunk: Chunk, row: int, wanted: Any) -> bool:
+def _has_key(chunk: Chunk, row: int, stored_key: Any) -> bool:
     if chunk.key_view is not None:
-        return bool(chunk.key_view.item(row) == wanted)
-    return bool(chunk.keys[row].as_py() == wanted)
+        return bool(chunk.key_view.item(row) == stored_key)
+    return bool(chunk.keys[row].as_py() == stored_key)
 
 
 def _locator(kind: pa.DataType | None) -> Callable[[Any], tuple[int, Any]]:
-    """From a key to its hash and to what stands for it in the key column."""
+    """A function from a key to its hash and to its stored form."""
     if kind is None:
         return _locate_canonical
     if pa.types.is_int64(kind):
@@ -136,8 +136,8 @@ def _locator(kind: pa.DataType | None) -> Callable[[Any], tuple[int, Any]]:
 
 def _locate_canonical(key: Any) -> tuple[int, bytes]:
     if type(key) is str:
-        written = key.encode()
-        return _hash_bytes(written), b"s" + written
+        text = key.encode()
+        return _hash_bytes(text), b"s" + text
     if type(key) is int and _INT64_MIN <= key <= _INT64_MAX:
         return _hash_long(key), b"i" + key.to_bytes(8, "big", signed=True)
     return canonical_hash(key), canonical_bytes(key)
@@ -182,15 +182,15 @@ def _reader_of(values: pa.Array) -> Callable[[int], Any]:
     kind = values.type
     if pa.types.is_struct(kind) and kind.num_fields:
         fields = [(kind.field(i).name, _reader_of(values.field(i))) for i in range(kind.num_fields)]
-        read: Callable[[int], Any] = lambda row: {name: read_field(row) for name, read_field in fields}  # noqa: E731
+        reader: Callable[[int], Any] = lambda row: {name: read_field(row) for name, read_field in fields}  # noqa: E731
     elif pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind):
         dtype = kind.to_pandas_dtype()
         width = np.dtype(dtype).itemsize
         view = np.frombuffer(values.buffers()[1], dtype, len(values), values.offset * width)
-        read = view.item
+        reader = view.item
     else:
         return lambda row: values[row].as_py()
     if not values.null_count:
-        return read
+        return reader
     valid = np.asarray(values.is_valid())
-    return lambda row: read(row) if valid[row] else None
+    return lambda row: reader(row) if valid[row] else None

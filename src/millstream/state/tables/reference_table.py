@@ -1,6 +1,6 @@
 """A table as one dictionary: slow, obvious, and right.
 
-This is what the segments are held against. It has the changes of `TableChanges` and the questions of `TableView`,
+The segments are compared with it. It has the changes of `TableChanges` and the questions of `TableView`,
 one row at a time, over plain Python values. A random test drives both and compares every answer. It knows nothing
 of hashes, orders, files or epochs: a test copies it where the real store would commit.
 """
@@ -75,8 +75,8 @@ class ReferenceTable:
 
     def clear(self, keys: KeyColumn) -> None:
         """Remove all rows of every key."""
-        cleared = {identity(key) for key in keys.array.to_pylist()}
-        self._rows = {at: row for at, row in self._rows.items() if at[0] not in cleared}
+        identities = {identity(key) for key in keys.array.to_pylist()}
+        self._rows = {at: row for at, row in self._rows.items() if at[0] not in identities}
 
     def get(self, keys: KeyColumn, now_ms: int, subs: pa.Array | None = None) -> tuple[list[bool], list[Any]]:
         """Which of the keys (and subs) have a row, and the values of those."""
@@ -86,9 +86,9 @@ class ReferenceTable:
 
     def scan_keys(self, keys: KeyColumn, now_ms: int) -> list[tuple[int, ReferenceRow]]:
         """Every live row of every key, with the key's position."""
-        wanted = [identity(key) for key in keys.array.to_pylist()]
+        identities = [identity(key) for key in keys.array.to_pylist()]
         rows = [(at, row) for at, row in self._rows.items() if row.expires_ms > now_ms]
-        return [(i, row) for i, key in enumerate(wanted) for at, row in rows if at[0] == key]
+        return [(i, row) for i, key in enumerate(identities) for at, row in rows if at[0] == key]
 
     def scan_due(self, through_ms: int, now_ms: int) -> list[ReferenceRow]:
         """The live rows that are due, by due time."""

@@ -2,9 +2,9 @@
 
 The layers of a view are its segments, oldest first, and perhaps changes not yet written on top. Newest wins: a
 lookup goes through the layers from the newest, and a key (or a key's sub) is settled by the first layer that has
-any change of it. A deleted or expired row settles it too: there is no value, whatever lies beneath.
+any change of it. A deleted or expired row settles it too: then there is no value, whatever lies beneath.
 
-A view never changes and never writes. It answers for its own key groups only, and is told the time: `now_ms`
+A view never changes and never writes. It answers for its own key groups only, and is given the time: `now_ms`
 decides what has expired, the same for the whole epoch.
 """
 
@@ -39,29 +39,29 @@ __all__ = ["LookupResult", "TableView"]
 
 @dataclass(frozen=True)
 class LookupResult:
-    """Which of the keys asked for have a row (`mask`), and the values of those, in the order they were asked."""
+    """Which of the keys have a row (`mask`), and the values of those, in the order of the keys."""
 
     mask: Bools
     values: pa.Array | None
 
 
-Asked = ParamSpec("Asked")
+Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
-_Lookup = Callable[Concatenate["TableView", Asked], Answer]
+_Lookup = Callable[Concatenate["TableView", Arguments], Answer]
 
 
-def _timed(lookup: _Lookup[Asked, Answer]) -> _Lookup[Asked, Answer]:
-    """Have the time of a lookup added to what its segments know of theirs. Lookups are of many keys at once."""
+def _timed(lookup: _Lookup[Arguments, Answer]) -> _Lookup[Arguments, Answer]:
+    """Add the time of a lookup, which is of many keys at once, to `OpenSegments.read_ns`."""
 
     @wraps(lookup)
-    def timed(view: TableView, /, *args: Asked.args, **options: Asked.kwargs) -> Answer:
-        started = time.perf_counter_ns()
+    def timed(view: TableView, /, *args: Arguments.args, **options: Arguments.kwargs) -> Answer:
+        start_ns = time.perf_counter_ns()
         try:
             return lookup(view, *args, **options)
         finally:
-            view._segments.read_ns += time.perf_counter_ns() - started
+            view._segments.read_ns += time.perf_counter_ns() - start_ns
 
     return timed
 
@@ -76,8 +76,8 @@ class TableView:
     >>> changes = TableChanges(layout)
     >>> changes.put(key_column(["a", "b"], None), pa.array([1, 2]))
     >>> view = TableView(OpenSegments(open_store("memory://doctest-table")), layout, (), range(128), now_ms=0)
-    >>> found = view.with_changes(changes).get(key_column(["b", "c"], None))
-    >>> found.mask.tolist(), found.values.to_pylist()
+    >>> result = view.with_changes(changes).get(key_column(["b", "c"], None))
+    >>> result.mask.tolist(), result.values.to_pylist()
     ([True, False], [2])
     """
 
@@ -101,7 +101,7 @@ class TableView:
     @cached_property
     def layers(self) -> list[Layer]:
         """The segments, oldest first, opened when first needed."""
-        opened = [
+        layers = [
             Layer(
                 self._segments.segment(ref, self.layout),
                 order_of_group(ref.group_start),
@@ -109,8 +109,8 @@ class TableView:
             )
             for ref in self.refs
         ]
-        opened += [Layer(changes, *self._order_range(None)) for changes in self._changes]
-        return opened
+        layers += [Layer(changes, *self._order_range(None)) for changes in self._changes]
+        return layers
 
     @property
     def segments(self) -> OpenSegments:
@@ -118,13 +118,13 @@ class TableView:
         return self._segments
 
     def touch(self, bytes_max: int) -> None:
-        """Have chunks checked before somebody asks, newest first, up to so many bytes."""
+        """Check chunks before somebody reads them, newest first, up to `bytes_max`."""
         for layer in reversed(self.layers):
             bytes_max -= layer.segment.touch(bytes_max)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no row to be found, live or not; told without opening anything."""
+        """Whether there is no row at all, live or not; nothing is opened to answer this."""
         return not self.refs and not self._changes
 
     def with_changes(self, changes: TableChanges) -> TableView:
@@ -152,8 +152,8 @@ class TableView:
         """The value of one key, as Python; None if there is none. For single reads from a view that is kept."""
         if self._points is not None:
             return self._points.get(key)
-        found = self.get(key_column_of_arrow(pa.array([key], self.layout.stored_key_type)))
-        return found.values[0].as_py() if found.values else None
+        result = self.get(key_column_of_arrow(pa.array([key], self.layout.stored_key_type)))
+        return result.values[0].as_py() if result.values else None
 
     @cached_property
     def _points(self) -> PointReader | None:
@@ -167,27 +167,27 @@ class TableView:
     @_timed
     def _get(self, probe: Probe) -> LookupResult:
         self._check_groups(probe)
-        pending = np.ones(len(probe), dtype=np.bool_)
+        is_open = np.ones(len(probe), dtype=np.bool_)
         at: list[Int64s] = []
         values: list[pa.Array | PlainKeys] = []
         for layer in reversed(self.layers):
             span = layer.among(probe.orders)
-            asked = span.start + pending[span].nonzero()[0]
-            if not asked.size:
+            open_at = span.start + is_open[span].nonzero()[0]
+            if not open_at.size:
                 continue
-            for hits in find_rows(layer.segment, probe, asked):
-                pending[hits.at] = False
-                pending[hits.cleared] = False
-                live, found_at, rows = hits.chunk.are_live(hits.rows, self.now_ms), hits.at, hits.rows
+            for hits in find_rows(layer.segment, probe, open_at):
+                is_open[hits.at] = False
+                is_open[hits.cleared_at] = False
+                live, matching_at, rows = hits.chunk.are_live(hits.rows, self.now_ms), hits.at, hits.rows
                 if np.count_nonzero(live) < live.size:
-                    found_at, rows = found_at[live], rows[live]
-                at.append(found_at)
+                    matching_at, rows = matching_at[live], rows[live]
+                at.append(matching_at)
                 if hits.chunk.values is not None and rows.size:
                     values.append(hits.chunk.values_at(rows))
-        return self._found(probe, at, values)
+        return self._in_key_order(probe, at, values)
 
-    def _found(self, probe: Probe, at: list[Int64s], values: list[pa.Array | PlainKeys]) -> LookupResult:
-        """Put what was found, layer by layer, back into the order in which it was asked."""
+    def _in_key_order(self, probe: Probe, at: list[Int64s], values: list[pa.Array | PlainKeys]) -> LookupResult:
+        """Bring matches, which come layer by layer, into the order of the keys."""
         mask = np.zeros(len(probe), dtype=np.bool_)
         if not values:
             if at:
@@ -221,14 +221,14 @@ class TableView:
         """
         probe = Probe.of(keys, self.layout)
         self._check_groups(probe)
-        pending = np.ones(len(probe), dtype=np.bool_)
+        is_open = np.ones(len(probe), dtype=np.bool_)
         pieces: list[pa.RecordBatch] = []
         positions: list[Int64s] = []
         for layer in reversed(self.layers):
             span = layer.among(probe.orders)
-            asked = span.start + pending[span].nonzero()[0]
-            for runs in find_runs(layer.segment, probe, asked) if asked.size else ():
-                pending[runs.at[runs.cleared]] = False
+            open_at = span.start + is_open[span].nonzero()[0]
+            for runs in find_runs(layer.segment, probe, open_at) if open_at.size else ():
+                is_open[runs.at[runs.is_cleared]] = False
                 rows, run = expanded(runs.starts, runs.stops)
                 pieces.append(runs.chunk.batch.take(pa.array(rows)))
                 positions.append(probe.positions[runs.at][run])
@@ -236,9 +236,9 @@ class TableView:
             return presented(_no_rows(self.layout), self.layout, np.empty(0, dtype=np.int64))
         changes, of_key = pa.concat_batches(pieces[::-1]), np.concatenate(positions[::-1])
         standing = newest_of_each(changes, self.layout, of_key)
-        rows_found = changes.take(pa.array(standing))
-        live = live_rows(rows_found, self.layout, self.now_ms)
-        return presented(rows_found.filter(pa.array(live)), self.layout, of_key[standing][live])
+        standing_rows = changes.take(pa.array(standing))
+        live = live_rows(standing_rows, self.layout, self.now_ms)
+        return presented(standing_rows.filter(pa.array(live)), self.layout, of_key[standing][live])
 
     @_timed
     def scan_due(self, through_ms: int, *, after_ms: int | None = None) -> pa.RecordBatch:
@@ -264,8 +264,8 @@ class TableView:
                 yield presented(rows, self.layout)
 
     def _order_range(self, groups: range | None) -> tuple[int, int]:
-        chosen = self.groups if groups is None else groups
-        return order_of_group(chosen.start), order_of_group(chosen.stop)
+        group_range = self.groups if groups is None else groups
+        return order_of_group(group_range.start), order_of_group(group_range.stop)
 
 
 def _no_rows(layout: TableLayout) -> pa.RecordBatch:

@@ -138,7 +138,7 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_one_that_was_begun(tmp_pa
     other = packed(tmp_path / "other", "\n".join(line.upper() for line in LINES) + "\n" + os.urandom(999).hex())
     os.replace(other, path)
     assert files.idle == [path]
-    with files.opened(path) as file:
+    with files.borrow(path) as file:
         file.seek(5_000)
         file.readline()
         assert file.readline().startswith(b"LINE")
@@ -165,8 +165,8 @@ def test_a_line_of_any_length_is_gathered_with_a_window_of_a_few_steps(monkeypat
     windows: list[int] = []
 
     class Watched(UnpackedFile):
-        def _found(self, size: int) -> int:
-            offset = super()._found(size)
+        def _window_offset(self, size: int) -> int:
+            offset = super()._window_offset(size)
             windows.append(len(self._window))
             return offset
 

@@ -363,7 +363,7 @@ print("after the job")
 
 def ran_program(folder: Path) -> tuple[str, str]:
     """The program's file, and the store of a job that it ran."""
-    from millstream.datastream.environment.launch_defaults import with_jobs_taken, with_launch_defaults
+    from millstream.datastream.environment.launch_defaults import with_job_receiver, with_launch_defaults
     from millstream.jobs.launch.launch import Launch
     from millstream.runtime.task.local import LocalRunner
     from millstream.storage.store import open_store
@@ -375,7 +375,7 @@ def ran_program(folder: Path) -> tuple[str, str]:
         Launch(ManualClock(), LocalRunner(), open_store(str(store))).prepare(graph, settings).start().result()
         raise SystemExit(0)
 
-    with with_launch_defaults({}), with_jobs_taken(take), pytest.MonkeyPatch.context() as patch:
+    with with_launch_defaults({}), with_job_receiver(take), pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["job.py", "1"])
         with pytest.raises(SystemExit):
             runpy.run_path(str(program), run_name="__main__")

@@ -32,7 +32,7 @@ def ref(size: int, groups: range = ALL) -> SegmentRef:
 
 
 def merged(step: CompactionStep | None) -> list[tuple[range, tuple[int, ...], bool]]:
-    return [] if step is None else [(piece.groups, piece.merged, piece.is_bottom) for piece in step.pieces]
+    return [] if step is None else [(piece.groups, piece.positions, piece.is_bottom) for piece in step.pieces]
 
 
 def test_fewer_than_four_segments_or_ever_larger_older_ones_are_left_alone() -> None:
@@ -206,12 +206,12 @@ def test_a_step_merges_only_what_lies_directly_on_each_other(shapes: list[tuple[
     if step is None:
         return
     for piece in step.pieces:
-        assert len(piece.merged) >= 2
+        assert len(piece.positions) >= 2
         for group in piece.groups:
             stack = [at for at, covering in enumerate(refs) if group in covering.groups]
-            first = stack.index(piece.merged[0])
-            assert tuple(stack[first : first + len(piece.merged)]) == piece.merged
+            first = stack.index(piece.positions[0])
+            assert tuple(stack[first : first + len(piece.positions)]) == piece.positions
             assert piece.is_bottom == (first == 0)
             assert all(at < step.position for at in stack[:first])
-            assert all(at >= step.position for at in stack[first + len(piece.merged) :])
+            assert all(at >= step.position for at in stack[first + len(piece.positions) :])
     assert [a.groups.stop for a in step.pieces[:-1]] == [b.groups.start for b in step.pieces[1:]]

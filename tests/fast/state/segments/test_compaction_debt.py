@@ -12,7 +12,13 @@ import pytest
 
 from millstream.common import Types
 from millstream.state.segments import compaction
-from millstream.state.segments.compaction import SEGMENTS_MAX, budget_of, compaction_debt, next_compaction, with_merged
+from millstream.state.segments.compaction import (
+    SEGMENTS_MAX,
+    budget_of,
+    compaction_debt,
+    next_compaction,
+    replace_merged,
+)
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import Refs, SegmentRef
 from millstream.state.stored.state_codec import StateCodec
@@ -50,7 +56,7 @@ def simulated(sizes: Iterator[int]) -> Iterator[Simulated]:
             if step is None:
                 break
             cost = step.cost_bytes(refs)
-            refs = with_merged(refs, step, segment(f"c{epoch}-{steps}", epoch, step.groups, cost))
+            refs = replace_merged(refs, step, segment(f"c{epoch}-{steps}", epoch, step.groups, cost))
             left -= max(cost, 1)
             merged += cost
         yield Simulated(refs, size, merged, compaction_debt(refs))

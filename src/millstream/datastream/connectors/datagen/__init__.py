@@ -29,6 +29,6 @@ class DataGeneratorSource(Source):
         rate_per_second: float | None = None,
         type_info: TypeInformation | None = None,
     ) -> None:
-        declared = checked_output_type("DataGeneratorSource", type_info)
+        record_type = checked_output_type("DataGeneratorSource", type_info)
         with at_users_line():
-            super().__init__(generator.DataGeneratorSource(generator_function, count, rate_per_second, declared))
+            super().__init__(generator.DataGeneratorSource(generator_function, count, rate_per_second, record_type))

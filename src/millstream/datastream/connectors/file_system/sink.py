@@ -147,9 +147,6 @@ class FileSink(Sink, SupportsPreprocessing):
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
             return self._set_policy(rolling_policy)
 
-        def build(self) -> FileSink:
-            return FileSink(engine=self._engine())
-
     def __init__(
         self,
         j_file_sink: Any = None,

@@ -80,9 +80,9 @@ class StreamFormat(_Format):
         type_info: TypeInformation | None = None, ignore_parse_errors: bool = False, fail_on_missing_field: bool = False
     ) -> StreamFormat:
         """Every line is a JSON document: a record of `type_info`, or a plain value without one (beyond PyFlink)."""
-        declared = checked_output_type("json_line_format", type_info)
+        record_type = checked_output_type("json_line_format", type_info)
         with at_users_line():
-            return StreamFormat(engine=JsonLines(declared, ignore_parse_errors, fail_on_missing_field))
+            return StreamFormat(engine=JsonLines(record_type, ignore_parse_errors, fail_on_missing_field))
 
 
 class BulkFormat(_Format):
@@ -158,10 +158,10 @@ class FileSource(Source):
         return _builder("for_bulk_file_format", bulk_format, BulkFormat, paths)
 
 
-def _builder(method: str, format: Any, wanted: type[_Format], paths: tuple[str, ...]) -> FileSourceBuilder:
-    if not isinstance(format, wanted):
-        raise refuse(f"{method}: found {format!r}, expected a {wanted.__name__}")
+def _builder(method: str, format: Any, kind: type[_Format], paths: tuple[str, ...]) -> FileSourceBuilder:
+    if not isinstance(format, kind):
+        raise refuse(f"{method}: found {format!r}, expected a {kind.__name__}")
     if not paths:
         raise refuse(f"{method}: no path was given. Give files or folders")
-    checked = tuple(checked_text(f"{method}, path", path) for path in paths)
-    return FileSourceBuilder(paths=checked, engine=format._engine)
+    checked_paths = tuple(checked_text(f"{method}, path", path) for path in paths)
+    return FileSourceBuilder(paths=checked_paths, engine=format._engine)

@@ -33,10 +33,9 @@ __all__ = [
 ]
 
 
-def _checked_schema(what: str, schema: Any) -> CsvSchema:
+def _check_schema(what: str, schema: Any) -> None:
     if not isinstance(schema, CsvSchema):
         raise refuse(f"{what}: found {schema!r}, expected a CsvSchema. A builder must be finished with build()")
-    return schema
 
 
 class CsvReaderFormat(StreamFormat):
@@ -49,9 +48,9 @@ class CsvReaderFormat(StreamFormat):
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
         """Of files that look like `schema`."""
-        checked = _checked_schema("CsvReaderFormat.for_schema", schema)
+        _check_schema("CsvReaderFormat.for_schema", schema)
         with at_users_line():
-            return CsvReaderFormat(engine=CsvRecords(checked.get_row_type(), checked._dialect))
+            return CsvReaderFormat(engine=CsvRecords(schema.get_row_type(), schema._dialect))
 
 
 class CsvBulkWriters:
@@ -60,15 +59,15 @@ class CsvBulkWriters:
     @staticmethod
     def for_schema(schema: CsvSchema) -> PartsWriterFactory:
         """Into files that look like `schema`; with a header if the schema uses one."""
-        checked = _checked_schema("CsvBulkWriters.for_schema", schema)
-        dialect = checked._dialect
+        _check_schema("CsvBulkWriters.for_schema", schema)
+        dialect = schema._dialect
         if dialect.quote is None or dialect.escape is not None:
             raise NotAvailableError(
                 "CsvBulkWriters: files are written with quotes and without an escape character. Set them so"
             )
         if dialect.array_separator != _USUAL.array_separator:
             raise NotAvailableError("CsvBulkWriters: lists are written with ';' between their elements. Set it so")
-        columns = tuple(checked.get_row_type().get_field_names())
+        columns = tuple(schema.get_row_type().get_field_names())
         return PartsWriterFactory(
             CsvParts(columns, dialect.delimiter, dialect.quote, dialect.null_text or "", dialect.header == "names")
         )
@@ -94,6 +93,26 @@ def _settings(what: str, type_info: Any) -> _Settings:
     with at_users_line():
         CsvRecords(type_info)
     return _Settings(type_info)
+
+
+class _MessageSchemaBuilder:
+    """What the builders of both message schemas share: the settings, and the punctuation in them."""
+
+    _settings: _Settings
+
+    def _punctuate(self, **changes: Any) -> Self:
+        with at_users_line():
+            self._settings = replace(self._settings, dialect=replace(self._settings.dialect, **changes))
+        return self
+
+    def set_array_element_delimiter(self, delimiter: str) -> Self:
+        return self._punctuate(array_separator=delimiter)
+
+    def set_quote_character(self, c: str) -> Self:
+        return self._punctuate(quote=c)
+
+    def set_escape_character(self, c: str) -> Self:
+        return self._punctuate(escape=c)
 
 
 class CsvRowDeserializationSchema(DeserializationSchema):
@@ -143,31 +162,17 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     def produced_type(self) -> TypeInformation:
         return self._settings.row_type
 
-    class Builder:
+    class Builder(_MessageSchemaBuilder):
         """Collects the settings."""
 
         def __init__(self, type_info: TypeInformation) -> None:
             self._settings = _settings("CsvRowDeserializationSchema", type_info)
-
-        def _punctuate(self, **changes: Any) -> Self:
-            with at_users_line():
-                self._settings = replace(self._settings, dialect=replace(self._settings.dialect, **changes))
-            return self
 
         def set_field_delimiter(self, delimiter: str) -> Self:
             return self._punctuate(delimiter=delimiter)
 
         def set_allow_comments(self, allow_comments: bool) -> Self:
             return self._punctuate(comments=bool(allow_comments))
-
-        def set_array_element_delimiter(self, delimiter: str) -> Self:
-            return self._punctuate(array_separator=delimiter)
-
-        def set_quote_character(self, c: str) -> Self:
-            return self._punctuate(quote=c)
-
-        def set_escape_character(self, c: str) -> Self:
-            return self._punctuate(escape=c)
 
         def set_null_literal(self, null_literal: str) -> Self:
             return self._punctuate(null_text=null_literal)
@@ -212,16 +217,11 @@ class CsvRowSerializationSchema(SerializationSchema):
             ) from error
         return (text.getvalue().removesuffix(_LINE_END) + self._settings.line_delimiter).encode()
 
-    class Builder:
+    class Builder(_MessageSchemaBuilder):
         """Collects the settings."""
 
         def __init__(self, type_info: TypeInformation) -> None:
             self._settings = _settings("CsvRowSerializationSchema", type_info)
-
-        def _punctuate(self, **changes: Any) -> Self:
-            with at_users_line():
-                self._settings = replace(self._settings, dialect=replace(self._settings.dialect, **changes))
-            return self
 
         def set_field_delimiter(self, c: str) -> Self:
             return self._punctuate(delimiter=c)
@@ -233,17 +233,8 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._settings = replace(self._settings, line_delimiter=delimiter)
             return self
 
-        def set_array_element_delimiter(self, delimiter: str) -> Self:
-            return self._punctuate(array_separator=delimiter)
-
         def disable_quote_character(self) -> Self:
             return self._punctuate(quote=None)
-
-        def set_quote_character(self, c: str) -> Self:
-            return self._punctuate(quote=c)
-
-        def set_escape_character(self, c: str) -> Self:
-            return self._punctuate(escape=c)
 
         def set_null_literal(self, s: str) -> Self:
             return self._punctuate(null_text=s)

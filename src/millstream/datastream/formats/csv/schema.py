@@ -96,10 +96,10 @@ class CsvSchemaBuilder:
 
     def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> Self:
         """A number; LONG unless said otherwise."""
-        chosen = Types.LONG() if number_type is None else number_type
-        if not isinstance(chosen, BasicTypeInfo) or chosen.basic_type in _NOT_NUMBERS:
+        column_type = Types.LONG() if number_type is None else number_type
+        if not isinstance(column_type, BasicTypeInfo) or column_type.basic_type in _NOT_NUMBERS:
             raise refuse(f"add_number_column: found {number_type!r}, expected a number type, such as Types.DOUBLE()")
-        return self._add(name, chosen)
+        return self._add(name, column_type)
 
     def add_string_column(self, name: str) -> Self:
         return self._add(name, Types.STRING())
@@ -143,9 +143,9 @@ class CsvSchemaBuilder:
 
     def set_array_element_separator(self, separator: str) -> Self:
         """The separator inside lists."""
-        checked = checked_text("set_array_element_separator", separator)
-        self._separators = dict.fromkeys(self._separators, checked)
-        return self._punctuate(array_separator=checked)
+        checked_text("set_array_element_separator", separator)
+        self._separators = dict.fromkeys(self._separators, separator)
+        return self._punctuate(array_separator=separator)
 
     def set_column_separator(self, char: str) -> Self:
         return self._punctuate(delimiter=char)

@@ -1,0 +1,85 @@
+"""What a program's tasks need besides the program: Python files, archives, packages, cached files.
+
+Python files and archives go to the tasks through Spark, by the configuration keys PyFlink uses. What belongs to
+Flink's JVM (jars, class paths) or to an interpreter of Flink's choosing is refused: Spark and the environment it
+runs in decide those.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+from millstream.common.configuration import Configuration
+from millstream.datastream.streams.argument_checks import checked_text, refuse
+from millstream.errors import NotAvailableError
+
+__all__ = ["EnvironmentDependencies"]
+
+
+class EnvironmentDependencies:
+    """The dependency calls of `StreamExecutionEnvironment`."""
+
+    _configuration: Configuration
+
+    def _append(self, key: str, value: str) -> None:
+        earlier = self._configuration.get_string(key, "")
+        self._configuration.set_string(key, f"{earlier},{value}" if earlier else value)
+
+    def add_python_file(self, file_path: str) -> None:
+        """Send a .py file, a .zip or a folder to the tasks, where what is in it can be imported.
+
+        A folder is packed now: changes made later are not seen.
+        """
+        path = checked_text("add_python_file", file_path)
+        if "://" not in path and not Path(path).exists():
+            raise refuse(f"add_python_file: there is no {path!r}. Give a file or folder that exists")
+        if Path(path).is_dir():
+            path = shutil.make_archive(str(Path(tempfile.mkdtemp(prefix="millstream-"), Path(path).name)), "zip", path)
+        self._append("python.files", path)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Send an archive to the tasks, unpacked under `target_dir`."""
+        path = checked_text("add_python_archive", archive_path)
+        if "://" not in path and not Path(path).exists():
+            raise refuse(f"add_python_archive: there is no {path!r}. Give an archive that exists")
+        self._append("python.archives", path if target_dir is None else f"{path}#{target_dir}")
+
+    def set_python_requirements(
+        self, requirements_file_path: str, requirements_cache_dir: str | None = None
+    ) -> NoReturn:
+        raise NotAvailableError(
+            f"set_python_requirements({requirements_file_path!r}): Spark installs no packages in its tasks. Install "
+            "them where the executors run, or send a packed environment with add_python_archive()"
+        )
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """The interpreter the tasks run in: always the one that runs the program. Naming that one is fine."""
+        interpreter = shutil.which(checked_text("set_python_executable", python_exec))
+        if interpreter is None or not os.path.samefile(interpreter, sys.executable):
+            raise NotAvailableError(
+                f"set_python_executable({python_exec!r}): tasks run in the interpreter that runs the program, so that "
+                "both have the same packages. Start the program with that interpreter"
+            )
+
+    def add_jars(self, *jars_path: str) -> NoReturn:
+        raise NotAvailableError(
+            f"add_jars{jars_path!r}: there is no Flink JVM that could load them. Use a connector of "
+            "millstream.datastream.connectors; a jar for Spark goes into the configuration key 'spark.jars'"
+        )
+
+    def add_classpaths(self, *classpaths: str) -> NoReturn:
+        raise NotAvailableError(
+            f"add_classpaths{classpaths!r}: there is no Flink JVM. Class paths for Spark go into the configuration "
+            "keys 'spark.driver.extraClassPath' and 'spark.executor.extraClassPath'"
+        )
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> NoReturn:
+        raise NotAvailableError(
+            f"register_cached_file({name!r}): Millstream has no distributed cache of its own. Send the file with the "
+            "configuration key 'spark.files' and find it with pyspark.SparkFiles.get(), or read it in open()"
+        )

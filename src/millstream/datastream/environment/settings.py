@@ -1,0 +1,283 @@
+"""The settings of an environment: one configuration, and PyFlink's getters and setters over it.
+
+Invariant: the configuration is the only place where a setting lives, so that a setter, a `-D key=value` and a
+`Configuration` passed by the program can never disagree. Keys that come from the user are checked against the known
+ones; a parallelism is checked where it is set, and again against the maximum when the job is built.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.configuration import Configuration
+from millstream.common.execution_config import ExecutionConfig
+from millstream.common.options import check_key
+from millstream.common.restart_strategy import RestartStrategyConfiguration
+from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_has_no_effect
+from millstream.datastream.checkpointing_mode import CheckpointingMode
+from millstream.datastream.environment.durations import duration_ms
+from millstream.datastream.environment.restarts import restart_strategy_of
+from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.datastream.slot_sharing_group import SlotSharingGroup
+from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
+from millstream.datastream.streams.notices import say_once
+from millstream.errors import ConfigurationError, ProgramError
+from millstream.graph.site import Site, here
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from millstream.datastream.state_backend import StateBackend
+    from millstream.jobs.settings.settings import JobSettings, RuntimeMode
+
+__all__ = ["EnvironmentSettings"]
+
+_PARALLELISM = "parallelism.default"
+_MAX_PARALLELISM = "pipeline.max-parallelism"
+_MAX_PARALLELISM_DEFAULT = 128
+_MAX_PARALLELISM_LIMIT = 32768
+_RUNTIME_MODE = "execution.runtime-mode"
+_BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
+_CHAINING = "pipeline.operator-chaining.enabled"
+_CHAINING_ACROSS_MAXIMA = "pipeline.operator-chaining.chain-operators-with-different-max-parallelism"
+_CHANGELOG = "state.changelog.enabled"
+_SAVEPOINT_DIRECTORY = "execution.checkpointing.savepoint-dir"
+_STORE = "millstream.store"
+
+
+def _cores() -> int:
+    """How many cores this process may use: Flink's default for a local environment."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class EnvironmentSettings:
+    """Everything of `StreamExecutionEnvironment` that is about how jobs run, not what they do."""
+
+    _configuration: Configuration
+    _session: Any
+    _default_local_parallelism: int | None = None
+
+    def _start_settings(self) -> None:
+        self._configuration = Configuration()
+        self._config = ExecutionConfig(configuration=self._configuration)
+        self._checkpoint_config = CheckpointConfig(configuration=self._configuration)
+        self._restart: RestartStrategyConfiguration | None = None
+        self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
+        self._parallelism_site: Site = here()
+
+    def _merge(self, configuration: Configuration) -> None:
+        """Take the settings over, after checking keys and the values that can be checked alone."""
+        settings = configuration.to_dict()
+        for key, value in settings.items():
+            check_key(key, at=str(here()))
+            if key in (_PARALLELISM, _MAX_PARALLELISM):
+                checked_count(key, int(value) if value.strip().lstrip("-").isdigit() else value)
+            if key == _RUNTIME_MODE and value.upper() not in RuntimeExecutionMode.__members__:
+                raise ConfigurationError(
+                    f"{key}: found {value!r}, expected one of {', '.join(RuntimeExecutionMode.__members__)}",
+                    at=str(here()),
+                )
+        if _PARALLELISM in settings:
+            self._parallelism_site = here()
+        self._configuration.add_all(configuration)
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take settings over. An unknown key is refused, with the nearest known one."""
+        if not isinstance(configuration, Configuration):
+            raise refuse(f"configure: found {configuration!r}, expected a Configuration")
+        self._merge(configuration)
+
+    def get_config(self) -> ExecutionConfig:
+        """The execution settings; changing them changes this environment."""
+        return self._config
+
+    # --- parallelism ------------------------------------------------------------------------------------
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """How many subtasks an operator has unless it says otherwise."""
+        checked_count("set_parallelism", parallelism)
+        maximum = self._max_parallelism_setting()
+        if maximum is not None and parallelism > maximum:
+            raise refuse(
+                f"set_parallelism: found {parallelism}, above the maximum {maximum} this environment was given"
+            )
+        self._configuration.set_integer(_PARALLELISM, parallelism)
+        self._parallelism_site = here()
+        return self
+
+    def get_parallelism(self) -> int:
+        """The parallelism set, or the number of cores."""
+        return self._configuration.get_integer(_PARALLELISM, self.get_default_local_parallelism())
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """The number of key groups: the highest parallelism the job can ever have. Fixed once the job has run."""
+        checked_count("set_max_parallelism", max_parallelism)
+        if max_parallelism > _MAX_PARALLELISM_LIMIT:
+            raise refuse(f"set_max_parallelism: found {max_parallelism}, expected at most {_MAX_PARALLELISM_LIMIT}")
+        self._configuration.set_integer(_MAX_PARALLELISM, max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """The maximum set, or 128."""
+        return self._max_parallelism_setting() or _MAX_PARALLELISM_DEFAULT
+
+    def _max_parallelism_setting(self) -> int | None:
+        """The maximum the program set. None until it has: a later call may still allow a higher parallelism."""
+        maximum = self._configuration.get_integer(_MAX_PARALLELISM, -1)
+        return maximum if maximum > 0 else None
+
+    def _check_parallelism(self) -> None:
+        if self.get_parallelism() > self.get_max_parallelism():
+            raise ProgramError(
+                f"the parallelism is {self.get_parallelism()} and the maximum {self.get_max_parallelism()}. "
+                "Lower it, or raise set_max_parallelism before the job first runs",
+                at=str(self._parallelism_site),
+            )
+
+    def get_default_local_parallelism(self) -> int:
+        """The parallelism of environments that set none: the number of cores."""
+        return self._default_local_parallelism or _cores()
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """Change it, for this environment and all others that set none."""
+        checked_count("set_default_local_parallelism", parallelism)
+        EnvironmentSettings._default_local_parallelism = parallelism
+
+    # --- how it runs ------------------------------------------------------------------------------------
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
+        """STREAMING (the default), BATCH for bounded input, or AUTOMATIC."""
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise refuse(f"set_runtime_mode: found {execution_mode!r}, expected a RuntimeExecutionMode")
+        self._configuration.set_string(_RUNTIME_MODE, execution_mode.name)
+        return self
+
+    def _runtime_mode(self) -> RuntimeMode:
+        name = (self._configuration.get_string(_RUNTIME_MODE, "STREAMING") or "STREAMING").upper()
+        modes: dict[str, RuntimeMode] = {"STREAMING": "STREAMING", "BATCH": "BATCH", "AUTOMATIC": "AUTOMATIC"}
+        return modes[name]
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Accepted for PyFlink programs; here an epoch's length decides when records move on."""
+        checked_count("set_buffer_timeout", timeout_millis, least=-1)
+        self._configuration.set_string(_BUFFER_TIMEOUT, f"{timeout_millis} ms")
+        say_once("buffer timeout", "the buffer timeout has no effect here: records move on with their epoch")
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """What was set, in ms; 100 otherwise, as in Flink."""
+        return duration_ms(self._configuration, _BUFFER_TIMEOUT, 100)
+
+    def disable_operator_chaining(self) -> Self:
+        """Chain no operators."""
+        self._configuration.set_boolean(_CHAINING, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Whether operators are chained."""
+        return self._configuration.get_boolean(_CHAINING, True)
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """Whether operators of different maxima may be chained."""
+        return self._configuration.get_boolean(_CHAINING_ACROSS_MAXIMA, True)
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
+        """Remember the group's resources. Kept as data; Spark decides where tasks run."""
+        self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
+        return self
+
+    def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> Self:
+        """What to do when the job fails (PyFlink 1.x; PyFlink 2 sets it by `restart-strategy.*` keys, as can you)."""
+        if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
+            raise refuse(
+                f"set_restart_strategy: found {restart_strategy_configuration!r}, expected one of RestartStrategies"
+            )
+        self._restart = restart_strategy_configuration
+        return self
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration | None:
+        """The strategy set, by the call or by configuration; None when neither was."""
+        return self._restart or restart_strategy_of(self._configuration)
+
+    # --- checkpoints, state and the store ---------------------------------------------------------------
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """The checkpoint settings; changing them changes this environment."""
+        return self._checkpoint_config
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE) -> Self:
+        """Commit at least every `interval` ms: epochs are kept as small as that takes. Every epoch is a checkpoint."""
+        self._checkpoint_config.set_checkpoint_interval(interval)
+        self._checkpoint_config.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """In ms; -1 when none was set."""
+        return self._checkpoint_config.get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """The mode set; what runs is always exactly-once."""
+        return self._checkpoint_config.get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """The same, under its newer name."""
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self._checkpoint_config.is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self._checkpoint_config.is_force_unaligned_checkpoints()
+
+    def set_state_backend(self, state_backend: StateBackend) -> Self:
+        """Accepted for PyFlink 1.x programs; here state is always mapped columnar segments."""
+        say_once("state backend", "state backends have no effect here: state is kept in mapped columnar segments")
+        return self
+
+    def enable_changelog_state_backend(self, enabled: bool) -> Self:
+        """Accepted for PyFlink programs; every checkpoint is incremental here anyway."""
+        self._configuration.set_boolean(_CHANGELOG, bool(enabled))
+        say_once("changelog", "the changelog state backend has no effect here: every checkpoint is incremental")
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """What was set; None when nothing was."""
+        return (
+            self._configuration.get_boolean(_CHANGELOG, False) if self._configuration.contains_key(_CHANGELOG) else None
+        )
+
+    def set_default_savepoint_directory(self, directory: str) -> Self:
+        """Where savepoints go unless a call says otherwise."""
+        directory = checked_text("set_default_savepoint_directory", directory)
+        self._configuration.set_string(_SAVEPOINT_DIRECTORY, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        return self._configuration.get_string(_SAVEPOINT_DIRECTORY, "") or None
+
+    def set_store(self, url: str) -> Self:
+        """Where the job keeps its epochs: a folder or an object store's URL (beyond PyFlink).
+
+        A job that is run again with the same store goes on where it was.
+        """
+        self._configuration.set_string(_STORE, checked_text("set_store", url))
+        return self
+
+    def _job_settings(self) -> JobSettings:
+        from millstream.jobs.settings.settings import JobSettings
+
+        interval_ms = self.get_checkpoint_interval()
+        say_what_has_no_effect(self._configuration)
+        return JobSettings(
+            store=self._configuration.get_string(_STORE, "") or None,
+            runtime_mode=self._runtime_mode(),
+            parallelism=self.get_parallelism(),
+            max_parallelism=self.get_max_parallelism(),
+            restart=self.get_restart_strategy(),
+            checkpoint_interval_ms=interval_ms if interval_ms > 0 else None,
+            job_parameters=dict(self._config.get_global_job_parameters()),
+            configuration=self._configuration.to_dict(),
+            session=self._session,
+            site=here(),
+        )

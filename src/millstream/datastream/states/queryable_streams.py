@@ -1,0 +1,62 @@
+"""States that can be asked for from outside while the job runs: how a program says so.
+
+A descriptor is given a name by `set_queryable`; `KeyedStream.as_queryable_state` ends a stream in a state that has one;
+`WindowedStream.queryable` names the windows of an operator. Names are the job's: each stands for one state. How they
+are asked for is told in docs/queries.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.datastream.functions.process import KeyedProcessFunction
+from millstream.datastream.streams.stream_edges import OperatorControls
+from millstream.graph.nodes import Edge
+
+if TYPE_CHECKING:
+    from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["KeepLast", "QueryableStateStream"]
+
+
+class KeepLast(KeyedProcessFunction):
+    """Keeps the last record of every key, or all of them reduced to one value; emits nothing."""
+
+    def __init__(self, descriptor: ValueStateDescriptor | ReducingStateDescriptor) -> None:
+        self._descriptor = descriptor
+
+    def open(self, runtime_context: Any) -> None:
+        if hasattr(self._descriptor, "get_reduce_function"):
+            self._update = runtime_context.get_reducing_state(self._descriptor).add
+        else:
+            self._update = runtime_context.get_state(self._descriptor).update
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self._update(value)
+        return ()
+
+
+class QueryableStateStream(OperatorControls):
+    """What `KeyedStream.as_queryable_state` returns: the end of a stream, which can be named and placed."""
+
+    def __init__(
+        self,
+        *,
+        environment: StreamExecutionEnvironment,
+        edges: tuple[Edge, ...],
+        descriptor: ValueStateDescriptor | ReducingStateDescriptor,
+    ) -> None:
+        self._environment = environment
+        self._edges = edges
+        self._descriptor = descriptor
+
+    def get_queryable_state_name(self) -> str:
+        """The name it is asked for under."""
+        name = self._descriptor.get_queryable_state_name()
+        assert name is not None
+        return name
+
+    def get_state_descriptor(self) -> ValueStateDescriptor | ReducingStateDescriptor:
+        """The state that is kept."""
+        return self._descriptor

@@ -1,0 +1,113 @@
+"""Finding the job that is meant, and opening it for questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.snapshot_names import SnapshotName
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.query.epoch_opener import EpochOpener
+from millstream.query.errors import UnknownJobError
+from millstream.query.job_view import JobView
+from millstream.state_reader import job_reader
+from millstream.state_reader.job_reader import JobReader, system_ms
+from millstream.state_reader.stored_jobs import jobs
+from millstream.storage.names import job_name, savepoint_name
+from millstream.storage.store import Store, shown_address
+
+__all__ = ["open", "open_store_of_job"]
+
+
+def open(
+    store_url: str,
+    job: str | None = None,
+    *,
+    follow: bool = True,
+    cache_folder: str | Path | None = None,
+    clock: Callable[[], int] = system_ms,
+    allow_undeclared: bool = False,
+    functions: Mapping[str, Any] | None = None,
+    unpickle: Callable[[bytes], Any] | None = None,
+    read_only: bool = False,
+) -> JobView:
+    """A job by its store, or by its name in a folder of stores; UnknownJobError says what exists.
+
+    `follow`            newer epochs are picked up as they are committed; else `newest` stays where it was first
+    `cache_folder`      where files of a remote store are kept; without, they are held in memory
+    `clock`             milliseconds since 1970, for leases
+    `allow_undeclared`  states that the program did not make queryable may be asked for by (operator uid, state name)
+    `functions`         an `AggregateFunction` for the name of an aggregating state, or of windows that have one of the
+                        program's own: answers are its results. Without, they are accumulators
+    `unpickle`          what opens values that were stored without a declared type, which runs code that is in the
+                        store: `pickle.loads`, if you trust everybody who can write it. Without, they are refused
+    `read_only`         nothing is written to the store, no lease for an older epoch either: the job may collect it
+                        while it is asked for, which is an error and never a wrong answer
+
+    >>> open("memory://doctest-no-such-job-to-query")
+    Traceback (most recent call last):
+    millstream.query.errors.UnknownJobError: memory://doctest-no-such-job-to-query holds no job. Give the store of a \
+job, or a folder of stores and the job's name.
+    """
+    reader = _reader(_store_of(store_url, job), read_only)
+    name, job_id = _name_and_id(reader)
+    if job is not None and job not in (name, job_id):
+        raise UnknownJobError(f"{store_url} holds the job '{name}', not '{job}'. Give its store, or that name.")
+    folder = None if cache_folder is None else Path(cache_folder)
+    opener = EpochOpener(
+        reader.store,
+        reader.name.store,
+        cache_folder=folder,
+        allow_undeclared=allow_undeclared,
+        functions=functions,
+        unpickle=unpickle,
+    )
+    reader = JobReader(reader.store, reader.name, folder, clock)
+    return JobView(reader, name, job_id, opener, follow=follow, clock=clock)
+
+
+def open_store_of_job(store: Store, clock: Callable[[], int], *, allow_undeclared: bool = False) -> JobView:
+    """The job of a store that is open already, in the process that runs it: files are read and not mapped, for a map of
+    a file that somebody cuts would end the job with this process."""
+    reader = JobReader(store, SnapshotName(shown_address(store.url)), None, clock)
+    opener = EpochOpener(store, reader.name.store, maps=False, allow_undeclared=allow_undeclared)
+    return JobView(reader, *_name_and_id(reader), opener, clock=clock)
+
+
+def _name_and_id(reader: JobReader) -> tuple[str, str]:
+    """The name and the id of the job."""
+    record = read_job_record(reader.store)
+    if record is not None:
+        return record.job, record.job_id
+    with reader.at() as snapshot:
+        return snapshot.manifest.job, snapshot.manifest.job_id
+
+
+def _reader(url: str, read_only: bool) -> JobReader:
+    try:
+        return job_reader.open(url, read_only=read_only)
+    except StoreDamagedError:
+        raise
+    except StoreError as error:
+        raise UnknownJobError(
+            f"{url} holds no job. Give the store of a job, or a folder of stores and the job's name."
+        ) from error
+
+
+def _store_of(store_url: str, job: str | None) -> str:
+    """The address of the job's own store."""
+    if "://" in store_url or not Path(store_url).is_dir():
+        return store_url
+    if any((Path(store_url) / name).exists() for name in (job_name(), savepoint_name())):
+        return store_url
+    listed = jobs(store_url)
+    matches = [stored for stored in listed if job in (stored.name, stored.id)] if job is not None else listed
+    if len(matches) == 1:
+        return matches[0].store
+    have = ", ".join(f"'{stored.name}' ({stored.store})" for stored in listed) or "none"
+    problem = "several jobs" if job is None and listed else f"no job '{job}'" if job is not None else "no job"
+    if len(matches) > 1 and job is not None:
+        problem = f"several jobs '{job}'"
+    raise UnknownJobError(f"{store_url} holds {problem}; it holds: {have}. Give the store of one, or its name or id.")

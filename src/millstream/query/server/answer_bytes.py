@@ -1,0 +1,132 @@
+"""The bytes of an answer: how many there may be, known while it is read, and the JSON text, made in pieces.
+
+One key may have a value of megabytes, and ten thousand keys may all be that one. So values that can be of any size are
+read in portions: few at first, more as they prove to be small, and never more than what is left of the answer would
+bear if all were as large as the largest so far.
+
+Python's encoder lets nobody else run until it is done. An answer of megabytes is therefore encoded on the thread that
+read it, a block of values at a time, and the loop answers others in between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from millstream.query.wire.refusals import TooLargeError
+from millstream.query.wire.served_state import ServedState
+
+__all__ = ["check_size", "encoded", "encoded_at_once", "has_small_values", "json_size", "read_in_portions"]
+
+_FIRST_ROWS = 16
+_SHARE = 4  # one portion may take this part of what is left
+_SMALL = frozenset({"LONG", "INT", "SHORT", "BYTE", "DOUBLE", "FLOAT", "BOOLEAN", "DATE", "TIME", "TIMESTAMP", "CHAR"})
+_COLLECTIONS = ("list", "map", "window")
+_BLOCK = 256
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_Keys = TypeVar("_Keys", bound=Sequence[Any])
+_T = TypeVar("_T")
+
+
+def check_size(size: int, bytes_max: int) -> None:
+    """TooLargeError for an answer that has become larger than it may."""
+    if size > bytes_max:
+        raise TooLargeError(
+            f"the answer has more than {bytes_max} bytes. Ask for fewer keys or rows at once, or read the state in "
+            "process with millstream.query."
+        )
+
+
+def read_in_portions(
+    keys: _Keys, read: Callable[[_Keys], _T], size_of: Callable[[_T], int], bytes_max: int, *, is_small: bool
+) -> list[_T]:
+    """What `read` gives for all keys, in parts. `is_small`: no value is large, so that one part does.
+
+    >>> read_in_portions("aaab", lambda part: part, len, 4, is_small=True)
+    ['aaab']
+    >>> [len(part) for part in read_in_portions("a" * 60, lambda part: part, len, 999, is_small=False)]
+    [16, 32, 12]
+    """
+    parts, at, left, largest = [], 0, bytes_max, 1
+    rows = len(keys) if is_small else _FIRST_ROWS
+    while at < len(keys):
+        portion: Any = keys[at : at + rows]
+        parts.append(read(portion))
+        size = size_of(parts[-1])
+        left -= size
+        check_size(bytes_max - left, bytes_max)
+        largest = max(largest, -(-size // len(portion)))
+        at += len(portion)
+        rows = max(1, min(2 * rows, left // (_SHARE * largest)))
+    return parts
+
+
+def has_small_values(state: ServedState) -> bool:
+    """Whether a value of the state has a few bytes, whatever it is.
+
+    >>> [has_small_values(ServedState("s", "value", "LONG", kind, False, 1)) for kind in ("LONG", "STRING")]
+    [True, False]
+    """
+    return state.kind not in _COLLECTIONS and _is_small(state.value_type)
+
+
+def _is_small(written: Any) -> bool:
+    if isinstance(written, dict):
+        fields = [kind for _, kind in written.get("row", ())] + list(written.get("tuple", ()))
+        return bool(fields) and all(map(_is_small, fields))
+    return written in _SMALL
+
+
+def json_size(value: Any) -> int:
+    """About how many bytes a JSON value has.
+
+    >>> json_size({"word": "abc", "counts": [1, 2]})
+    34
+    """
+    if isinstance(value, str):
+        return len(value) + 3
+    if isinstance(value, dict):
+        return sum(len(key) + 3 + json_size(item) for key, item in value.items()) + 2
+    if isinstance(value, list):
+        return sum(map(json_size, value)) + 2
+    return 4
+
+
+def encoded(content: Mapping[str, Any]) -> bytes:
+    """The JSON text of an answer.
+
+    >>> encoded({"epoch": 7, "reads": [{"keys": list(range(3))}], "rows": []})
+    b'{"epoch":7,"reads":[{"keys":[0,1,2]}],"rows":[]}'
+    """
+    return "".join(_pieces(content)).encode()
+
+
+def encoded_at_once(content: Mapping[str, Any]) -> bytes:
+    """The same for an answer that is known to be small."""
+    return _encode(content).encode()
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        opening = "{"
+        for key, item in value.items():
+            yield f"{opening}{_encode(key)}:"
+            yield from _pieces(item)
+            opening = ","
+        yield "}" if value else "{}"
+    elif isinstance(value, list) and len(value) > _BLOCK:
+        opening = "["
+        for start in range(0, len(value), _BLOCK):
+            yield opening + _encode(value[start : start + _BLOCK])[1:-1]
+            opening = ","
+        yield "]"
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        opening = "["
+        for item in value:
+            yield opening
+            yield from _pieces(item)
+            opening = ","
+        yield "]"
+    else:
+        yield _encode(value)

@@ -1,0 +1,374 @@
+"""The answers of a server about its job, the same for HTTP and Flight: rights, key groups, types, then one epoch.
+
+Every answer is made from one epoch and carries it. Before a value is read, in this order: may the reader read this
+state, does the state exist, can it be read without unpickling, is every key of the right type and held here. Nothing
+of the store is touched for a request that is refused.
+
+States that were not declared queryable are called `OPERATOR::STATE` (`query.catalog`), where the view of the job allows
+them. It is not known which key group their keys belong to: every server answers for them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.errors import PickledValueError
+from millstream.query.catalog import QueryableState, served_name
+from millstream.query.epoch_view import EpochView
+from millstream.query.errors import UnknownStateError
+from millstream.query.job_view import JobView
+from millstream.query.server.answer_bytes import check_size, has_small_values, json_size, read_in_portions
+from millstream.query.server.rights import Reader
+from millstream.query.server.settings import Limits
+from millstream.query.window_reads import WindowView
+from millstream.query.wire.json_values import json_of, key_of_json, key_of_text
+from millstream.query.wire.refusals import (
+    AheadError,
+    BadQuestionError,
+    KeyMisfitError,
+    NotHereError,
+    PickledStateError,
+    TooLargeError,
+    TooOldError,
+)
+from millstream.query.wire.served_state import ServedState
+
+__all__ = ["JobAnswers", "Moment", "moment_ms"]
+
+_CLOCK_TOLERANCE_MS = 60_000
+_CHECKED_BYTES_MAX = 64 << 20  # some 20 ms
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Which epoch is asked for: one by number or time, else the newest, which must not be older than `epoch_min`."""
+
+    epoch: int | None = None
+    time: str | None = None
+    epoch_min: int | None = None
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it names an epoch, so that the answer never changes."""
+        return self.epoch is not None or self.time is not None
+
+
+class JobAnswers:
+    """Answers questions about one job. `held` is the range of key groups of this server, None for all."""
+
+    def __init__(self, job: JobView, held: range | None, limits: Limits, now_ms: Callable[[], int]) -> None:
+        self.job, self._held, self._limits, self._now_ms = job, held, limits, now_ms
+        self._states: tuple[int, dict[str, ServedState]] = (0, {})
+        job.set_name_in_errors(f"job '{job.job}'")
+        job.check_ahead(_CHECKED_BYTES_MAX)
+
+    # --- which epoch ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def epoch(self, moment: Moment) -> Iterator[EpochView]:
+        """The epoch that is asked for, for as long as it is read."""
+        if not moment.is_past:
+            newest = self.job.newest()
+            if moment.epoch_min is not None and newest.epoch < moment.epoch_min:
+                raise _too_old(newest.epoch, f"{moment.epoch_min} or newer")
+            yield newest
+            return
+        if moment.epoch is not None and moment.time is not None:
+            raise BadQuestionError("epoch= and time= are both given. Give one of them.")
+        if moment.epoch is not None and moment.epoch > (newest := self.job.newest()).epoch:
+            raise _too_old(newest.epoch, str(moment.epoch))
+        past = self.job.at(epoch=moment.epoch, time=self._past_ms(moment.time))
+        try:
+            yield past
+        finally:
+            past.close()
+
+    def _past_ms(self, time: str | None) -> int | None:
+        if time is None:
+            return None
+        asked_ms, now_ms = moment_ms(time), self._now_ms()
+        if asked_ms > now_ms + _CLOCK_TOLERANCE_MS:
+            raise AheadError(
+                f"time {time} is {(asked_ms - now_ms) // 1000} s ahead of this server's clock ({now_ms} ms). Correct "
+                "the clock that made it, or ask for the newest epoch by leaving it out."
+            )
+        return asked_ms
+
+    def has_reached(self, epoch: int) -> bool:
+        """Whether the newest epoch is this one or a newer one."""
+        return self.job.newest().epoch >= epoch
+
+    def facts(self, epoch: EpochView) -> dict[str, Any]:
+        """What every answer says of its epoch."""
+        return {
+            "job": self.job.job,
+            "job_id": self.job.job_id,
+            "epoch": epoch.epoch,
+            "watermark": epoch.watermark,
+            "committed_ms": epoch.committed_ms,
+            "age_ms": max(0, self._now_ms() - epoch.committed_ms),  # the driver's clock may be ahead of ours
+        }
+
+    def tag(self, epoch: int) -> str:
+        """The ETag of answers of an epoch."""
+        return f'"{self.job.job_id[:16]}-{epoch}"'
+
+    # --- which state ------------------------------------------------------------------------------------------------
+
+    def states(self, reader: Reader) -> list[ServedState]:
+        """The states that the reader may read."""
+        return [state for state in self.states_at(self.job.newest()).values() if reader.may_read(state.name)]
+
+    def states_at(self, epoch: EpochView) -> dict[str, ServedState]:
+        """The states of the newest epoch, by name; described once per epoch."""
+        number, states = self._states
+        if number != epoch.epoch:
+            states = {state.name: state for state in map(_served, epoch.states())}
+            self._states = (epoch.epoch, states)
+        return states
+
+    def readable(self, reader: Reader, name: str) -> ServedState:
+        """The state, if the reader may read it and nothing would have to be unpickled."""
+        state = self._state(reader, name)
+        if state.is_pickled:
+            raise PickledStateError(
+                f"state {name!r} has values, fields or map keys without a declared type. These are stored as pickles, "
+                "and opening a pickle runs code, which is not done for the network. Declare a type for all of it (its "
+                "descriptor's type_info), or read its bytes in process with millstream.query."
+            )
+        return state
+
+    def _state(self, reader: Reader, name: str) -> ServedState:
+        reader.check(name)
+        newest = self.job.newest()
+        states = self.states_at(newest)
+        try:
+            return states.get(name) or _served(newest.state(name))
+        except UnknownStateError as error:
+            readable = [state for state in states if reader.may_read(state)]
+            if len(readable) == len(states):
+                raise
+            # The library names all states that there are; the token does not open all of them.
+            raise UnknownStateError(
+                f"job '{self.job.job}' has no state {name[:100]!r}. Those that token '{reader.name}' opens: "
+                f"{', '.join(readable) or 'none'}."
+            ) from error
+
+    # --- values of keys ---------------------------------------------------------------------------------------------
+
+    def value(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
+        """The value of one key, that came as part of a path."""
+        _, key = self._key_in_path(reader, name, text, key_format)
+        with self.epoch(moment) as epoch:
+            return self.value_at(epoch, name, key)
+
+    def value_at(self, epoch: EpochView, name: str, key: Any) -> dict[str, Any]:
+        """The value of one key, once all is checked."""
+        value = epoch.get(name, key)
+        answer = {"key": json_of(key), "found": value is not None, "value": self._sized(json_of(value))}
+        return {**self.facts(epoch), "state": name, **answer}
+
+    def _sized(self, answer: Any) -> Any:
+        check_size(json_size(answer), self._limits.answer_bytes_max)
+        return answer
+
+    def values(
+        self, reader: Reader, questions: Sequence[tuple[str, Sequence[Any]]], moment: Moment
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The values of many keys of one or several states, all of one epoch: its facts, and an answer for each."""
+        count = sum(len(keys) for _, keys in questions)
+        if count > self._limits.keys_max:
+            raise TooLargeError(
+                f"{count} keys are asked for at once, of {self._limits.keys_max} at most. Ask in several requests "
+                "with the same epoch=, or use Arrow Flight."
+            )
+        typed = []
+        for name, json_keys in questions:
+            state = self.readable(reader, name)
+            keys = [key_of_json(key, state.key_type) for key in json_keys]
+            self.check_held(state, keys)
+            typed.append((state, keys))
+        with self.epoch(moment) as epoch:
+            answers, left = [], self._limits.answer_bytes_max
+            for state, keys in typed:
+                values, size = self._values(epoch, state, keys, left)
+                left -= size
+                shown = [json_of(key) for key in keys]
+                # A value that is there is never null in JSON.
+                found = [value is not None for value in values]
+                answers.append({"state": state.name, "keys": shown, "found": found, "values": values})
+            return self.facts(epoch), answers
+
+    def _values(self, epoch: EpochView, state: ServedState, keys: Sequence[Any], most: int) -> tuple[list[Any], int]:
+        """The values as JSON has them, and about how many bytes that is."""
+
+        def read(portion: Sequence[Any]) -> list[Any]:
+            return [json_of(value) for value in epoch.get_many(state.name, portion)]
+
+        if has_small_values(state):
+            return (read(keys) if keys else []), 0
+        parts = read_in_portions(keys, read, json_size, most, is_small=False)
+        return [value for part in parts for value in part], sum(map(json_size, parts))
+
+    def columns(self, reader: Reader, name: str, keys: pa.Array, epoch: EpochView) -> pa.RecordBatch:
+        """The values of a column of keys at an epoch that is open."""
+        state = self.readable(reader, name)
+        _check_no_pickles(epoch, name)
+        if self._held is not None and state.key_groups:
+            try:
+                groups = state.groups_of_column(keys)
+            except (pa.ArrowException, ValueError, OverflowError) as error:
+                raise KeyMisfitError(f"a column of {keys.type} has what is no key: {error}.") from error
+            foreign = next((group for group in groups if group not in self._held), None)
+            if foreign is not None:
+                raise self._not_here(foreign)
+        parts = read_in_portions(
+            keys,
+            lambda portion: epoch.get_columns(name, portion),
+            lambda batch: int(batch.nbytes),
+            self._limits.answer_bytes_max,
+            is_small=has_small_values(state),
+        )
+        if not parts:
+            return epoch.get_columns(name, keys)
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+    def windows(self, reader: Reader, name: str, text: str, key_format: str, moment: Moment) -> dict[str, Any]:
+        """The windows that are open for a key, with what they have so far."""
+        _, key = self._key_in_path(reader, name, text, key_format)
+        with self.epoch(moment) as epoch:
+            return self.windows_at(epoch, name, key)
+
+    def windows_at(self, epoch: EpochView, name: str, key: Any) -> dict[str, Any]:
+        """The open windows of one key, once all is checked."""
+        windows = self._sized(_windows(epoch.windows(name, key)))
+        return {**self.facts(epoch), "state": name, "key": json_of(key), "windows": windows}
+
+    def watched_value(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
+        """What a watcher of a key is told: its value, or its open windows."""
+        read = self.windows if self._state(reader, name).kind == "window" else self.value
+        return read(reader, name, text, key_format, Moment())
+
+    def scan(self, reader: Reader, name: str, prefix: str | None, limit: int, moment: Moment) -> dict[str, Any]:
+        """Rows of a state, `limit` of them at most. Every server answers this, whichever key groups it holds."""
+        self.readable(reader, name)
+        rows_max = self._limits.scan_rows_max
+        if limit > rows_max:
+            raise TooLargeError(
+                f"{limit} rows are asked for, of {rows_max} at most. Ask for fewer, or read the state in process with "
+                "millstream.query."
+            )
+        with self.epoch(moment) as epoch:
+            rows: list[dict[str, Any]] = []
+            size = 0
+            for batch in self.scanned(epoch, name, prefix, limit + 1):
+                size += batch.nbytes
+                check_size(size, self._limits.answer_bytes_max)
+                rows += batch.to_pylist()
+                if len(rows) > limit:
+                    break
+            shown = [json_of(row) for row in rows[:limit]]
+            return {**self.facts(epoch), "state": name, "rows": shown, "is_cut": len(rows) > limit}
+
+    def scanned(self, epoch: EpochView, name: str, prefix: str | None, limit: int) -> pa.RecordBatchReader:
+        """Rows of a state at an epoch that is open, as Arrow."""
+        _check_no_pickles(epoch, name)
+        return epoch.scan(name, prefix=prefix, limit=limit)
+
+    def series(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
+        """The value of a key at every retained epoch."""
+        state, key = self._key_in_path(reader, name, text, key_format)
+        points = [
+            {
+                "epoch": epoch,
+                "committed_ms": committed_ms,
+                "value": _windows(value) if state.kind == "window" else json_of(value),
+            }
+            for epoch, committed_ms, value in self.job.series(name, key)
+        ]
+        return {**self.facts(self.job.newest()), "state": name, "key": json_of(key), "points": self._sized(points)}
+
+    def _key_in_path(self, reader: Reader, name: str, text: str, key_format: str) -> tuple[ServedState, Any]:
+        """The state and the key that a path names, both checked."""
+        state = self.readable(reader, name)
+        key = key_of_text(text, state.key_type, key_format)
+        self.check_held(state, [key])
+        return state, key
+
+    def holds(self, group: int) -> bool:
+        """Whether this server holds the key group."""
+        return self._held is None or group in self._held
+
+    def check_held(self, state: ServedState, keys: Sequence[Any]) -> None:
+        """Refuse keys of key groups that this server does not hold."""
+        if self._held is None or not keys or not state.key_groups:
+            return
+        foreign = next((group for group in state.groups_of(keys) if group not in self._held), None)
+        if foreign is not None:
+            raise self._not_here(foreign)
+
+    def _not_here(self, group: int) -> NotHereError:
+        assert self._held is not None
+        return NotHereError(
+            f"a key is in key group {group}, and this server holds {self._held[0]} to {self._held[-1]}. Ask the server "
+            "that holds it; QueryClient finds it.",
+            key_group=group,
+        )
+
+
+def _served(state: QueryableState) -> ServedState:
+    return ServedState(
+        served_name(state), state.kind, state.key_type, state.value_type, state.is_pickled, state.key_groups
+    )
+
+
+def _check_no_pickles(epoch: EpochView, name: str) -> None:
+    """A state that has a type by now may have had none in an epoch of the past: its pickles are sent to nobody."""
+    if epoch.state(name).is_pickled:
+        raise PickledValueError(
+            f"state {name!r} had values without a declared type in epoch {epoch.epoch}, stored as pickles: these "
+            "are not sent over the network. Ask for a newer epoch"
+        )
+
+
+def _windows(windows: Sequence[WindowView]) -> list[dict[str, Any]]:
+    return [
+        {
+            "start_ms": window.start,
+            "end_ms": window.end,
+            "result": json_of(window.result),
+            "is_accumulator": window.is_accumulator,
+        }
+        for window in windows
+    ]
+
+
+def _too_old(newest: int, asked: str) -> TooOldError:
+    return TooOldError(
+        f"the newest epoch here is {newest}, and {asked} is asked for. Ask again in a moment, or ask another server.",
+        epoch=newest,
+    )
+
+
+def moment_ms(text: str) -> int:
+    """A time as milliseconds since 1970 or in ISO 8601; without a zone it is UTC.
+
+    >>> moment_ms("1000"), moment_ms("1970-01-01T00:00:01Z"), moment_ms("1970-01-01T01:00:01+01:00")
+    (1000, 1000, 1000)
+    """
+    if text.isascii() and text.isdecimal() and len(text) < 17:
+        return int(text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+        zoned = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+        return int(zoned.timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise BadQuestionError(
+            f"time {text[:60]!r} is no time. Give milliseconds since 1970, or ISO 8601 (2026-11-15T10:00:00Z)."
+        ) from error

@@ -1,0 +1,94 @@
+"""A server as somebody asks for it, in texts and paths, and the settings that are made of that.
+
+The command line and a job's configuration ask for the same things by other names: `--listen`,
+`millstream.query.listen`. Both are understood here, and refused here by the name that was used. This module can be
+imported where the packages of a server are not installed; it says so when a server is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millstream.errors import ConfigurationError, PlatformError
+
+if TYPE_CHECKING:
+    from millstream.query.server import ServerSettings
+
+__all__ = ["ServerRequest", "listen_address", "server_settings"]
+
+
+@dataclass(frozen=True)
+class ServerRequest:
+    """What is asked for. The name of an option is that of its field, with dashes, behind `option_prefix`."""
+
+    listen: str = "127.0.0.1:8787"
+    flight_port: int | None = None
+    advertise: str | None = None
+    key_groups: str | None = None
+    tokens: Path | None = None
+    certificate: Path | None = None
+    private_key: Path | None = None
+    allow_anonymous: bool = False
+    allow_undeclared: bool = False
+    allow_origins: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    requests_per_s: float | None = None
+    page: Path | None = None
+    option_prefix: str = "--"
+
+
+def server_settings(request: ServerRequest) -> ServerSettings:
+    """The settings of the server, checked; ConfigurationError names the option that is wrong."""
+    try:
+        from millstream.query.server import Limits, ServerSettings, key_group_span, read_rights
+    except ImportError as error:
+        raise PlatformError(
+            f"the query server needs {error.name}. Install it with `pip install 'millstream[query-server]'`."
+        ) from error
+
+    prefix = request.option_prefix
+    host, port = listen_address(request.listen, f"{prefix}listen")
+    if request.flight_port is not None and not 0 <= request.flight_port < 65536:
+        raise ConfigurationError(f"{prefix}flight-port {request.flight_port} is no port. Give one, or 0 for any.")
+    return ServerSettings(
+        host=host,
+        port=port,
+        flight_port=request.flight_port,
+        advertised_host=request.advertise,
+        key_groups=None if request.key_groups is None else key_group_span(request.key_groups),
+        rights=None if request.tokens is None else read_rights(request.tokens, f"{prefix}tokens"),
+        allow_anonymous=request.allow_anonymous,
+        allowed_origins=request.allow_origins,
+        allowed_hosts=request.allow_hosts,
+        trusted_proxies=request.trusted_proxies,
+        certificate=request.certificate,
+        private_key=request.private_key,
+        page=None if request.page is None else _page(request.page, f"{prefix}page"),
+        limits=Limits(requests_per_s=request.requests_per_s),
+        option_prefix=prefix,
+    ).checked()
+
+
+def _page(path: Path, option: str) -> bytes:
+    """The page in a file, read once: nothing beside it can be reached."""
+    try:
+        page = path.read_bytes()
+        page.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{option} {path} is no page: {error}. Give one HTML file in UTF-8.") from error
+    return page
+
+
+def listen_address(text: str, option: str = "--listen") -> tuple[str, int]:
+    """Host and port of where to listen: HOST:PORT, :PORT, PORT or [ADDRESS]:PORT.
+
+    >>> [listen_address(text) for text in ("0.0.0.0:80", "8080", "[::1]:80")]
+    [('0.0.0.0', 80), ('127.0.0.1', 8080), ('::1', 80)]
+    """
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 65536):
+        raise ConfigurationError(f"{option} {text!r} has no port. Write HOST:PORT, such as 127.0.0.1:8787.")
+    return host.strip("[]") or "127.0.0.1", int(port)

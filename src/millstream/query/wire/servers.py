@@ -1,0 +1,190 @@
+"""Where the servers of a job are: addresses, checked before they are used, and what servers say of themselves.
+
+A registration is a small sealed file in `servers/` of the job's store: the server's address, the key groups it holds,
+and until when that counts unless it is renewed. It is a hint and never a truth: a client asks the server itself, and a
+server that is gone, or whose clock is wrong, is only asked last. Registrations that ended long ago are removed by the
+next server that starts.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from millstream.checkpoint.sealed import seal, unseal
+from millstream.errors import StoreDamagedError
+from millstream.storage.names import SERVERS, is_server, server_name
+from millstream.storage.store import Store
+
+__all__ = [
+    "RENEW_S",
+    "Registration",
+    "ServerAddress",
+    "ServerPlace",
+    "deregister",
+    "is_loopback",
+    "register",
+    "registrations_of",
+]
+
+FORMAT = 1
+LASTS_MS = 15_000
+RENEW_S = 5.0
+_FORGOTTEN_MS = 3_600_000
+_GROUPS_MAX = 1 << 15
+_TLS = {"http": False, "https": True, "grpc": False, "grpc+tcp": False, "grpc+tls": True}
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """Where a server says it is: `https://HOST:PORT`, `grpc+tls://HOST:PORT` and the like."""
+
+    scheme: str
+    host: str
+    port: int | None
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether what is sent there is encrypted."""
+        return _TLS[self.scheme]
+
+    @property
+    def is_flight(self) -> bool:
+        """Whether it is an address of Arrow Flight."""
+        return self.scheme.startswith("grpc")
+
+    @classmethod
+    def parsed(cls, url: object) -> ServerAddress | None:
+        """The parts of a URL; None for what is no address of a server.
+
+        >>> ServerAddress.parsed("https://DB1:8787")
+        ServerAddress(scheme='https', host='db1', port=8787)
+        >>> [ServerAddress.parsed(url) for url in ("file:///etc", "http://user@a:1", "http://a?b", "grpc+unix:///a", 7)]
+        [None, None, None, None, None]
+        """
+        if not isinstance(url, str) or len(url) > 300:
+            return None
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            return None
+        if parts.scheme not in _TLS or not host or "@" in parts.netloc:
+            return None
+        return None if parts.query or parts.fragment else cls(parts.scheme, host.lower(), port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0")]
+    [True, True, True, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class ServerPlace:
+    """A server and the key groups it holds; `first_group` is None where it holds all."""
+
+    url: str
+    first_group: int | None = None
+    last_group: int | None = None
+    flight_url: str | None = None
+
+    def holds(self, groups: Iterable[int]) -> bool:
+        """Whether it holds all of these.
+
+        >>> ServerPlace("http://a", 0, 63).holds([0, 63]), ServerPlace("http://a").holds([99])
+        (True, True)
+        """
+        first, last = self.first_group, self.last_group
+        return first is None or last is None or all(first <= group <= last for group in groups)
+
+    @classmethod
+    def parsed(cls, description: object) -> ServerPlace | None:
+        """A server that a registration or another server describes; None for what describes none."""
+        if not isinstance(description, Mapping):
+            return None
+        url, flight_url = description.get("url"), description.get("flight_url")
+        first, last = description.get("first_group"), description.get("last_group")
+        if not isinstance(url, str) or not ((first is None and last is None) or (_is_group(first) and _is_group(last))):
+            return None
+        return cls(url, first, last, flight_url if isinstance(flight_url, str) else None)
+
+
+def _is_group(value: object) -> bool:
+    return type(value) is int and 0 <= value < _GROUPS_MAX
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What a server of a job says of itself; `first_group` is None where it holds all key groups."""
+
+    id: str
+    job_id: str
+    url: str
+    flight_url: str | None
+    first_group: int | None
+    last_group: int | None
+    ends_ms: int
+
+    @classmethod
+    def of(
+        cls, id: str, job_id: str, url: str, flight_url: str | None, span: tuple[int, int] | None, now_ms: int
+    ) -> Registration:
+        """What a server says now."""
+        first, last = span or (None, None)
+        return cls(id, job_id, url, flight_url, first, last, now_ms + LASTS_MS)
+
+    @property
+    def _is_sound(self) -> bool:
+        """Whether it says what a server says: whoever writes there may write anything, with a seal that fits."""
+        texts, numbers = [self.id, self.job_id, self.url], [self.ends_ms]
+        texts += [] if self.flight_url is None else [self.flight_url]
+        numbers += [group for group in (self.first_group, self.last_group) if group is not None]
+        return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
+
+
+def register(store: Store, registration: Registration) -> None:
+    """Write or renew a registration, and remove those of others that ended long ago."""
+    store.put(server_name(registration.id), seal("server", FORMAT, asdict(registration)))
+    now_ms = registration.ends_ms - LASTS_MS
+    for other in registrations_of(store):
+        if other.ends_ms < now_ms - _FORGOTTEN_MS:
+            store.delete(server_name(other.id))
+
+
+def deregister(store: Store, id: str) -> None:
+    """Take a registration back."""
+    store.delete(server_name(id))
+
+
+def registrations_of(store: Store) -> list[Registration]:
+    """All registrations, ended or not. One that was taken back or cannot be read is left out: it is a hint.
+
+    >>> from millstream.storage import open_store
+    >>> store = open_store("memory://doctest-servers")
+    >>> register(store, Registration.of("a", "j", "http://localhost:1", None, (0, 63), 0))
+    >>> [(server.url, server.first_group, server.last_group) for server in registrations_of(store)]
+    [('http://localhost:1', 0, 63)]
+    """
+    registrations = []
+    for name in store.list(SERVERS):
+        if is_server(name):
+            try:
+                fields: dict[str, Any] = unseal(store.get(name), "server", FORMAT, f"{name} of store {store.url}")
+                registration = Registration(**fields)
+            except (StoreDamagedError, TypeError):
+                continue
+            if registration._is_sound and name == server_name(registration.id):
+                registrations.append(registration)
+    return registrations

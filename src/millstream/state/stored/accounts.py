@@ -1,0 +1,312 @@
+"""Accounts: what operators tell of their state, as types, and how they are written down. The one place for both.
+
+A manifest keeps one `OperatorAccount` per operator below `states[uid]`: its event time, what each of its subtasks tells
+(`SubtaskAccount`: versions of tables, timers, windows, loops), what the function of each subtask keeps
+(`FunctionAccount`: lists of operator state), what a source knows of its splits besides their positions, and what a sink
+holds back for a later epoch. Tasks send accounts in their acknowledgements and get them back in the next epoch's spec.
+
+The stored form follows from the types (`json_records`): an object with a field per attribute; those that say nothing
+are left out. Invariants: accounts that are read and written again are the same JSON, and an account that was written is
+read as its equal. A field that this Millstream does not know, or of another kind than it writes, is refused with the
+name of the operator and the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
+
+from millstream.errors import StoreDamagedError
+from millstream.state.schemas.schema_history import History, history_from_json, history_to_json
+from millstream.state.segments.version import Refs, refs_from_json, refs_to_json
+from millstream.state.stored.queryable import Queryable
+from millstream.state.stored.times import MIN_WATERMARK, KeptTime
+from millstream.storage.json_records import Flat, Form, Misfit, from_json, to_json
+
+__all__ = [
+    "AccountReader",
+    "FunctionAccount",
+    "ListEntry",
+    "ListMode",
+    "ListSchema",
+    "LoopTail",
+    "OperatorAccount",
+    "RecordedFile",
+    "RecordedSplit",
+    "SplitAccount",
+    "StoredTables",
+    "SubtaskAccount",
+    "WindowBounds",
+    "accounts_of",
+    "to_json",
+]
+
+ListMode = Literal["split", "union", "broadcast"]
+WindowBounds: TypeAlias = tuple[int, int, int, int | None]
+"""Which windows there are: size, slide, offset and step, in ms."""
+
+T = TypeVar("T")
+_VALUE_CHARACTERS_MAX = 200
+
+
+class AccountReader:
+    """Reads accounts of one epoch; StoreDamagedError names the operator and the field that cannot be read.
+
+    Thousands of subtasks tell the same schemas, and most splits nothing but their subtask: equal ones are read once.
+
+    >>> AccountReader().subtask({"wake_ms": 7}, "count").wake_ms
+    7
+    >>> AccountReader().subtask({"wake_ms": "soon"}, "count")
+    Traceback (most recent call last):
+    millstream.errors.StoreDamagedError: the account of operator 'count' cannot be read: 'wake_ms' is 'soon', expected \
+a whole number. Was it written by another Millstream? Use that one, or restore the manifest from a copy.
+    """
+
+    def __init__(self) -> None:
+        self._operator = ""
+        self._histories: dict[str, tuple[Any, History]] = {}
+        self._plain_splits: dict[int, SplitAccount] = {}
+
+    def operator(self, written: Any, operator: str) -> OperatorAccount:
+        """What `to_json` wrote of an operator's account."""
+        return self._read(OperatorAccount, written, operator)
+
+    def subtask(self, written: Any, operator: str) -> SubtaskAccount:
+        """What `to_json` wrote of a subtask's account."""
+        return self._read(SubtaskAccount, written, operator)
+
+    def function(self, written: Any, operator: str) -> FunctionAccount:
+        """What `to_json` wrote of a function's account."""
+        return self._read(FunctionAccount, written, operator)
+
+    def _read(self, kind: type[T], written: Any, operator: str) -> T:
+        self._operator = operator
+        try:
+            return from_json(kind, self, written)
+        except Misfit as misfit:
+            shown = repr(misfit.value)
+            if len(shown) > _VALUE_CHARACTERS_MAX:
+                shown = f"{shown[:_VALUE_CHARACTERS_MAX]}…"
+            raise StoreDamagedError(
+                f"the account of operator '{operator}' cannot be read: '{'.'.join(misfit.path)}' is {shown}, expected "
+                f"{misfit.expected}. Was it written by another Millstream? Use that one, or restore the manifest from "
+                "a copy."
+            ) from misfit
+
+    def version(self, name: str, written: Any) -> Refs:
+        """The segments of a table."""
+        return refs_from_json(written, f"state '{name}' of '{self._operator}'")
+
+    def history(self, name: str, written: Any) -> History:
+        """What the rows of a table were saved as."""
+        known = self._histories.get(name)
+        if known is None or known[0] != written:
+            known = written, history_from_json(written, f"state '{name}' of '{self._operator}'")
+            self._histories[name] = known
+        return known[1]
+
+    def split(self, name: str, written: Any) -> SplitAccount:
+        """What is told of a split."""
+        subtask = written.get("subtask") if isinstance(written, dict) and len(written) == 1 else None
+        if type(subtask) is not int:
+            return from_json(SplitAccount, self, written)
+        known = self._plain_splits.get(subtask)
+        if known is None:
+            known = self._plain_splits[subtask] = SplitAccount(subtask)
+        return known
+
+
+# --- the types ----------------------------------------------------------------------------------------------------
+
+_Version = Annotated[Refs, Form(refs_to_json, AccountReader.version)]
+_Schema = Annotated[History, Form(history_to_json, AccountReader.history)]
+
+
+@dataclass(frozen=True)
+class StoredTables:
+    """The tables of one subtask by name: the segments each is made of, and what its rows were saved as."""
+
+    versions: Mapping[str, _Version]
+    schemas: Mapping[str, _Schema] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ListSchema:
+    """What an entry tells of its items besides the type of their column: their declared type, the version of the
+    serialiser that wrote them, and the type of a map's keys. Entries of older Millstreams tell none of it."""
+
+    declared: Any = None
+    version: int | None = None
+    map_key: Any = None
+
+
+@dataclass(frozen=True)
+class ListEntry:
+    """A list, or a copy of a map, that one subtask keeps: what it is, and its bytes (`inline`) or their `file`."""
+
+    mode: ListMode
+    type: str
+    items: int
+    bytes: int
+    sha256: str
+    inline: str | None = None
+    file: str | None = None
+    schema: Annotated[ListSchema, Flat()] = ListSchema()
+
+
+@dataclass(frozen=True)
+class LoopTail:
+    """What came back in a loop: how many records, of which type, and their blocks, if there are any."""
+
+    records: int
+    type: str
+    blocks: ListEntry | None = None
+
+
+@dataclass(frozen=True)
+class SubtaskAccount:
+    """What one subtask of an operator tells of its state. It has an attribute for each part that any kind of operator
+    may tell, because that is the stored form; most operators tell a few.
+
+    `tables` are those of its key groups; `broadcast` those that subtask 0 keeps for all. `elements_numbered` and
+    `rows_numbered` say where the numbers of rows go on, of lists and of the buffers of joins. At `wake_ms` a timer of
+    processing time is due. Of windows: `windows_ms` those by number, `windows` those of a join, `pane_ms` how long
+    panes are and where they begin, `fired_ms` how far those by the clock have fired. `time` is told by operators that
+    keep time in mid-stream, `loop` by the tail of a loop; `holds`, by its head, is whether event time waits for it.
+    """
+
+    tables: Annotated[StoredTables | None, Flat({"versions": "tables"})] = None
+    broadcast: Annotated[StoredTables | None, Flat({"versions": "broadcast", "schemas": "broadcast_schemas"})] = None
+    elements_numbered: Mapping[str, int] = field(default_factory=dict)
+    rows_numbered: Mapping[str, int] = field(default_factory=dict)
+    compaction_debt_bytes: int = 0
+    queryable: Mapping[str, Queryable] = field(default_factory=dict)
+    wake_ms: int | None = None
+    windows_ms: WindowBounds | None = None
+    windows: WindowBounds | None = None
+    pane_ms: tuple[int, int] | None = None
+    fired_ms: int | None = None
+    time: Annotated[KeptTime | None, Flat()] = None
+    loop: Annotated[LoopTail | None, Flat()] = None
+    holds: bool | None = None
+
+
+@dataclass(frozen=True)
+class FunctionAccount:
+    """What the function of one subtask keeps: its lists by name, and the attempt (`nonce`) that wrote them. `unions`:
+    whether any list is or was a union; accounts of older Millstreams do not say."""
+
+    epoch: int
+    nonce: str
+    parallelism: int
+    lists: Mapping[str, ListEntry]
+    unions: bool | None = None
+
+
+@dataclass(frozen=True)
+class SplitAccount:
+    """An unfinished split of a source: the subtask that reads it, and its time besides the watermark, which stands with
+    its position."""
+
+    subtask: int | None = None
+    active_ms: int | None = None
+    marked_idle: bool = False
+    generator: Any = None
+
+    @classmethod
+    def of(cls, subtask: int, time: KeptTime) -> SplitAccount:
+        """The split at this subtask and time."""
+        return cls(subtask, time.active_ms, time.marked_idle, time.generator)
+
+    def time(self, watermark: int) -> KeptTime:
+        """Its time, with the watermark of its position."""
+        return KeptTime(watermark, self.active_ms, self.marked_idle, self.generator)
+
+    @property
+    def has_details(self) -> bool:
+        """Whether more is remembered of its time than the watermark."""
+        return self.active_ms is not None or self.marked_idle or self.generator is not None
+
+
+def _split_to_json(split: SplitAccount) -> dict[str, Any]:
+    # A source may have ten thousand splits, of most of which nothing is told but the subtask.
+    return to_json(split) if split.has_details or split.subtask is None else {"subtask": split.subtask}
+
+
+_Split = Annotated[SplitAccount, Form(_split_to_json, AccountReader.split)]
+
+
+@dataclass(frozen=True)
+class RecordedFile:
+    """A file of recorded input, with what tells whether it is whole."""
+
+    file: str
+    bytes: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class RecordedSplit:
+    """What was read of a split in one epoch: the files it is recorded in, who read it, as the how-manieth of its splits
+    (`number`), and the source's own watermark behind it."""
+
+    files: tuple[RecordedFile, ...]
+    subtask: int
+    number: int
+    watermark: int | None
+
+
+@dataclass(frozen=True)
+class OperatorAccount:
+    """What an epoch's manifest keeps of one operator.
+
+    `event_times` are those of its subtasks, if not all stand at the `watermark`. `subtasks` and `functions` are by the
+    number of the subtask. Of a source: its unfinished `splits` by name, how many it has not begun (`unread`), when it
+    last had records (`active_ms`), and what was `recorded` of the splits it read. `pending` is what a sink holds back,
+    in a form of its own.
+    """
+
+    watermark: int | None = None
+    event_times: tuple[int, ...] = ()
+    subtasks: Mapping[int, SubtaskAccount] = field(default_factory=dict)
+    functions: Mapping[int, FunctionAccount] = field(default_factory=dict)
+    splits: Mapping[str, _Split] = field(default_factory=dict)
+    unread: int = 0
+    active_ms: int | None = None
+    recorded: Mapping[str, RecordedSplit] | None = None
+    pending: Any = None
+
+    @property
+    def event_time(self) -> int:
+        """Its watermark; the beginning of time, if none was told."""
+        return MIN_WATERMARK if self.watermark is None else self.watermark
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the operator or its function keeps anything."""
+        return bool(self.subtasks or self.functions)
+
+
+# --- of a manifest ------------------------------------------------------------------------------------------------
+
+
+class _Manifest(Protocol):
+    """A manifest, as far as it is about state."""
+
+    @property
+    def states(self) -> Mapping[str, Any]: ...
+
+    def operator_name(self, uid: str) -> str: ...
+
+    def derived(self, make: Callable[[Any], T]) -> T: ...
+
+
+def accounts_of(manifest: _Manifest | None) -> Mapping[str, OperatorAccount]:
+    """The accounts of all operators in a manifest, by uid; of None, none. They are read once, whoever asks."""
+    return {} if manifest is None else manifest.derived(_accounts)
+
+
+def _accounts(manifest: _Manifest) -> Mapping[str, OperatorAccount]:
+    reader = AccountReader()
+    return {uid: reader.operator(written, manifest.operator_name(uid)) for uid, written in manifest.states.items()}

@@ -1,0 +1,54 @@
+"""The names of tables and files that operators keep for themselves, beside the states that functions declare.
+
+A manifest tells tables apart by their names alone. Those who write a table and those who read the store therefore have
+its name from here. `KINDS` says what kind of state a reader calls the tables of each name.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BROADCAST_KEY",
+    "EVENT_TIMERS",
+    "JOIN_ROWS",
+    "KINDS",
+    "LOOP",
+    "MERGING_WINDOWS",
+    "PANES",
+    "PROCESSING_TIMERS",
+    "RECORDED_INPUT",
+    "ROLLED",
+    "TIMERS",
+    "WINDOW_CONTENTS",
+    "WINDOW_EVENT_TIMERS",
+    "WINDOW_PROCESSING_TIMERS",
+    "WINDOW_VALUES",
+]
+
+EVENT_TIMERS = "event timers"
+PROCESSING_TIMERS = "processing timers"
+WINDOW_EVENT_TIMERS = "window event timers"
+WINDOW_PROCESSING_TIMERS = "window processing timers"
+
+PANES = "panes"  # windows of ready aggregates: what was aggregated of each pane
+WINDOW_VALUES = "window values"  # fixed windows with a custom fold: one value per window, by the window's number
+WINDOW_CONTENTS = "window contents"  # all other windows, by place
+MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
+
+ROLLED = "result"  # the result so far of an aggregate that gives one for every record
+LOOP = "loop"  # records on their way round
+RECORDED_INPUT = "recorded input"  # what a source read, where a job records it
+
+BROADCAST_KEY = "broadcast"
+"""All entries of a broadcast state are rows of this one key."""
+
+TIMERS, JOIN_ROWS = "timers", "join rows"
+KINDS = {
+    EVENT_TIMERS: TIMERS,
+    PROCESSING_TIMERS: TIMERS,
+    WINDOW_EVENT_TIMERS: TIMERS,
+    WINDOW_PROCESSING_TIMERS: TIMERS,
+    PANES: PANES,
+    WINDOW_VALUES: WINDOW_VALUES,
+    MERGING_WINDOWS: MERGING_WINDOWS,
+}
+"""By name of the table. What a join keeps is "join rows" whatever its name; of other tables their schemas tell."""

@@ -1,0 +1,53 @@
+"""Event time as it is stored: three special watermarks, and what is remembered of one split or subtask.
+
+`MIN_WATERMARK` is where event time begins. Two numbers at the top of the range are no times: `MAX_WATERMARK` says that
+the input has ended, and `IDLE_WATERMARK`, just below it, that nobody should wait for this input now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from millstream.storage.json_records import ALWAYS
+
+__all__ = ["IDLE_WATERMARK", "MAX_WATERMARK", "MIN_WATERMARK", "KeptTime"]
+
+MIN_WATERMARK = -(2**63)
+MAX_WATERMARK = 2**63 - 1
+IDLE_WATERMARK = MAX_WATERMARK - 1
+
+
+@dataclass(frozen=True)
+class KeptTime:
+    """What is remembered of one split or subtask: its watermark, when it last had records, what its generator knows.
+
+    >>> kept = KeptTime(watermark=40, active_ms=1_000)
+    >>> kept.stands(timeout_ms=500, now_ms=1_499), kept.stands(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
+    (40, True)
+    >>> KeptTime.of(kept.details(), kept.watermark) == kept
+    True
+    """
+
+    watermark: Annotated[int, ALWAYS] = MIN_WATERMARK
+    active_ms: int | None = None  # None: nobody asks, there is no idle timeout
+    marked_idle: bool = False
+    generator: Any = None
+
+    def stands(self, timeout_ms: int | None, now_ms: int) -> int:
+        """Its watermark, or IDLE_WATERMARK when it has been quiet for so long."""
+        quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
+        return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
+
+    def details(self) -> dict[str, Any]:
+        """Everything but the watermark, as JSON."""
+        details = {"active_ms": self.active_ms, "marked_idle": self.marked_idle or None, "generator": self.generator}
+        return {name: value for name, value in details.items() if value is not None}
+
+    @classmethod
+    def of(cls, details: Mapping[str, Any], watermark: int) -> KeptTime:
+        """Read what `details` gave."""
+        return cls(
+            watermark, details.get("active_ms"), bool(details.get("marked_idle", False)), details.get("generator")
+        )
