@@ -30,7 +30,7 @@ from millstream.state.segments.segment import Chunk
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import NEVER_MS, hashes_of
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.state.tables.table import TableView
 
 __all__ = ["RowBuffer", "RowTable", "SideRows", "moved_times"]
@@ -86,13 +86,13 @@ class RowTable(StateTable):
         )
         self.time_ms = -NEVER_MS
 
-    def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
-        super().begin(replace(place, now_ms=self.time_ms), refs)
+    def begin(self, setting: TableSetting, refs: Sequence[SegmentRef]) -> None:
+        super().begin(replace(setting, now_ms=self.time_ms), refs)
         self._forget()
 
     def end(self) -> tuple[SegmentRef, ...]:
         """As any table, and what has expired while the epoch ran is forgotten first: `time_ms` has moved."""
-        self._place = replace(self._place, now_ms=self.time_ms)
+        self._setting = replace(self._setting, now_ms=self.time_ms)
         self._forget()
         return super().end()
 
@@ -102,7 +102,7 @@ class RowTable(StateTable):
         layers = zip(view.refs, view.layers, strict=False)  # changes that are not written yet are no segment
         needed = [ref for ref, layer in layers if self._is_needed(layer)]
         if len(needed) < len(view.refs):
-            self.view = TableView(self._place.segments, self.layout, needed, self._place.groups, self.time_ms)
+            self.view = TableView(self._setting.segments, self.layout, needed, self._setting.groups, self.time_ms)
 
     def _is_needed(self, layer: Layer) -> bool:
         return any(entry.expires_max_ms > self.time_ms for entry in layer.segment.entries)

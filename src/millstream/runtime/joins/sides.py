@@ -3,7 +3,7 @@
 In an epoch:
 1. records of both inputs are gathered as rows (`buffer`), sender by sender; late ones go to their side's late output,
    or are dropped and counted;
-2. when the input is in and time has moved from `before_ms` to `now_ms`, the join is made: that is for others to say;
+2. when the input is in and time has moved from `before_ms` to `now_ms`, subclasses make the join;
 3. rows that a later record may still meet are added to the side's buffer, one segment for each.
 
 A record is late by the watermark its epoch began with, so a repeated epoch judges alike. In BATCH there is one time,

@@ -23,7 +23,7 @@ from millstream.state.schemas.schema_history import History
 from millstream.state.schemas.state_schemas import TableSchema, last_schemas, schemas_told
 from millstream.state.segments.version import SegmentRef, refs_from_json, refs_to_json
 from millstream.state.tables.map_keys import entries_of
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 
 __all__ = ["ACCOUNT", "WRITER", "BroadcastMap", "BroadcastStates", "BroadcastView"]
 
@@ -72,10 +72,10 @@ class BroadcastMap(SettledMap):
         self._changed: dict[Any, None] = {}
         self._cleared = False
 
-    def begin(self, place: EpochPlace, version: tuple[SegmentRef, ...]) -> None:
+    def begin(self, setting: TableSetting, version: tuple[SegmentRef, ...]) -> None:
         """An epoch begins at this version."""
-        self._table.begin(place, version)
-        place.segments.keep_only(self._table.view.refs, self._table.layout)
+        self._table.begin(setting, version)
+        setting.segments.keep_only(self._table.view.refs, self._table.layout)
         if self._changed or self._cleared or version != self._version:
             self._copy.clear()
             self._is_loaded = False
@@ -178,21 +178,21 @@ class BroadcastStates:
         self._is_writer = False
         self.is_alone = False  # whether no other subtask is there to write, as in a test of one
 
-    def begin(self, place: EpochPlace, kept: Mapping[str, Any]) -> None:
-        """Open every state at the last version. `place` is of all key groups, as everybody reads everything; `kept` is
-        what each subtask acknowledged, by subtask."""
-        self._is_writer = self.is_alone or str(place.subtask) == WRITER
+    def begin(self, setting: TableSetting, kept: Mapping[str, Any]) -> None:
+        """Open every state at the last version. `setting` is of all key groups, as every subtask reads everything;
+        `kept` is what each subtask acknowledged, by subtask."""
+        self._is_writer = self.is_alone or str(setting.subtask) == WRITER
         # A letter of its own after the nonce: keyed state of the same name has files beside these.
         written = kept.get(WRITER, {})
         self._schemas = last_schemas({"": {"schemas": written.get(_SCHEMAS, {})}}, self._operator)
-        place = replace(place, nonce=f"{place.nonce}b", schemas=self._schemas)
+        setting = replace(setting, nonce=f"{setting.nonce}b", schemas=self._schemas)
         told = written.get(ACCOUNT, {})
         self._versions = {
             name: tuple(refs_from_json(refs, f"broadcast state '{name}' of '{self._operator}'"))
             for name, refs in told.items()
         }
         for name, state in self._maps.items():
-            state.begin(place, self._versions.get(name, ()))
+            state.begin(setting, self._versions.get(name, ()))
 
     def end(self) -> dict[str, Any]:
         """What this subtask adds to its account: the new versions, if it is the one that writes."""

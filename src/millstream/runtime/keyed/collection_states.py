@@ -1,8 +1,8 @@
 """The states that hold many values per subject: lists and maps, each element and each entry a row of its own.
 
-Adding to a list reads nothing of it, and touching one entry of a large map reads none of the others. What is read is
-read in bulk: the lists, or the small maps, of all keys that the scope says are at hand. What was never stored leaves no
-tombstone, as far as it was looked at.
+Adding to a list reads nothing of it, and touching one entry of a large map reads none of the others. Reads are made in
+bulk: the lists, or the small maps, of all keys that the scope has at hand. What is known to have no row leaves no
+tombstone.
 
 A key here is whatever the scope's `key` is: a key of the stream, or a place (`states`).
 """
@@ -32,7 +32,7 @@ _LOADED_BYTES_MAX = 16 << 20
 
 class ListHandle(StateHandle):
     """`ListState`: adding reads nothing; reading loads the lists of the keys at hand at once, as far as they are not
-    larger together than `_LOADED_BYTES_MAX`: those of other keys are let go before more are loaded."""
+    larger together than `_LOADED_BYTES_MAX`: those of other keys are dropped before more are loaded."""
 
     shape = "list"
     next_number: int
@@ -47,7 +47,7 @@ class ListHandle(StateHandle):
         self._additions: dict[Any, list[Any]] = {}
         self._replaced_keys: dict[Any, None] = {}
         self._rowless: set[Any] = set()
-        self._dropped_keys: set[Any] = set()  # lists that were loaded and are so no more
+        self._dropped_keys: set[Any] = set()  # whose lists were loaded and dropped again
         self._loaded_bytes = 0
 
     def begin(self) -> None:
@@ -86,14 +86,14 @@ class ListHandle(StateHandle):
     def _load_from(self, key: Any) -> None:
         """Load the list of the current key and of those that will probably be asked for next."""
         if key in self._dropped_keys or not self.table.holds_rows:
-            # One that is asked for again and again comes alone, or all would come each time.
+            # A list that is needed again is loaded alone: else each return to it would load the following ones too.
             self._make_room()
             self.load((key,))
         else:
             self.load_ahead([key, *(k for k in self._scope.following() if k != key and k not in self._whole)])
 
     def _make_room(self) -> None:
-        """Let go of lists that can be loaded again, if they are many: what was added to them is kept apart."""
+        """Drop lists that can be loaded again, if they are many; what was added to them is kept."""
         if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
             unreplaced = [key for key in self._whole if key not in self._replaced_keys]
             self._dropped_keys.update(unreplaced)
@@ -157,8 +157,8 @@ class ListHandle(StateHandle):
 
 class MapHandle(MapMethods, StateHandle):
     """`MapState`: entries are rows of their own. Small maps are loaded whole, those of the keys at hand at once, as far
-    as they are not too large together; of a large one single entries, until as many were asked for as make it worth
-    reading whole."""
+    as they are not too large together. Of a large map single entries are read, until reading it whole would have cost
+    no more."""
 
     shape = "map"
 
@@ -178,7 +178,7 @@ class MapHandle(MapMethods, StateHandle):
         self._changed_map_keys: dict[Any, dict[Any, None]] = {}
         self._cleared_keys: dict[Any, None] = {}
         self._counts: dict[Any, int] = {}  # how many entries keys have, at most
-        self._dropped_keys: set[Any] = set()  # small maps that were loaded and are so no more
+        self._dropped_keys: set[Any] = set()  # whose small maps were loaded and dropped again
         self._loaded_bytes = 0
         self._entries_read: dict[Any, int] = {}  # how many entries of a large map were read one by one
 
@@ -214,7 +214,7 @@ class MapHandle(MapMethods, StateHandle):
             self._load_small(key)
         if key in self._whole:
             return
-        # Who has asked for so many entries, one by one, that reading all would have cost no more, gets all.
+        # Once look-ups of single entries have cost what reading the whole map costs, it is read whole.
         self._entries_read[key] = self._entries_read.get(key, 0) + 1
         if self._entries_read[key] * _ENTRIES_PER_LOOKUP >= self._counts[key]:
             self.load((key,))
@@ -231,7 +231,7 @@ class MapHandle(MapMethods, StateHandle):
         self.load(small[: self.table.within(small, _LOADED_BYTES_MAX)] if self.table.holds_rows else small)
 
     def _make_room(self) -> None:
-        """Let go of maps that were not changed, if they are many: they can be loaded again."""
+        """Drop maps that were not changed, if they are many: they can be loaded again."""
         if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
             unchanged = [
                 key for key in self._whole if key not in self._changed_map_keys and key not in self._cleared_keys

@@ -18,7 +18,7 @@ from millstream.runtime.keyed.timers import KeyedTimerService
 from millstream.runtime.keyed.visits import VISIT_RECORDS_MAX
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.keys.key_groups import key_group_range
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 
 __all__ = ["KeyedBackend"]
 
@@ -68,9 +68,9 @@ class KeyedBackend(StateGetters):
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 
-    def begin(self, place: EpochPlace, accounts: Mapping[str, Any]) -> None:
+    def begin(self, setting: TableSetting, accounts: Mapping[str, Any]) -> None:
         """Open everything at the last version. `accounts`: what subtasks told of these key groups, by subtask."""
-        self.store.begin(place, accounts)
+        self.store.begin(setting, accounts)
 
     def column(self, keys: list[Any]) -> KeyColumn:
         """Keys as the store knows them."""

@@ -86,8 +86,8 @@ class MapMethods:
 
 
 class SettledMap(MapMethods):
-    """A map in memory: what functions see as a `BroadcastState`. Where the entries come from, and what becomes of
-    changes, is for subclasses to say."""
+    """A map in memory: what functions see as a `BroadcastState`. Subclasses say where the entries come from and what
+    becomes of changes."""
 
     def __init__(self, key: Any, value: Any) -> None:
         self._settle_key, self._settle = key.settle, value.settle

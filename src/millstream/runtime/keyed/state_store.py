@@ -27,7 +27,7 @@ from millstream.runtime.keyed.states import AggregatingHandle, ReducingHandle, S
 from millstream.runtime.keyed.timers import Timers
 from millstream.state.schemas.state_schemas import last_schemas, schemas_told
 from millstream.state.segments.version import SegmentRef, refs_for, refs_to_json
-from millstream.state.tables.state_table import EpochPlace, StateTable, last_versions, tell_debt
+from millstream.state.tables.state_table import StateTable, TableSetting, last_versions, tell_debt
 
 __all__ = ["OwnState", "StateGetters", "StateStore"]
 
@@ -63,7 +63,7 @@ class StateStore:
         self._groups = groups
         self._handles: dict[str, StateHandle] = {}
         self._declarations: dict[str, _Declaration] = {}
-        self._place: EpochPlace | None = None
+        self._setting: TableSetting | None = None
         self._versions: dict[str, tuple[SegmentRef, ...]] = {}
 
     @property
@@ -117,22 +117,22 @@ class StateStore:
         if name in self._handles:
             raise name_conflict(name, self.operator)
         self._handles[name], self._declarations[name] = handle, declaration
-        if self._place is not None:  # asked for while an epoch runs, not in open()
-            handle.open(self._place, self._versions.get(name, ()))
+        if self._setting is not None:  # asked for while an epoch runs, not in open()
+            handle.open(self._setting, self._versions.get(name, ()))
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def begin(self, place: EpochPlace, accounts: Mapping[str, Any]) -> None:
+    def begin(self, setting: TableSetting, accounts: Mapping[str, Any]) -> None:
         """Open everything at the last version. `accounts`: what subtasks told of these key groups, by subtask."""
-        versions = last_versions(accounts, self.operator, place.groups)
-        place = replace(place, schemas=last_schemas(accounts, self.operator), rows_numbered=last_row_numbers(accounts))
-        self._place, self._versions = place, versions
+        self._versions = last_versions(accounts, self.operator, setting.groups)
+        schemas = last_schemas(accounts, self.operator)
+        self._setting = replace(setting, schemas=schemas, rows_numbered=last_row_numbers(accounts))
         for name, handle in self._handles.items():
-            handle.open(place, versions.get(name, ()))
+            handle.open(self._setting, self._versions.get(name, ()))
 
     def end(self) -> dict[str, Any]:
         """Write what changed; what the next epoch needs to know of it."""
-        assert self._place is not None
+        assert self._setting is not None
         # A state the program does not declare (yet) is handed on as it is.
         tables = {name: refs_to_json(refs_for(refs, self._groups)) for name, refs in self._versions.items()}
         for name, handle in self._handles.items():
@@ -140,10 +140,10 @@ class StateStore:
             tables[name] = refs_to_json(handle.table.end())
         account: dict[str, Any] = {"tables": {name: refs for name, refs in tables.items() if refs}}
         schemas = {name: handle.table.schema for name, handle in self._handles.items()}
-        histories = schemas_told(self._place.schemas, schemas, tables)
+        histories = schemas_told(self._setting.schemas, schemas, tables)
         if histories:
             account["schemas"] = histories
-        tell_row_numbers(account, self._place.rows_numbered, self._handles)
+        tell_row_numbers(account, self._setting.rows_numbered, self._handles)
         tell_debt(account, (handle.table for handle in self._handles.values()))
         descriptors = {name: declaration.descriptor for name, declaration in self._declarations.items()}
         shapes = {name: handle.shape for name, handle in self._handles.items()}

@@ -30,7 +30,7 @@ from millstream.state.keys.equality import Bools
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 
 __all__ = ["AggregatingHandle", "PairHandle", "ReducingHandle", "Scope", "StateHandle", "SubjectScope", "ValueHandle"]
 
@@ -146,11 +146,11 @@ class StateHandle:
         self._scope = scope
         self._renews_on_read = renews_on_read
 
-    def open(self, place: EpochPlace, version: tuple[SegmentRef, ...]) -> None:
+    def open(self, setting: TableSetting, version: tuple[SegmentRef, ...]) -> None:
         """An epoch begins at this version of the table."""
-        self.table.begin(place, version)
+        self.table.begin(setting, version)
         self.begin()
-        place.segments.keep_only(self.table.view.refs, self.table.layout)
+        setting.segments.keep_only(self.table.view.refs, self.table.layout)
 
     def begin(self) -> None:
         """An epoch begins: nothing is known, nothing is changed."""

@@ -25,7 +25,7 @@ from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.tables.state_table import EpochPlace
+from millstream.state.tables.state_table import TableSetting
 
 __all__ = ["BroadcastInputs", "BroadcastProcessOperator", "KeyedBroadcastOperator"]
 
@@ -149,7 +149,7 @@ class BroadcastInputs(TwoInputs):
             self._broadcast_segments = OpenSegments(facts.store, facts.cache_folder)
         context = self.setting.context
         everywhere = range(context.max_parallelism)
-        place = EpochPlace(
+        place = TableSetting(
             self.uid, spec.epoch, context.subtask, nonce, everywhere, spec.now_ms, self._broadcast_segments
         )
         with self.call.running("state"):

@@ -16,7 +16,7 @@ from millstream.runtime.operators.pieces import Pieces
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts, own_accounts
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.tables.state_table import EpochPlace
+from millstream.state.tables.state_table import TableSetting
 
 __all__ = ["KeyedOperator", "Part", "PerRecordOperator"]
 
@@ -58,7 +58,7 @@ class KeyedOperator(Operator):
         if self._segments is None:
             self._segments = OpenSegments(facts.store, facts.cache_folder)
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
-        self.place = EpochPlace(
+        self.place = TableSetting(
             self.uid,
             spec.epoch,
             self.setting.context.subtask,

@@ -24,7 +24,7 @@ from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import NEVER_MS
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["PaneHandle", "PaneTable"]
@@ -42,12 +42,12 @@ class PaneTable(StateTable):
         self.time_ms = -NEVER_MS
         self._windows = windows
 
-    def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
-        place = replace(place, now_ms=self.time_ms)
-        super().begin(place, refs)
+    def begin(self, setting: TableSetting, refs: Sequence[SegmentRef]) -> None:
+        setting = replace(setting, now_ms=self.time_ms)
+        super().begin(setting, refs)
         needed = [ref for ref, (_, latest) in zip(self.view.refs, self.ends(), strict=True) if self._is_needed(latest)]
         if len(needed) < len(self.view.refs):
-            super().begin(place, needed)
+            super().begin(setting, needed)
 
     def ends(self) -> list[tuple[int, int]]:
         """For every segment, when the earliest and the latest of its panes end."""

@@ -5,7 +5,7 @@ owns it. Partials are kept until the epoch's input is in, or until there are man
 it smaller, because almost every record has a key of its own, its records are kept as partials of one and grouped in
 large: an exchange costs more than grouping does. If even that hardly makes them fewer, they are sent as they are.
 
-The operator keeps nothing between epochs. Which partials are late is not for it to say.
+The operator keeps nothing between epochs. Which partials are late is decided behind the exchange.
 """
 
 from __future__ import annotations

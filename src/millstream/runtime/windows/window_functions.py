@@ -25,7 +25,7 @@ __all__ = ["WindowFunctions"]
 
 
 class WindowFunctions(KeyedOperator, ProcessOperator):
-    """A window node in one subtask; what it does with records is for others to say."""
+    """A window node in one subtask; subclasses say what is done with its records."""
 
     method = "process"
     role = "window"

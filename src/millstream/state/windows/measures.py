@@ -2,7 +2,7 @@
 
 A **measure** is one named aggregate of one program, bound to the type of the stream it reads. Its accumulator is one
 or more columns (`parts`), so that panes are rows of the store like any other state, can be queried, and merge
-without a Python value. Measures are frozen data; how they are computed is told in `runtime.windows`.
+without a Python value. Measures are frozen data; how they are computed is told in `aggregation`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor
 from millstream.runtime.keyed import collection_states
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.tables.state_table import EpochPlace
+from millstream.state.tables.state_table import TableSetting
 from millstream.storage import open_store
 
 NAMES = itertools.count()
@@ -36,7 +36,7 @@ class States:
         self.backend = KeyedBackend("op", Types.STRING(), 1, 128, 0)
         self.list = self.backend.get_list_state(ListStateDescriptor("list", Types.LONG()))
         self.map = self.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), Types.LONG()))
-        place = EpochPlace("op", self._epoch, 0, f"n{self._epoch}", range(128), 0, OpenSegments(self._store))
+        place = TableSetting("op", self._epoch, 0, f"n{self._epoch}", range(128), 0, OpenSegments(self._store))
         self.backend.begin(place, {"0": self._account} if self._account else {})
         self.visit()
 
@@ -168,7 +168,7 @@ class LargeStates:
             self.backend = KeyedBackend("op", Types.STRING(), 1, 128, 0)
             self.list = self.backend.get_list_state(ListStateDescriptor("list", Types.STRING()))
             self.map = self.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), Types.STRING()))
-            place = EpochPlace("op", epoch, 0, f"n{epoch}", range(128), 0, segments)
+            place = TableSetting("op", epoch, 0, f"n{epoch}", range(128), 0, segments)
             self.backend.begin(place, {"0": account} if account else {})
             self.backend.visit(self.backend.column(self.keys), self.keys)
             if epoch == 1:

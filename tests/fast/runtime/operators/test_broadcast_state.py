@@ -36,7 +36,7 @@ from millstream.runtime.keyed.broadcast_state import BroadcastStates
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.tables.state_table import EpochPlace
+from millstream.state.tables.state_table import TableSetting
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 
@@ -252,8 +252,8 @@ def test_a_state_that_is_not_declared_for_a_while_is_handed_on() -> None:
 def test_a_copy_that_was_changed_in_an_attempt_that_died_is_read_again() -> None:
     segments = OpenSegments(MemoryStore(a_store()))
 
-    def place(attempt: int, subtask: int) -> EpochPlace:
-        return EpochPlace("uid", 1, subtask, f"attempt{attempt}", range(128), 0, segments)
+    def place(attempt: int, subtask: int) -> TableSetting:
+        return TableSetting("uid", 1, subtask, f"attempt{attempt}", range(128), 0, segments)
 
     writer, other = (BroadcastStates("function", (RULES,), 128) for _ in range(2))
     writer.begin(place(1, 0), {})
