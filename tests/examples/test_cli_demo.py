@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from demo_modules import PER_SECOND, RECORDS, Example
+from lowered_operators import lowered_operation
 from rich.console import Console
 
 from millstream.common import Row
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.graph.nodes import PaneAggregate
+from millstream.plan.operations import PaneAggregate
 from millstream.testing import CRASH, EPOCH, Collect, Result, Script, Watermark, run
 
 
@@ -96,7 +97,7 @@ def run_job(example: Example, items: list[Any], **options: Any) -> Result:
         humans = job.humans_of(env.from_source(Script(items), job.in_time(), "impressions"))
         job.numbered(humans).sink_to(Collect("numbered"))
         windows = job.windows_per_ad(humans)
-        assert isinstance(windows._own_node("test").operation, PaneAggregate), "the windows do not run in columns"
+        assert isinstance(lowered_operation(windows), PaneAggregate), "the windows do not run in columns"
         windows.sink_to(Collect("windows"))
         job.closed(windows).sink_to(Collect("closed"))
         job.filling(humans).sink_to(Collect("filling"))

@@ -24,7 +24,7 @@ from millstream.common import Configuration, RestartStrategies, Types
 from millstream.common.typeinfo import TupleTypeInfo, TypeInformation
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.state import MapStateDescriptor
-from millstream.graph.nodes import Edge, Graph, LoopHead, LoopTail, Map, Node, PaneAggregate
+from millstream.graph.nodes import Edge, Graph, LoopHead, LoopTail, Map, Node
 from millstream.jobs.settings.settings import JobSettings
 from millstream.testing import Collect, Script
 
@@ -102,8 +102,8 @@ def _with_one_more(graph: Graph, rng: random.Random) -> Graph:
 
 
 def _is_open(node: Node) -> bool:
-    """Whether a program could have put an operator before it: between the halves of an aggregate none can be."""
-    return not isinstance(node.operation, (PaneAggregate, LoopHead, LoopTail))
+    """Whether a program could have put an operator before it."""
+    return not isinstance(node.operation, (LoopHead, LoopTail))
 
 
 # --- types ------------------------------------------------------------------------------------------------------------

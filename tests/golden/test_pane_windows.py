@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lowered_operators import lowered_operation
 
 from millstream.aggregation import pane_firing
 from millstream.checkpoint.manifest import Manifest
@@ -22,7 +23,6 @@ from millstream.datastream import (
     WindowedStream,
 )
 from millstream.datastream import aggregates as agg
-from millstream.datastream.streams.columnar_windows import columnar_window_nodes
 from millstream.datastream.streams.windowing import Windowing
 from millstream.datastream.window import (
     CountEvictor,
@@ -35,7 +35,8 @@ from millstream.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from millstream.errors import JobFailedError, ProgramError
-from millstream.graph.nodes import PaneAggregate, PartialAggregate, Window
+from millstream.graph.nodes import Window
+from millstream.plan.operations import PaneAggregate
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.windows import pane_operator, partial_aggregates
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
@@ -81,7 +82,7 @@ def windowed(stream: DataStream, windowing: Windowing) -> WindowedStream:
 
 def columnar(stream: DataStream, windowing: Windowing, aggregates: agg.Aggregates = EVERY) -> DataStream:
     results = windowed(stream, windowing).aggregate(aggregates)
-    assert isinstance(results._own_node("test").operation, PaneAggregate)
+    assert isinstance(lowered_operation(results), PaneAggregate)
     return results
 
 
@@ -218,7 +219,7 @@ def test_one_record_at_a_time_comes_to_the_same(story: Story, parallelism: int) 
         clicks = stamped(env, story.script())
         columnar(clicks, windowing).sink_to(fast)
         results = windowed(clicks, asked_for_more).aggregate(EVERY)
-        assert isinstance(results._own_node("test").operation, Window)
+        assert isinstance(lowered_operation(results), Window)
         results.sink_to(slow)
 
     result = run(build, parallelism=parallelism)
@@ -389,7 +390,7 @@ def test_a_window_over_a_whole_stream_has_no_key_in_its_results() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         clicks = stamped(env, Script(CLICKS[::2], CLICKS[1::2], type_info=CLICK))
         results = clicks.window_all(TumblingEventTimeWindows(10, 0)).aggregate(SMALL)
-        assert isinstance(results._own_node("test").operation, PaneAggregate)
+        assert isinstance(lowered_operation(results), PaneAggregate)
         results.sink_to(out)
 
     found = run(build, parallelism=2)[out]
@@ -440,8 +441,8 @@ def test_a_key_of_several_values_is_a_column_too() -> None:
 
     def build(env: StreamExecutionEnvironment) -> None:
         keyed = stamped(env, Script(CLICKS * 2, type_info=CLICK)).key_by(lambda r: (r["ad"], r["at"] % 2), key_type)
-        results = columnar_window_nodes(keyed, Windowing(TumblingEventTimeWindows(100, 0)), SMALL)
-        assert results is not None
+        results = keyed.window(TumblingEventTimeWindows(100, 0)).aggregate(SMALL)
+        assert isinstance(lowered_operation(results), PaneAggregate)
         results.sink_to(out)
 
     found = run(build, parallelism=2)[out]
@@ -454,8 +455,7 @@ def test_streams_of_a_union_are_summed_up_each_where_it_is() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         left, right = (stamped(env, Script(CLICKS, type_info=CLICK)) for _ in range(2))
         columnar(left.union(right), Windowing(TumblingEventTimeWindows(100, 0)), SMALL).sink_to(out)
-        kinds = Counter(type(node.operation) for node in env._builder.nodes.values())
-        assert (kinds[PartialAggregate], kinds[PaneAggregate]) == (2, 1)
+        assert env.explain().count("adds up by key and pane") == 2
 
     assert sorted((row.ad, row.n) for row in run(build, parallelism=2)[out]) == [("a", 4), ("b", 2)]
 
@@ -556,11 +556,9 @@ def test_records_without_timestamps_are_refused() -> None:
 def test_what_needs_every_record_is_left_to_the_general_operator(windowing: Windowing) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     keyed = stamped(env, Script(CLICKS, type_info=CLICK)).key_by("ad")
-    before = len(env._builder.nodes)
-    assert columnar_window_nodes(keyed, windowing, SMALL) is None
-    untyped = env.from_collection([("a", 1)]).key_by(0)
-    assert (
-        columnar_window_nodes(untyped, Windowing(TumblingEventTimeWindows(10, 0)), agg.Aggregates(n=agg.count()))
-        is None
-    )
-    assert len(env._builder.nodes) == before + 1
+    windows = keyed.window(windowing.assigner)
+    if windowing.trigger is not None:
+        windows.trigger(windowing.trigger)
+    assert isinstance(lowered_operation(windows.aggregate(SMALL)), Window)
+    untyped = env.from_collection([("a", 1)]).key_by(0).window(TumblingEventTimeWindows(10, 0))
+    assert isinstance(lowered_operation(untyped.aggregate(agg.Aggregates(n=agg.count()))), Window)

@@ -25,7 +25,7 @@ from millstream.errors import JobFailedError, ProgramError
 from millstream.jobs.epochs.input_plan import AlignedSplit, PlannedSource, held_back, homes, plan_input
 from millstream.jobs.epochs.watermarks import next_watermark_ms, strategies_of, watermark_is_due
 from millstream.records.watermarks import IDLE_WATERMARK
-from millstream.runtime.task.event_time import KeptTime, restored
+from millstream.runtime.task.event_time import KeptTime, restored_times
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Result, Script, run
 
 LOW, HIGH = -(2**63), 2**63 - 1
@@ -471,9 +471,8 @@ def test_a_split_keeps_its_watermark_at_another_parallelism(first: int, second: 
 def test_in_mid_stream_all_new_subtasks_start_at_the_smallest_old_watermark(second: int) -> None:
     _, records = crash_then(3, second, mid_stream=True)
     assert {time: watermark for (_, time), watermark in records.items() if time in (6, 60)} == {6: 4, 60: 4}
-    assert [one.watermark for one in restored({"0": {"watermark": 4}, "1": {"watermark": 9}}, second + 2)] == [4] * (
-        second + 2
-    )
+    times = restored_times({"0": {"watermark": 4}, "1": {"watermark": 9}}, second + 2)
+    assert [time.watermark for time in times] == [4] * (second + 2)
 
 
 def test_the_time_a_job_was_down_makes_nobody_idle() -> None:

@@ -458,7 +458,7 @@ def test_one_large_value_that_is_asked_for_many_times_is_refused_before_it_is_th
 
 
 def test_an_answer_is_encoded_where_it_is_read_and_not_where_all_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    from millstream.query.server import application, watching
+    from millstream.query.server import application, watchers
 
     places: list[str] = []
 
@@ -466,7 +466,7 @@ def test_an_answer_is_encoded_where_it_is_read_and_not_where_all_are_served(monk
         places.append(threading.current_thread().name)
         return encoded(content)
 
-    for module in (application, watching):
+    for module in (application, watchers):
         monkeypatch.setattr(module, "encoded", noting)
     with QueryServer(large_answers(), ServerSettings(port=0)) as server, httpx.Client(timeout=20) as client:
         states = f"{server.url}/v1/jobs/counts/states"

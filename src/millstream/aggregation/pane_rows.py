@@ -91,12 +91,10 @@ class Accumulators:
         """Whether a window costs the same whatever the number of its panes."""
         return all(kernel.ranges_are_cheap for kernel in self.kernels)
 
-    def lift(self, columns: Sequence[Sequence[pa.Array]], at: Int64s) -> Parts:
-        """An accumulator for each record; `measure_columns` are the columns each measure looks at."""
-        parts = [
-            kernel.lift(measure_columns, at) for kernel, measure_columns in zip(self.kernels, columns, strict=True)
-        ]
-        return [column for measure_parts in parts for column in measure_parts]
+    def lift(self, inputs: Sequence[Sequence[pa.Array]], at: Int64s) -> Parts:
+        """An accumulator for each record; `inputs` are the columns that each measure reads."""
+        parts = [kernel.lift(columns, at) for kernel, columns in zip(self.kernels, inputs, strict=True)]
+        return [column for kernel_parts in parts for column in kernel_parts]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         """One accumulator for each group."""

@@ -36,20 +36,20 @@ Give None, bool, int, float, str, or lists and dicts of these.
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise _refused(subject, f"the number {value}")
+            raise _refusal(subject, f"the number {value}")
         return float(value)
     if isinstance(value, (list, tuple)):
         return [plain(item, subject) for item in value]
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise _refused(subject, f"a key of type {type(key).__name__}")
+                raise _refusal(subject, f"a key of type {type(key).__name__}")
         return {str.__str__(key): plain(item, subject) for key, item in value.items()}
-    raise _refused(subject, f"a value of type {type(value).__name__}")
+    raise _refusal(subject, f"a value of type {type(value).__name__}")
 
 
-def _refused(subject: str, found: str) -> ProgramError:
+def _refusal(subject: str, content: str) -> ProgramError:
     return ProgramError(
-        f"{subject} holds {found}, which JSON cannot keep. "
+        f"{subject} holds {content}, which JSON cannot keep. "
         f"Give None, bool, int, float, str, or lists and dicts of these."
     )

@@ -43,11 +43,11 @@ class Problem:
     """Something that is wrong: with which file, what, and what the file is for."""
 
     file: str
-    found: str
+    finding: str
     what: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.found}" + (f" ({self.what})" if self.what else "")
+        return f"{self.file}: {self.finding}" + (f" ({self.what})" if self.what else "")
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,8 @@ def _without_output(manifest: Manifest) -> Manifest:
 def epoch_report(epoch: int, files: Iterable[tuple[NamedFile, Iterable[str]]]) -> EpochReport:
     """The report of an epoch that needs these files, each with what was found wrong with it."""
     needed: dict[str, NamedFile] = {}
-    found: dict[Problem, None] = {}  # a file may be named several times, for ranges of key groups
+    finding: dict[Problem, None] = {}  # a file may be named several times, for ranges of key groups
     for file, problems in files:
         needed[file.name] = file
-        found.update(dict.fromkeys(Problem(file.name, problem, file.what) for problem in problems))
-    return EpochReport(epoch, len(needed), sum(file.bytes for file in needed.values()), tuple(found))
+        finding.update(dict.fromkeys(Problem(file.name, problem, file.what) for problem in problems))
+    return EpochReport(epoch, len(needed), sum(file.bytes for file in needed.values()), tuple(finding))

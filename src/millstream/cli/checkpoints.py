@@ -196,19 +196,21 @@ def _stage_cells(number: int, stage: Mapping[str, Any]) -> tuple[str, ...]:
     return (str(number), str(stage["tasks"]), *times, f"task {took['slowest']}", _time(alignment["max"] / 1000))
 
 
-def _operator_rows(manifest: Manifest, uid: str, one: Mapping[str, Any], now_ms: int) -> Iterator[tuple[str, ...]]:
+def _operator_rows(
+    manifest: Manifest, uid: str, statistics: Mapping[str, Any], now_ms: int
+) -> Iterator[tuple[str, ...]]:
     program: Mapping[str, Any] = manifest.program
     states: Mapping[str, Any] = manifest.states
     name = program.get(uid, {}).get("name", uid)
     watermark = _watermark(states.get(uid, {}).get("watermark"), now_ms)
-    whole = [one[column] for column in TASK_COLUMNS]
-    yield (name, "all", *_task_cells(whole), _count(one["rows"]), _size(one["bytes"]), watermark)
-    if "spread" in one:
+    whole = [statistics[column] for column in TASK_COLUMNS]
+    yield (name, "all", *_task_cells(whole), _count(statistics["rows"]), _size(statistics["bytes"]), watermark)
+    if "spread" in statistics:
         for which in _SPREAD:
-            values = [one["spread"][column][which] for column in TASK_COLUMNS]
-            yield ("", f"{which} of {one['count']}", *_task_cells(values), "", "", "")
-    elif len(one["tasks"]) > 1:
-        for subtask, *values in one["tasks"]:
+            values = [statistics["spread"][column][which] for column in TASK_COLUMNS]
+            yield ("", f"{which} of {statistics['count']}", *_task_cells(values), "", "", "")
+    elif len(statistics["tasks"]) > 1:
+        for subtask, *values in statistics["tasks"]:
             yield ("", str(subtask), *_task_cells(values), "", "", "")
 
 

@@ -26,14 +26,14 @@ __all__ = ["fork_job"]
 def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> int:
     """Make a store ready for the fork; returns the exit code."""
     try:
-        found = find_snapshot(named_snapshot(snapshot, root))
+        stored = find_snapshot(named_snapshot(snapshot, root))
         where = place or str(Path(root or DEFAULT_ROOT, _folder_of(name)))
-        _make(found, name, where)
+        _make(stored, name, where)
     except MillstreamError as error:
         print(f"millstream: {error}", file=sys.stderr)
         return 2
     print(
-        f"'{name}' begins where epoch {found.manifest.epoch} of '{found.manifest.job}' ended. "
+        f"'{name}' begins where epoch {stored.manifest.epoch} of '{stored.manifest.job}' ended. "
         f"Run it with: millstream run JOB.PY --store {where}",
         file=sys.stderr,
     )
@@ -41,14 +41,14 @@ def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> i
     return 0
 
 
-def _make(found: StoredSnapshot, name: str, where: str) -> None:
-    own = open_store(where)
-    if ManifestLog(own).epochs():
+def _make(snapshot: StoredSnapshot, name: str, where: str) -> None:
+    store = open_store(where)
+    if ManifestLog(store).epochs():
         raise StoreError(f"{where} already has epochs of a job. Give the fork another --store")
-    own.check_writable()
-    original = read_job_record(found.store)
-    called = found.manifest.job if original is None else original.program or original.job
-    claim_fork(own, found, name, now_ms(), program="" if called == name else called)
+    store.check_writable()
+    original = read_job_record(snapshot.store)
+    called = snapshot.manifest.job if original is None else original.program or original.job
+    claim_fork(store, snapshot, name, now_ms(), program="" if called == name else called)
 
 
 def _folder_of(name: str) -> str:

@@ -73,9 +73,9 @@ def shown(url: str) -> str:
     return shown_address(url).removeprefix(f"{Path.cwd()}/")
 
 
-def _stores(found: list[ListedJob]) -> str:
-    return ", ".join(job.store for job in found)
+def _stores(jobs: list[ListedJob]) -> str:
+    return ", ".join(job.store for job in jobs)
 
 
-def _names(found: list[ListedJob]) -> str:
-    return ", ".join(sorted({job.name for job in found}))
+def _names(jobs: list[ListedJob]) -> str:
+    return ", ".join(sorted({job.name for job in jobs}))

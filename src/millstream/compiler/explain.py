@@ -21,16 +21,13 @@ from millstream.graph.nodes import (
     LoopHead,
     LoopTail,
     Node,
-    PaneAggregate,
-    PartialAggregate,
     Process,
     Read,
     Reduce,
     Window,
-    WindowJoin,
     Write,
 )
-from millstream.plan.operations import Rolling
+from millstream.plan.operations import PaneAggregate, PartialAggregate, Rolling, WindowJoin
 from millstream.plan.stages import Channel, Plan, Stage
 from millstream.records.batch import is_typed
 from millstream.records.columns import stream_schema
@@ -151,15 +148,15 @@ def _measured(operation: PartialAggregate | PaneAggregate) -> str:
 def _contents(operation: Window) -> str:
     """What a window holds, and what is not the assigner's own way with it."""
     if operation.evictor is not None:
-        held = f"its records, evicted by {type(operation.evictor).__name__}"
+        contents = f"its records, evicted by {type(operation.evictor).__name__}"
     elif operation.reduce is not None:
-        held = "its reduced record"
+        contents = "its reduced record"
     elif operation.aggregate is not None:
-        held = f"the accumulator of {type(operation.aggregate).__name__}"
+        contents = f"the accumulator of {type(operation.aggregate).__name__}"
     else:
-        held = "its records"
+        contents = "its records"
     lateness = f", late by up to {operation.allowed_lateness_ms} ms" if operation.allowed_lateness_ms else ""
-    return f"{held}, fired by {type(operation.trigger).__name__}{lateness}"
+    return f"{contents}, fired by {type(operation.trigger).__name__}{lateness}"
 
 
 def _layout(node: Node) -> str:

@@ -24,7 +24,7 @@ def _node(node: Node) -> dict[str, Any]:
         pact = "Data Source"
     elif isinstance(node.operation, Write):
         pact = "Data Sink"
-    shown: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "id": node.id,
         "type": node.name,
         "pact": pact,
@@ -33,7 +33,7 @@ def _node(node: Node) -> dict[str, Any]:
         "uid": node.uid,
     }
     if node.inputs:
-        shown["predecessors"] = [
+        entry["predecessors"] = [
             {"id": edge.source, "ship_strategy": edge.partitioning.name, "side": "second"} for edge in node.inputs
         ]
-    return shown
+    return entry

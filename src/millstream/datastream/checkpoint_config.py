@@ -18,9 +18,9 @@ from millstream.datastream.checkpointing_mode import CheckpointingMode
 from millstream.datastream.environment.durations import duration_ms
 from millstream.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from millstream.datastream.streams.argument_checks import checked_count, refuse
-from millstream.datastream.streams.notices import say_once
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import ConfigurationError
+from millstream.graph.notices import say_once
 
 if TYPE_CHECKING:
     from enum import Enum

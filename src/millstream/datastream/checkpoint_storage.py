@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.datastream.streams.argument_checks import checked_count, checked_text
-from millstream.datastream.streams.notices import say_once
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
+from millstream.graph.notices import say_once
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
-from millstream.datastream.streams.notices import say_once
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
+from millstream.graph.notices import say_once
 
 if TYPE_CHECKING:
     from typing import Self

@@ -28,7 +28,8 @@ from millstream.datastream.streams.argument_checks import at_users_line, checked
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotYetError
-from millstream.graph.nodes import Edge, Graph, GraphBuilder, Read
+from millstream.graph.builder import GraphBuilder
+from millstream.graph.nodes import Edge, Graph, Read
 from millstream.graph.site import here
 from millstream.records.batch import Batch
 
@@ -66,7 +67,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
                 f"StreamExecutionEnvironment: found serializer {serializer!r}; untyped values are always pickled"
             )
         self._builder = GraphBuilder()
-        self._caches = EnvironmentCaches(self._builder, self._cache_directory)
+        self._caches = EnvironmentCaches(self._cache_directory)
         self._session: SparkSession | None = None
         self._start_settings()
         self._merge(Configuration.from_dict(launch_defaults()))
@@ -125,14 +126,17 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         A streaming one runs for ever; `trigger={"availableNow": True}` takes what is there and ends. The job then
         runs in the DataFrame's session.
         """
+        from millstream.compiler.passes.split_windows import split_windows
         from millstream.connectors.spark_frame import SparkFrameSource
 
         session = getattr(df, "sparkSession", None)
         if session is None:
             raise refuse(f"from_spark: found {df!r} ({type(df).__name__}), expected a Spark DataFrame")
         self.use_spark_session(session)
-        # The place in the program is the same in every run, and differs between DataFrames.
-        place = f"frame-{len(self._builder.nodes) + 1}"
+        # The place in the program is the same in every run, and differs between DataFrames. Stores know it as a number
+        # that counts both halves of windows that are split.
+        before = split_windows(Graph("", tuple(self._builder.nodes.values()), 1, 1))
+        place = f"frame-{len(before.nodes) + 1}"
         with at_users_line():
             source = SparkFrameSource(df, name=place, trigger=trigger)
         return self._read(source, None, checked_text("from_spark, source_name", source_name))
@@ -198,11 +202,10 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         """The frozen graph of the next job."""
         name = self._job_name(job_name)
         self._check_parallelism()
-        self._caches.use()
         graph = self._builder.graph(
             name, self.get_parallelism(), self.get_max_parallelism(), chaining=self.is_chaining_enabled()
         )
-        return self._caches.filled(graph)
+        return self._caches.offered(graph)
 
     def _job_name(self, job_name: str | None) -> str:
         if job_name is None:

@@ -1,6 +1,6 @@
-"""A key selector that is a field of the record: by position or by name.
+"""Key selectors that the engine knows: a field of the record, by position or by name, and one key for all records.
 
-Of a typed stream the field is a column, so the key of a whole batch is taken without calling anything per record
+A field of a typed stream is a column, so the key of a whole batch is taken without calling anything per record
 (`runtime.exchange.keying`); called like any selector, it gives the same key for one record.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.errors import ProgramError
 
-__all__ = ["FieldKey"]
+__all__ = ["FieldKey", "OneKey"]
 
 
 @dataclass(frozen=True)
@@ -33,3 +33,7 @@ class FieldKey:
                 f"key_by({self.field!r}): the record {record!r} ({type(record).__name__}) has no such field. "
                 "Key by a callable, or map the records to rows or tuples first"
             ) from error
+
+
+class OneKey:
+    """What a selector that gives every record the same key is to the engine: records need not be looked at."""

@@ -5,13 +5,13 @@ leads into a node and says how records travel along it (its *partitioning*). Uni
 node; `rebalance`, `key_by` and the like are properties of an edge; so the graph holds only things that do
 something to records.
 
-The graph is built by `GraphBuilder` while the program runs, and never changed afterwards.
+The graph is built while the program runs (`graph.builder`), and never changed afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -20,7 +20,6 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contracts import Sink, Source
 from millstream.graph.site import UNKNOWN_SITE, Site
 from millstream.state.windows.measures import Measure
-from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = [
     "AssignTimestamps",
@@ -35,7 +34,6 @@ __all__ = [
     "Filter",
     "FlatMap",
     "Graph",
-    "GraphBuilder",
     "IntervalJoin",
     "KeyedBatches",
     "KeyedBroadcastProcess",
@@ -52,16 +50,15 @@ __all__ = [
     "MapBatches",
     "Node",
     "Operation",
-    "PaneAggregate",
-    "PartialAggregate",
+    "PairFields",
     "Partitioning",
     "Process",
     "Project",
     "Read",
+    "ReadyAggregates",
     "Reduce",
     "RollingField",
     "Window",
-    "WindowJoin",
     "Write",
 ]
 
@@ -176,6 +173,21 @@ class KeyedBroadcastProcess(KeyedProcess):
     states: tuple[Any, ...] = ()
 
 
+PairFields = tuple[tuple[int, ...], tuple[int, ...]]
+"""Fields of a row made of two records: those of the first one by position, then those of the second."""
+
+
+@dataclass(frozen=True)
+class ReadyAggregates:
+    """Aggregates whose meaning the engine knows. A result is a row of the key (`has_key`), the start and the end of the
+    window (`has_bounds`) and the measures. `row_type` None: one of these has no type with columns."""
+
+    measures: tuple[Measure, ...]
+    has_key: bool
+    has_bounds: bool
+    row_type: TypeInformation | None
+
+
 @dataclass(frozen=True)
 class Window(Process):
     """Records of a key by window. `function` gets a window's contents when it fires; what they are follows from
@@ -183,18 +195,14 @@ class Window(Process):
 
     assigner: Any = None
     trigger: Any = None
+    has_own_trigger: bool = False  # whether the program gave the trigger; else it is the assigner's
     evictor: Any = None
     reduce: Any = None  # a function of two records
     aggregate: Any = None  # an AggregateFunction
     contents_type: TypeInformation | None = None  # of a record, or of the accumulator
     allowed_lateness_ms: int = 0
     late_tag: Any = None  # records that come too late go to this side output; None: they are dropped and counted
-    merges: bool = False  # whether windows of the assigner can become one
-    waits: bool = False  # whether an open window never fires for a record alone: its contents need not be at hand
-    waits_only: bool = False  # and the trigger does the same for every further record of an epoch: set one timer
-    panes: PaneWindows | None = None  # what the windows are, if records can be folded into them together
-    window_type: Any = None  # and what a window is to functions: made of its start and end
-    passes_through: bool = False  # whether `function` gives the one value out as it is
+    ready: ReadyAggregates | None = None  # what `aggregate` and `function` come to, where the engine knows
 
 
 @dataclass(frozen=True)
@@ -202,6 +210,7 @@ class CoGroupWindow(Window):
     """Records of two keyed streams by window: windows hold rows (is_one, one, two), and `function` splits them."""
 
     late_tags: tuple[Any, Any] = (None, None)  # of each side, as `late_tag`
+    fields: PairFields | None = None  # what `function` comes to, where it gives chosen fields of every pair
 
 
 @dataclass(frozen=True)
@@ -214,17 +223,7 @@ class IntervalJoin(Process):
     upper_ms: int = 0
     late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
     is_plain: bool = False
-    fields: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-
-
-@dataclass(frozen=True)
-class WindowJoin(Process):
-    """Pairs of records of two keyed streams that are in one window, in columns: results are `fields` of both."""
-
-    types: tuple[TypeInformation | None, TypeInformation | None] = field(kw_only=True)  # of the two streams
-    windows: PaneWindows = field(kw_only=True)
-    fields: tuple[tuple[int, ...], tuple[int, ...]] = field(kw_only=True)
-    late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
+    fields: PairFields | None = None
 
 
 @dataclass(frozen=True)
@@ -263,25 +262,6 @@ class KeyedBatches(Operation):
 
     function: Any
     states: tuple[tuple[str, TypeInformation], ...]
-
-
-@dataclass(frozen=True)
-class PartialAggregate(Operation):
-    """Ready aggregates by key and pane, before the exchange: each task sums up what it reads."""
-
-    measures: tuple[Measure, ...]
-    windows: PaneWindows
-
-
-@dataclass(frozen=True)
-class PaneAggregate(Operation):
-    """Ready aggregates by window, from partials, in columns. `has_key` and `has_bounds`: what stands before them in a
-    result."""
-
-    measures: tuple[Measure, ...]
-    windows: PaneWindows
-    has_key: bool = True
-    has_bounds: bool = True
 
 
 @dataclass(frozen=True)
@@ -329,9 +309,12 @@ class LoopTail(Operation):
 
 @dataclass(frozen=True)
 class Cache(Operation):
-    """A stream that is kept for later jobs: records pass, and a sink takes a copy. `node` is its id in the builder."""
+    """A stream that is kept for later jobs. The environment says for each job where its records can be read (`source`)
+    or, while they cannot, where they are to be kept (`sink`). `node` is its id in the builder."""
 
     node: int
+    source: Source | None = None
+    sink: Sink | None = None
 
 
 @dataclass(frozen=True)
@@ -377,55 +360,3 @@ class Graph:
     def node(self, id: int) -> Node:
         """The node with this id."""
         return next(node for node in self.nodes if node.id == id)
-
-
-@dataclass
-class GraphBuilder:
-    """Collects nodes while the user's program runs. `amend` replaces a node's attributes (`name`, `uid`, …).
-
-    A job is made of the nodes added since the last job was taken, and of all they read from: an environment
-    can be used again after `execute`, and a stream of the first job can feed the second.
-    """
-
-    nodes: dict[int, Node] = field(default_factory=dict)
-    _fresh: set[int] = field(default_factory=set)
-
-    def add(self, operation: Operation, name: str, **attributes: Any) -> Node:
-        """Add a node and return it. Its id is its place in the order of calls, which makes plans stable."""
-        node = Node(len(self.nodes) + 1, operation, name, **attributes)
-        self.nodes[node.id] = node
-        self._fresh.add(node.id)
-        return node
-
-    def amend(self, id: int, **changes: Any) -> Node:
-        """Replace attributes of node `id`; unknown names are a TypeError of the dataclass."""
-        self.nodes[id] = replace(self.nodes[id], **changes)
-        return self.nodes[id]
-
-    def graph(self, job_name: str, parallelism: int, max_parallelism: int, chaining: bool = True) -> Graph:
-        """The frozen graph of what was added since `take`, with all it reads from, numbered from 1."""
-        wanted: set[int] = set()
-        pending = sorted(self._fresh)
-        tails = {n.operation.loop: n.id for n in self.nodes.values() if isinstance(n.operation, LoopTail)}
-        while pending:
-            id = pending.pop()
-            if id not in wanted:
-                wanted.add(id)
-                pending.extend(edge.source for edge in self.nodes[id].inputs)
-                operation = self.nodes[id].operation
-                if isinstance(operation, LoopHead) and operation.loop in tails:
-                    pending.append(tails[operation.loop])
-        number = {old: new for new, old in enumerate(sorted(wanted), start=1)}
-        nodes = tuple(
-            replace(
-                self.nodes[old],
-                id=new,
-                inputs=tuple(replace(edge, source=number[edge.source]) for edge in self.nodes[old].inputs),
-            )
-            for old, new in number.items()
-        )
-        return Graph(job_name, nodes, parallelism, max_parallelism, chaining)
-
-    def take(self) -> None:
-        """The nodes so far belong to a job that was started; the next job begins with what is added from now on."""
-        self._fresh.clear()

@@ -6,11 +6,15 @@ made by the passes of the compiler alone, and read by the runtime.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from millstream.graph.nodes import Operation
+from millstream.common.typeinfo import TypeInformation
+from millstream.graph.nodes import IntervalJoin, Operation, PairFields, Process, Window
+from millstream.state.windows.measures import Measure
+from millstream.state.windows.pane_windows import PaneWindows
 
-__all__ = ["Rolling"]
+__all__ = ["FoldedWindow", "PaneAggregate", "PartialAggregate", "ProjectedIntervalJoin", "Rolling", "WindowJoin"]
 
 
 @dataclass(frozen=True)
@@ -19,3 +23,47 @@ class Rolling(Operation):
 
     kind: str  # sum, min, max, min_by, max_by
     position: int
+
+
+@dataclass(frozen=True)
+class PartialAggregate(Operation):
+    """Ready aggregates by key and pane, before the exchange: each task sums up what it reads."""
+
+    measures: tuple[Measure, ...]
+    windows: PaneWindows
+
+
+@dataclass(frozen=True)
+class PaneAggregate(Operation):
+    """Ready aggregates by window, from partials, in columns. `has_key` and `has_bounds`: what stands before them in a
+    result."""
+
+    measures: tuple[Measure, ...]
+    windows: PaneWindows
+    has_key: bool = True
+    has_bounds: bool = True
+
+
+@dataclass(frozen=True)
+class FoldedWindow(Window):
+    """Windows that stand fixed in time, keep one value each and fire at their end: records are folded into them
+    together."""
+
+    panes: PaneWindows = field(kw_only=True)
+    window_type: type[Any] = field(kw_only=True)  # what a window is to functions: made of its start and its end
+    passes_through: bool = field(kw_only=True)  # whether `function` gives out the one value as it is
+
+
+@dataclass(frozen=True)
+class WindowJoin(Process):
+    """Pairs of records of two keyed streams that are in one window, in columns: results are `fields` of both."""
+
+    types: tuple[TypeInformation | None, TypeInformation | None] = field(kw_only=True)  # of the two streams
+    windows: PaneWindows = field(kw_only=True)
+    fields: PairFields = field(kw_only=True)
+    late_tags: tuple[Any, Any] = (None, None)  # where late records of each side go; None: dropped and counted
+
+
+@dataclass(frozen=True)
+class ProjectedIntervalJoin(IntervalJoin):
+    """An interval join that gives `fields` of every pair, in columns."""

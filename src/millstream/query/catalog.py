@@ -23,10 +23,10 @@ from millstream.state_reader.catalog import StoredState, states_of
 from millstream.storage.json_records import from_json
 
 __all__ = [
-    "Located",
     "QueryableState",
+    "StateLocation",
     "StateName",
-    "located",
+    "find_state",
     "locations_of",
     "served_name",
     "value_type_of",
@@ -62,7 +62,7 @@ class QueryableState:
 
 
 @dataclass(frozen=True)
-class Located:
+class StateLocation:
     """A state and its tables at one epoch; `stored` is None while nothing was kept, `homes` where windows merge."""
 
     info: QueryableState
@@ -76,24 +76,24 @@ class Located:
         return f"queryable state '{self.info.name}'" if self.info.name else f"state {self.info.state!r}"
 
 
-def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, Located]:
+def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, StateLocation]:
     """All that can be asked for, by name; undeclared states by (uid, state name)."""
     stored = {(state.uid, state.name): state for state in states_of(manifest) if state.scope == "keyed"}
     program: Mapping[str, Any] = manifest.program
-    found: dict[StateName, Located] = {}
+    locations: dict[StateName, StateLocation] = {}
     for uid, told in sorted(manifest.states.items()):
         operator, groups = program.get(uid, {}).get("name", uid), program.get(uid, {}).get("max_parallelism")
         for name, queryable in sorted(_declared(told).items()):
-            own, homes = stored.get((uid, queryable.state)), stored.get((uid, "merging windows"))
-            value, is_pickled = _value_of(queryable, own)
+            table, homes = stored.get((uid, queryable.state)), stored.get((uid, "merging windows"))
+            value, is_pickled = _value_of(queryable, table)
             kind, key = queryable.kind, queryable.key
             info = QueryableState(name, uid, operator, queryable.state, kind, key, value, is_pickled, groups or 0)
-            found[name] = Located(info, queryable, own, homes)
+            locations[name] = StateLocation(info, queryable, table, homes)
     if allow_undeclared:
         for (uid, name), state in stored.items():
             if state.kind in _UNDECLARED_KINDS:
-                found[uid, name] = Located(_undeclared(state), None, state)
-    return found
+                locations[uid, name] = StateLocation(_undeclared(state), None, state)
+    return locations
 
 
 def _declared(told: Any) -> dict[str, Queryable]:
@@ -137,10 +137,10 @@ def _undeclared(state: StoredState) -> QueryableState:
     return QueryableState(None, state.uid, state.operator, state.name, kind, key, value, is_pickled)
 
 
-def _written_key(told: str) -> Any:
-    """The type of keys of which only the column's is told, where that says it."""
+def _written_key(arrow_type: str) -> Any:
+    """The type of keys of which only that of their column is known, where that says it."""
     try:
-        return written_type(type_of_arrow(pa.field("key", pa.type_for_alias(told))))
+        return written_type(type_of_arrow(pa.field("key", pa.type_for_alias(arrow_type))))
     except ValueError:
         return "PICKLED"
 
@@ -150,7 +150,9 @@ def served_name(state: QueryableState) -> str:
     return state.name or f"{state.operator}{_BETWEEN}{state.state}"
 
 
-def located(states: Mapping[StateName, Located], name: Any, where: str, allow_undeclared: bool) -> Located:
+def find_state(
+    states: Mapping[StateName, StateLocation], name: Any, where: str, allow_undeclared: bool
+) -> StateLocation:
     """The state that is meant; UnknownStateError names what there is, and the nearest."""
     key = (name[0], name[1]) if isinstance(name, list | tuple) and len(name) == 2 else name
     if isinstance(key, str) and key not in states and _BETWEEN in key:
@@ -175,7 +177,7 @@ def located(states: Mapping[StateName, Located], name: Any, where: str, allow_un
     raise UnknownStateError(f"{where} has no queryable state '{shown}'.{hint} It has: {have}.")
 
 
-def value_type_of(located: Located) -> Any:
+def value_type_of(location: StateLocation) -> Any:
     """The type that values were declared with, or None."""
-    written = located.info.value_type
-    return None if written == "PICKLED" else type_from(written, located.what)
+    written = location.info.value_type
+    return None if written == "PICKLED" else type_from(written, location.what)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
-from millstream.query.catalog import Located, locations_of
+from millstream.query.catalog import StateLocation, locations_of
 from millstream.query.epoch_view import EpochView, StateReads
 from millstream.query.keyed_reads import KeyedReads
 from millstream.query.window_reads import WindowReads
@@ -70,7 +70,7 @@ class EpochOpener:
             close=close,
         )
 
-    def _reads(self, state: Located, past: OpenSegments | None) -> StateReads:
+    def _reads(self, state: StateLocation, past: OpenSegments | None) -> StateReads:
         function = self._functions.get(state.info.name or "")
         result_of = None if function is None else getattr(function, "get_result", function)
         view = self._tables.view(state.stored, past)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.checkpoint.manifest import Manifest
-from millstream.query.catalog import Located, QueryableState, StateName, located, served_name
+from millstream.query.catalog import QueryableState, StateLocation, StateName, find_state, served_name
 from millstream.query.errors import KeyTypeError, StateKindError, UnknownStateError
 from millstream.query.keyed_reads import KeyedReads
 from millstream.query.window_reads import WindowReads, WindowView
@@ -36,8 +36,8 @@ class EpochView:
     def __init__(
         self,
         manifest: Manifest,
-        states: Mapping[StateName, Located],
-        reads_of: Callable[[Located], StateReads],
+        states: Mapping[StateName, StateLocation],
+        reads_of: Callable[[StateLocation], StateReads],
         where: str,
         *,
         is_opened: bool,
@@ -97,7 +97,7 @@ class EpochView:
 
     def state(self, state: StateName) -> QueryableState:
         """One of them; UnknownStateError says which there are."""
-        return located(self._states, state, self._where, self._allow_undeclared).info
+        return find_state(self._states, state, self._where, self._allow_undeclared).info
 
     def has(self, state: StateName) -> bool:
         """Whether it can be asked for at this epoch."""
@@ -147,7 +147,7 @@ class EpochView:
     def _windowed(self, state: StateName) -> WindowReads:
         reads = self._reads_of_state(state)
         if not isinstance(reads, WindowReads):
-            what = f"{reads.located.what} is a {reads.kind} state"
+            what = f"{reads.location.what} is a {reads.kind} state"
             raise StateKindError(f"{what} and has no windows. Use get(state, key)")
         return reads
 
@@ -164,14 +164,14 @@ class EpochView:
         """Rows of a state as Arrow, in no particular order of keys: those of keys that begin with `prefix`, at most
         `limit`. The columns are those of docs/state-as-data.md; pickles come as bytes."""
         reads = self._reads_of_state(state)
-        view, stored = reads.view, reads.located.stored
+        view, stored = reads.view, reads.location.stored
         if view is None or stored is None:
             return pa.table({_KEY: pa.nulls(0, pa.binary()), "value": pa.nulls(0, pa.binary())}).to_reader()
         columns = shown(view.segments, stored, view.layout, raw=False, flatten=False)
         source = TableSource(view.segments.store, stored, view.layout, columns)
         if prefix is not None and not _has_prefixes(source.schema):
             raise KeyTypeError(
-                f"{reads.located.what} has keys of {reads.keys.type_name}, which have no prefix. Leave it out",
+                f"{reads.location.what} has keys of {reads.keys.type_name}, which have no prefix. Leave it out",
                 value=prefix,
             )
         blocks = _scanned(source, view, prefix, limit)
@@ -184,16 +184,16 @@ class EpochView:
             reads = self._reads.get(state)
             if reads is not None:
                 return reads
-        meant = located(self._states, state, self._where, self._allow_undeclared)
-        name = served_name(meant.info)
+        location = find_state(self._states, state, self._where, self._allow_undeclared)
+        name = served_name(location.info)
         if name not in self._reads:
-            self._reads[name] = self._reads_of(meant)
+            self._reads[name] = self._reads_of(location)
         return self._reads[name]
 
     def _keyed(self, state: Any) -> KeyedReads:
         reads = self._reads_of_state(state)
         if not isinstance(reads, KeyedReads):
-            raise StateKindError(f"{reads.located.what} is windows: a key may have several. Use windows(state, key)")
+            raise StateKindError(f"{reads.location.what} is windows: a key may have several. Use windows(state, key)")
         return reads
 
     def close(self) -> None:

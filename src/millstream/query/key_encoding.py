@@ -40,7 +40,7 @@ class KeyEncoding:
         try:
             return key_column(keys, self._type)
         except (MillstreamError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise self._refused(keys[0] if len(keys) == 1 else keys, error) from error
+            raise self._refusal(keys[0] if len(keys) == 1 else keys, error) from error
 
     def of_arrow(self, keys: pa.Array) -> KeyColumn:
         """The keys of a column of the type of the keys, or of one that becomes it without loss."""
@@ -48,34 +48,34 @@ class KeyEncoding:
             try:
                 values = keys.to_pylist()
             except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:  # of KeyError: unknown time zones
-                raise self._refused(keys.type, error) from error
+                raise self._refusal(keys.type, error) from error
             return self.column(values)
         if keys.type != self._stored and not _are_alike(keys.type, self._stored):
-            raise self._refused(keys.type, TypeError(f"give a column of {self._stored}"))
+            raise self._refusal(keys.type, TypeError(f"give a column of {self._stored}"))
         try:
             return key_column_of_arrow(keys if keys.type == self._stored else keys.cast(self._stored))
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise self._refused(keys.type, error) from error
+            raise self._refusal(keys.type, error) from error
 
-    def _refused(self, found: Any, error: Exception) -> KeyTypeError:
+    def _refusal(self, value: Any, error: Exception) -> KeyTypeError:
         why = error.message if isinstance(error, MillstreamError) else str(error)
-        shown = repr(found)
+        shown = repr(value)
         shown = shown if len(shown) <= 200 else f"{shown[:200]}…"
-        return KeyTypeError(f"{self._what} has keys of {self.type_name}, found {shown}: {why}", value=found)
+        return KeyTypeError(f"{self._what} has keys of {self.type_name}, found {shown}: {why}", value=value)
 
 
 _KINDS = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_temporal, pa.types.is_decimal, pa.types.is_nested)
 
 
-def _are_alike(given: pa.DataType, stored: pa.DataType) -> bool:
+def _are_alike(kind: pa.DataType, stored: pa.DataType) -> bool:
     """Whether a cast means the same keys. Arrow also makes texts of numbers, and nothing would be found by these."""
-    if pa.types.is_dictionary(given):
-        given = given.value_type
-    if pa.types.is_null(given) or any(kind(given) and kind(stored) for kind in _KINDS):
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_null(kind) or any(is_of(kind) and is_of(stored) for is_of in _KINDS):
         return True
     if pa.types.is_floating(stored):
-        return bool(pa.types.is_floating(given) or pa.types.is_integer(given))
-    return _is_text(given) and _is_text(stored)
+        return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+    return _is_text(kind) and _is_text(stored)
 
 
 def _is_text(kind: pa.DataType) -> bool:

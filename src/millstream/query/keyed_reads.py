@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.query.catalog import Located, value_type_of
+from millstream.query.catalog import StateLocation, value_type_of
 from millstream.query.errors import StateKindError
 from millstream.query.key_encoding import KeyEncoding
 from millstream.records.codecs import OpenPickle, refuse_pickle
@@ -42,23 +42,23 @@ class KeyedReads:
 
     def __init__(
         self,
-        located: Located,
+        location: StateLocation,
         view: TableView | None,
         result_of: Callable[[Any], Any] | None,
         open_pickle: OpenPickle = refuse_pickle,
     ) -> None:
-        self.located, self.view = located, view
-        self.kind = located.info.kind
-        if located.declared is None and located.stored is not None and view is not None:
-            self.kind = kind_of(located.stored, view)
-        declared = located.declared
+        self.location, self.view = location, view
+        self.kind = location.info.kind
+        if location.declared is None and location.stored is not None and view is not None:
+            self.kind = kind_of(location.stored, view)
+        declared = location.declared
         layout = None if view is None else view.layout
         key_type = None if declared is None else declared.key_type
         stored = layout.key_type if layout is not None else _stored_key(key_type)
-        self.keys = KeyEncoding(key_type, stored, located.what)
+        self.keys = KeyEncoding(key_type, stored, location.what)
         self._result_of = result_of
-        self._codec = _codec(located, view, open_pickle)
-        self._map_keys = _map_key_codec(located, view, open_pickle) if self.kind == "map" else None
+        self._codec = _codec(location, view, open_pickle)
+        self._map_keys = _map_key_codec(location, view, open_pickle) if self.kind == "map" else None
         self.is_quick = False
         self._point = self._quick_get()
 
@@ -90,7 +90,7 @@ class KeyedReads:
             return _NOT_PLAIN
         if self.view.layout.is_pickled:
             return _NOT_PLAIN
-        kind = value_type_of(self.located)
+        kind = value_type_of(self.location)
         if kind is None or str(kind) in _PLAIN_VALUES:
             return None if kind is not None else _NOT_PLAIN
         if isinstance(kind, TupleTypeInfo) and all(str(field) in _PLAIN_VALUES for field in kind.get_field_types()):
@@ -109,9 +109,9 @@ class KeyedReads:
             return [None] * len(keys)
         if self.kind in ("list", "map"):
             return self._collections(column)
-        found = self.view.get(column)
-        values = iter(self._values(found.values))
-        return [next(values) if there else None for there in found.mask.tolist()]
+        rows = self.view.get(column)
+        values = iter(self._values(rows.values))
+        return [next(values) if has_row else None for has_row in rows.mask.tolist()]
 
     def _values(self, column: pa.Array | None) -> list[Any]:
         if column is None or not len(column):
@@ -122,7 +122,7 @@ class KeyedReads:
     def _decoder(self) -> StateCodec:
         if self._codec is None:
             raise StateKindError(
-                f"{self.located.what} was written by a serializer of the program, which a reader does not have. Give "
+                f"{self.location.what} was written by a serializer of the program, which a reader does not have. Give "
                 "the state a declared type, or read it with the program"
             )
         return self._codec
@@ -156,16 +156,16 @@ class KeyedReads:
             keys = keys.dictionary_decode()
         column = self.keys.of_arrow(keys)
         if self.kind in ("list", "map"):
-            found, value = self._collection_columns(column)
+            mask, value = self._collection_columns(column)
         elif self.view is None:
-            found, value = np.zeros(len(column), dtype=np.bool_), pa.nulls(len(column), self._arrow_type())
+            mask, value = np.zeros(len(column), dtype=np.bool_), pa.nulls(len(column), self._arrow_type())
         else:
             answer = self.view.get(column)
-            found, value = answer.mask, _spread(answer)
-        return pa.RecordBatch.from_arrays([keys, pa.array(found), value], names=["key", "found", "value"])
+            mask, value = answer.mask, _spread(answer)
+        return pa.RecordBatch.from_arrays([keys, pa.array(mask), value], names=["key", "found", "value"])
 
     def _arrow_type(self) -> pa.DataType:
-        kind: TypeInformation | None = value_type_of(self.located)
+        kind: TypeInformation | None = value_type_of(self.location)
         return (None if kind is None else arrow_type(kind)) or pa.binary()
 
     def _collection_columns(self, column: KeyColumn) -> tuple[Any, pa.Array]:
@@ -176,12 +176,11 @@ class KeyedReads:
         rows = self.view.scan_keys(column)
         counts = np.bincount(rows.column("position").to_numpy(), minlength=len(column))
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-        found = counts > 0
+        mask = counts > 0
         if self.kind == "list":
-            return found, pa.ListArray.from_arrays(offsets, rows.column("value"), mask=pa.array(~found))
-        subs, values = rows.column("sub"), rows.column("value")
-        made = pa.MapArray.from_arrays(offsets, subs, values)
-        return found, made.take(pa.array(np.arange(len(column)), mask=~found))
+            return mask, pa.ListArray.from_arrays(offsets, rows.column("value"), mask=pa.array(~mask))
+        maps = pa.MapArray.from_arrays(offsets, rows.column("sub"), rows.column("value"))
+        return mask, maps.take(pa.array(np.arange(len(column)), mask=~mask))
 
 
 def _NOT_PLAIN(value: Any) -> Any:  # noqa: N802 - a mark that is also callable, so that one type serves
@@ -201,33 +200,33 @@ def _quick(
         if type(key) not in kinds or (bound is not None and not -bound <= key < bound):
             return slow(key)
         try:
-            found = read(key)
+            value = read(key)
         except UnicodeEncodeError:
             return slow(key)
-        return found if convert is None or found is None else convert(found)
+        return value if convert is None or value is None else convert(value)
 
     return get
 
 
-def _codec(located: Located, view: TableView | None, open_pickle: OpenPickle) -> StateCodec | None:
+def _codec(location: StateLocation, view: TableView | None, open_pickle: OpenPickle) -> StateCodec | None:
     """What decodes values; None where only the program's serializer could."""
     if view is not None and view.layout.serializer_version is not None:
         return None
     kind = None
     if view is not None and not view.layout.is_pickled and view.layout.value_type is not None:
-        history = located.stored.history if located.stored is not None else ()
+        history = location.stored.history if location.stored is not None else ()
         kind = history[-1].type if history else type_of_arrow(pa.field("value", view.layout.value_type))
-    return StateCodec(kind, located.what, open_pickle=open_pickle)
+    return StateCodec(kind, location.what, open_pickle=open_pickle)
 
 
-def _map_key_codec(located: Located, view: TableView | None, open_pickle: OpenPickle) -> MapKeyCodec | None:
+def _map_key_codec(location: StateLocation, view: TableView | None, open_pickle: OpenPickle) -> MapKeyCodec | None:
     if view is None or view.layout.sub_type is None:
         return None
-    history = located.stored.history if located.stored is not None else ()
+    history = location.stored.history if location.stored is not None else ()
     kind = type_of_arrow(pa.field("sub", view.layout.sub_type))
     if history and history[-1].map_key is not None:
-        kind = type_from(history[-1].map_key, located.what)
-    return MapKeyCodec(kind, f"the map keys of {located.what}", open_pickle=open_pickle)
+        kind = type_from(history[-1].map_key, location.what)
+    return MapKeyCodec(kind, f"the map keys of {location.what}", open_pickle=open_pickle)
 
 
 def _stored_key(key_type: TypeInformation | None) -> pa.DataType | None:

@@ -26,7 +26,7 @@ from millstream.aggregation.aggregate_records import RecordMeasure
 from millstream.aggregation.pane_firing import WindowRange, fired_windows
 from millstream.aggregation.pane_rows import Accumulators, PaneRows
 from millstream.common.types import Row
-from millstream.query.catalog import Located
+from millstream.query.catalog import StateLocation
 from millstream.query.key_encoding import KeyEncoding
 from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.state.keys.equality import same
@@ -65,18 +65,18 @@ class WindowReads:
 
     def __init__(
         self,
-        located: Located,
+        location: StateLocation,
         view: TableView | None,
         homes: TableView | None,
         result_of: Callable[[Any], Any] | None,
         open_pickle: OpenPickle = refuse_pickle,
     ) -> None:
-        assert located.declared is not None
+        assert location.declared is not None
         self._open_pickle = open_pickle
-        self.located, self.view, self._homes = located, view, homes
-        self.declared: Queryable = located.declared
-        self.keys = KeyEncoding(self.declared.key_type, self._stored_key(), located.what)
-        self._own_result = result_of
+        self.location, self.view, self._homes = location, view, homes
+        self.declared: Queryable = location.declared
+        self.keys = KeyEncoding(self.declared.key_type, self._stored_key(), location.what)
+        self._result_of = result_of
         self.is_accumulator = self.declared.contents == "aggregated" and result_of is None
         self._panes = self._pane_results() if self.declared.kept == PANES else None
         self._result = self._result_maker()
@@ -91,26 +91,26 @@ class WindowReads:
     def _pane_results(self) -> tuple[Accumulators, Row, list[StateCodec]]:
         """What makes results of panes: the kernels, the row of results, and what decodes each."""
         measures = self.declared.typed_measures()
-        what, open_pickle = self.located.what, self._open_pickle
+        what, open_pickle = self.location.what, self._open_pickle
         codecs = [StateCodec(measure.result_type, what, open_pickle=open_pickle) for measure in measures]
         return Accumulators(measures), Row(*(measure.name for measure in measures)), codecs
 
     # --- results --------------------------------------------------------------------------------------------------
 
     def _result_maker(self) -> Callable[[Any], Any]:
-        if self._own_result is not None:
-            return self._own_result
+        if self._result_of is not None:
+            return self._result_of
         if self.declared.contents != "ready":
             return lambda value: value
         measures = [RecordMeasure(measure, None) for measure in self.declared.typed_measures()]
         named = Row(*(measure.measure.name for measure in measures))
-        return lambda kept: named(*(measure.result(one) for measure, one in zip(measures, kept, strict=True)))
+        return lambda parts: named(*(measure.result(part) for measure, part in zip(measures, parts, strict=True)))
 
     def _content_codec(self) -> StateCodec:
-        written, what = self.declared.value, self.located.what
+        written, what = self.declared.value, self.location.what
         kind = None if written == "PICKLED" else type_from(written, what)
         if self.declared.contents == _TIMED and self.view is not None and not self.view.layout.is_pickled:
-            history = self.located.stored.history if self.located.stored is not None else ()
+            history = self.location.stored.history if self.location.stored is not None else ()
             kind = history[-1].type if history else kind
         return StateCodec(kind, what, open_pickle=self._open_pickle)
 
@@ -118,8 +118,8 @@ class WindowReads:
 
     def windows(self, key: Any) -> list[WindowView]:
         """The open windows of a key, by end, then start."""
-        found = None if self._point is None else self._point(key)
-        return self.windows_many([key])[0] if found is None else found
+        windows = None if self._point is None else self._point(key)
+        return self.windows_many([key])[0] if windows is None else windows
 
     def _quick_windows(self) -> Callable[[Any], list[WindowView] | None] | None:
         """A function for plain keys of windows side by side whose results stand in the table as they are; it gives None
@@ -131,12 +131,12 @@ class WindowReads:
         kind, points = self.view.layout.key_type, self.view.points
         if points is None or kind not in (pa.int64(), pa.string()):
             return None
-        wanted, read = int if kind == pa.int64() else str, points.get_subs
+        key_class, read = int if kind == pa.int64() else str, points.get_subs
         windows, named = self.declared.pane_windows, self._panes[1]
         dead = windows.dead_through(self.view.now_ms)
 
         def get(key: Any) -> list[WindowView] | None:
-            if type(key) is not wanted or (type(key) is int and not -_INT64 <= key < _INT64):
+            if type(key) is not key_class or (type(key) is int and not -_INT64 <= key < _INT64):
                 return None
             try:
                 rows = [(windows.last_window(pane), parts) for pane, parts in read(key)]
@@ -155,13 +155,13 @@ class WindowReads:
         if self.view is None:
             return answers
         if self.declared.kept == PANES:
-            found = self._of_panes(column)
+            windows_at = self._of_panes(column)
         elif self.declared.kept == NUMBERED:
-            found = self._of_numbers(column)
+            windows_at = self._of_numbers(column)
         else:
-            each = (column.take(np.array([at])) for at in range(len(column)))
-            found = ((at, window) for at, one in enumerate(each) for window in self._of_places(one))
-        for at, window in found:
+            keys_at = enumerate(column.take(np.array([at])) for at in range(len(column)))
+            windows_at = ((at, window) for at, key in keys_at for window in self._of_places(key))
+        for at, window in windows_at:
             answers[at].append(window)
         for windows in answers:
             windows.sort(key=lambda window: (window.end or 0, window.start or 0))
@@ -237,11 +237,11 @@ class WindowReads:
         """The windows of a key stand anywhere in its key group."""
         assert self.view is not None
         group = int(key_groups(column.hashes, self.view.layout.max_parallelism)[0])
-        own = []
+        blocks = []
         for block in self.view.scan(range(group, group + 1)):
-            wanted = column.array.take(pa.array(np.zeros(block.num_rows, dtype=np.int64)))
-            own.append(block.filter(pa.array(same(block.column("key").field("key"), wanted))))
-        return pa.concat_batches(own) if own else self._rows_at(column, [])
+            key = column.array.take(pa.array(np.zeros(block.num_rows, dtype=np.int64)))
+            blocks.append(block.filter(pa.array(same(block.column("key").field("key"), key))))
+        return pa.concat_batches(blocks) if blocks else self._rows_at(column, [])
 
 
 def _is_as_stored(measure: Measure) -> bool:

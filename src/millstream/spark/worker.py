@@ -16,8 +16,8 @@ from pyspark import TaskContext
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
-from millstream.runtime.task.spec import EpochSpec
-from millstream.runtime.task.task import Assignment, run_task
+from millstream.runtime.task.spec import Assignment, EpochSpec
+from millstream.runtime.task.task import run_task
 from millstream.storage.store import Store
 
 __all__ = ["SPEC_FILE_MARK", "SPEC_PROPERTY", "LastingObjects", "SpecFile", "stage_function"]

@@ -73,7 +73,7 @@ class Collect(Sink):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         staged = [unpickled(read_staged(payload, store)) for payload in publish]
         self._commits[commit] = [
-            Collected(value, time, commit.epoch, at) for at, rows in staged for value, time in rows
+            Collected(value, time, commit.epoch, subtask) for subtask, rows in staged for value, time in rows
         ]
         self._published.append(commit.epoch)
 

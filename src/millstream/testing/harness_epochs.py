@@ -1,8 +1,7 @@
 """The life of one operator from epoch to epoch, for the harness: the steps of a task, without the task.
 
-An epoch is, in order: begin, open the state at the last version, fire timers of processing time that have come, take
-input, let event time move, write the state, keep what the function put down. State lies in a store in memory, in the
-form it has in any store, and every epoch goes on from what the one before acknowledged.
+The steps are taken by what takes them in a task (`runtime.task.operator_runner`). State lies in a store in memory, in
+the form it has in any store, and every epoch goes on from what the one before acknowledged.
 
 Invariant: an epoch that fails never happened. The next one opens the state where the last whole one left it.
 """
@@ -10,24 +9,23 @@ Invariant: an epoch that fails never happened. The next one opens the state wher
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.keyed.broadcast_state import ACCOUNT, WRITER
-from millstream.runtime.operators.broadcast_operators import BroadcastInputs, BroadcastProcessOperator
-from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.broadcast_operators import BroadcastInputs
 from millstream.runtime.operators.operator import Operator
 from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.task.operator_runner import run_epoch
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 
-__all__ = ["HarnessEpochs", "Snapshot"]
+__all__ = ["HarnessEpochs", "Snapshot", "harness_facts"]
 
 Accounts = Mapping[str, Any]
-_STATEFUL = (KeyedOperator, BroadcastProcessOperator)
 
 
 @dataclass(frozen=True)
@@ -52,60 +50,77 @@ class Snapshot:
         return f"Snapshot(epoch={self.epoch}, watermark={self.watermark}, subtasks={', '.join(subtasks) or 'none'})"
 
 
-class HarnessEpochs:
-    """Runs epochs of `operator`, from where `restored` left off. Several snapshots are those of different subtasks."""
+def harness_facts() -> JobFacts:
+    """A job of one operator, with a store in memory. Batches are of one record."""
+    store = MemoryStore(f"harness-{secrets.token_hex(8)}")
+    return JobFacts("harness", "harness", secrets.token_hex(4), store, batch_records_max=1)
 
-    def __init__(self, operator: Operator, restored: Sequence[Snapshot]) -> None:
+
+class _OneCall:
+    """The traffic of an epoch of the harness: what one call of it brings. Nothing is sent; results stay in it."""
+
+    def __init__(self, work: Callable[[], None] | None, watermark: int) -> None:
+        self._work, self._watermark = work, watermark
+        self.reached = watermark
+
+    def arrivals(self) -> Generator[Any, None, bool]:
+        if self._work is not None:
+            self._work()
+        yield from ()
+        return True
+
+    def departures(self) -> Iterator[Any]:
+        return iter(())
+
+    def watermark(self, node: int, watermarks: Mapping[int, int]) -> int:
+        return self._watermark
+
+    def end(self, watermarks: Mapping[int, int]) -> Iterator[Any]:
+        (self.reached,) = watermarks.values()
+        return iter(())
+
+
+class HarnessEpochs:
+    """Runs epochs of `operator`, from where the snapshots left off. Several are those of different subtasks."""
+
+    def __init__(self, operator: Operator, snapshots: Sequence[Snapshot]) -> None:
         self._operator = operator
         self._context = operator.setting.context
-        self._run = secrets.token_hex(4)
+        self._facts = operator.setting.facts
         self._attempts = 0
-        store = MemoryStore(f"harness-{secrets.token_hex(8)}")
-        self._facts = JobFacts("harness", "harness", self._run, store)
-        _check(restored, self._context.max_parallelism)
-        self._epoch = max((one.epoch for one in restored), default=0)
-        self._watermark = min((one.watermark for one in restored), default=MIN_WATERMARK)
-        self._states: Accounts = {subtask: kept for one in restored for subtask, kept in one._states.items()}
-        self._functions: Accounts = {subtask: kept for one in restored for subtask, kept in one._functions.items()}
-        self._broadcast: Accounts = next((one._broadcast for one in restored if one._broadcast), {})
+        _check(snapshots, self._context.max_parallelism)
+        self._epoch = max((snapshot.epoch for snapshot in snapshots), default=0)
+        self._watermark = min((snapshot.watermark for snapshot in snapshots), default=MIN_WATERMARK)
+        self._states: Accounts = dict(item for snapshot in snapshots for item in snapshot._states.items())
+        self._functions: Accounts = dict(item for snapshot in snapshots for item in snapshot._functions.items())
+        self._broadcast: Accounts = next((snapshot._broadcast for snapshot in snapshots if snapshot._broadcast), {})
         if isinstance(operator, BroadcastInputs):
             operator.broadcast.is_alone = True
-        self._store = store
-        for one in restored:
-            for name, data in one._files.items():
-                store.put(name, data)
+        for snapshot in snapshots:
+            for name, data in snapshot._files.items():
+                self._facts.store.put(name, data)
 
     def open(self) -> None:
         """Give the function what was kept of its operator state, and open it."""
-        self._operator.operator_state.restore(self._functions, self._store)
-        self._operator.open()
+        self._operator.open(self._functions)
 
     def run(self, now_ms: int, work: Callable[[], None] | None = None, watermark: int = MIN_WATERMARK) -> None:
         """One epoch at the time `now_ms`: `work` brings its input; event time comes to `watermark`, if it is later."""
         self._attempts += 1
-        nonce, operator, uid = f"{self._run}n{self._attempts}", self._operator, self._operator.uid
-        spec = self._spec(now_ms)
-        operator.begin(spec)
-        kept = spec.operator_states.get(uid, {})
-        operator.operator_state.begin(kept, self._store, nonce, spec.epoch, now_ms)
-        if isinstance(operator, _STATEFUL):
-            operator.prepare(spec, self._facts, nonce)
-        operator.wake()
-        if work is not None:
-            work()
-        reached = operator.advance(max(watermark, self._watermark))
-        acknowledgement = Acknowledgement(0, self._context.subtask, nonce)
-        if isinstance(operator, _STATEFUL):
-            operator.acknowledge(acknowledgement)
-        operator.keep(acknowledgement)
-        self._commit(acknowledgement, reached)
+        acknowledgement = Acknowledgement(0, self._context.subtask, f"{self._facts.run}n{self._attempts}")
+        traffic = _OneCall(work, max(watermark, self._watermark))
+        operators = {self._operator.node.id: self._operator}
+        for _ in run_epoch(operators, self._spec(now_ms), acknowledgement, traffic):
+            pass
+        self._commit(acknowledgement, traffic.reached)
 
     def snapshot(self) -> Snapshot:
         """What the last epoch kept."""
-        files = {name: self._store.get(name) for name in self._store.list("")}
+        store = self._facts.store
+        files = {name: store.get(name) for name in store.list("")}
         parallelism, max_parallelism = self._context.parallelism, self._context.max_parallelism
-        kept = self._states, self._functions, files, self._broadcast
-        return Snapshot(self._epoch, self._watermark, parallelism, max_parallelism, *kept)
+        accounts = self._states, self._functions, files, self._broadcast
+        return Snapshot(self._epoch, self._watermark, parallelism, max_parallelism, *accounts)
 
     def _spec(self, now_ms: int) -> EpochSpec:
         uid, states = self._operator.uid, dict(self._states)
@@ -131,29 +146,31 @@ class HarnessEpochs:
         account = dict(acknowledgement.states.get(uid, {}))
         self._broadcast = account.pop(ACCOUNT, {})
         self._states = {subtask: account} if uid in acknowledgement.states else {}
-        kept = acknowledgement.operator_states
-        self._functions = {subtask: kept[uid]} if uid in kept else {}
+        functions = acknowledgement.operator_states
+        self._functions = {subtask: functions[uid]} if uid in functions else {}
         self._epoch += 1
         self._watermark = reached
 
 
-def _check(restored: Sequence[Snapshot], max_parallelism: int) -> None:
-    for one in restored:
-        if not isinstance(one, Snapshot):
-            raise refuse(f"OperatorHarness: restore= found {one!r}, expected what snapshot() of a harness returned")
-        if one.max_parallelism != max_parallelism:
+def _check(snapshots: Sequence[Snapshot], max_parallelism: int) -> None:
+    for snapshot in snapshots:
+        if not isinstance(snapshot, Snapshot):
             raise refuse(
-                f"OperatorHarness: the snapshot has max_parallelism={one.max_parallelism}, this harness "
+                f"OperatorHarness: restore= found {snapshot!r}, expected what snapshot() of a harness returned"
+            )
+        if snapshot.max_parallelism != max_parallelism:
+            raise refuse(
+                f"OperatorHarness: the snapshot has max_parallelism={snapshot.max_parallelism}, this harness "
                 f"{max_parallelism}. Keys would be looked for in the wrong places: give both the same"
             )
-    if len({one.parallelism for one in restored}) > 1:
+    if len({snapshot.parallelism for snapshot in snapshots}) > 1:
         raise refuse(
-            f"OperatorHarness: restore= found {list(restored)}, of jobs with different parallelisms. "
+            f"OperatorHarness: restore= found {list(snapshots)}, of jobs with different parallelisms. "
             "Give the snapshots of the subtasks of one"
         )
-    subtasks = [subtask for one in restored for subtask in {*one._states, *one._functions}]
+    subtasks = [subtask for snapshot in snapshots for subtask in {*snapshot._states, *snapshot._functions}]
     if len(subtasks) != len(set(subtasks)):
         raise refuse(
-            f"OperatorHarness: restore= found {list(restored)}, two of the same subtask. "
+            f"OperatorHarness: restore= found {list(snapshots)}, two of the same subtask. "
             "Give one snapshot of each subtask"
         )

@@ -127,9 +127,9 @@ def kind_of(function: Any, kind: Kind | None) -> Kind:
     """What a function is: as it says itself, or as it is said of it."""
     if kind is not None:
         return kind
-    for function_class, known in _KINDS.items():
+    for function_class, function_kind in _KINDS.items():
         if isinstance(function, function_class):
-            return known
+            return function_kind
     if isinstance(function, Function):
         raise NotYetError.of(
             f"OperatorHarness for a {type(function).__name__}", "a later version", "test it in a job, by run()"
@@ -165,8 +165,8 @@ def _check_keys(function: Any, kind: Kind, keys: tuple[Any, Any]) -> None:
     has_two = kind in TWO_INPUTS and kind != "broadcast"
     if not first and isinstance(function, _KEYED_FUNCTIONS):
         base = next(base.__name__ for base in _KEYED_FUNCTIONS if isinstance(function, base))
-        wanted = "key_by= and key_by2=" if has_two else "key_by="
-        raise refuse(f"OperatorHarness: {type(function).__name__} is a {base} and needs a key; pass {wanted}")
+        options = "key_by= and key_by2=" if has_two else "key_by="
+        raise refuse(f"OperatorHarness: {type(function).__name__} is a {base} and needs a key; pass {options}")
     if has_two and first != second:
         raise refuse("OperatorHarness: one of two inputs has a key. Pass both key_by= and key_by2=, or neither")
     if second and not has_two:
@@ -216,14 +216,14 @@ class WatchedTags:
         self._function, self._new_tag = function, new_tag
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._function, name)
+        attribute = getattr(self._function, name)
         if name not in self._YIELDING:
-            return found
-        return lambda *arguments: self._watched(found(*arguments))
+            return attribute
+        return lambda *arguments: self._watched(attribute(*arguments))
 
     def _watched(self, results: Iterable[Any] | None) -> list[Any]:
-        given = list(results or ())
-        for item in given:
+        items = list(results or ())
+        for item in items:
             if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], SideTag):
                 self._new_tag(item[0])
-        return given
+        return items

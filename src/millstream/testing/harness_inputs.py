@@ -36,7 +36,7 @@ class HarnessInputs:
     def _epoch(self, work: Callable[[], None] | None = None, watermark: int = MIN_WATERMARK) -> None:
         raise NotImplementedError
 
-    def _calling(self, call: Callable[[], Any]) -> Any:
+    def _call(self, call: Callable[[], Any]) -> Any:
         raise NotImplementedError
 
     # --- one input --------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class HarnessInputs:
         edges = [edge for edge in self._operator.node.inputs if edge.input == number and edge.key_selector is not None]
         for edge in edges:
             keying = Keying(edge.key_selector, edge.key_type, self._operator.call)
-            keys = self._calling(lambda keying=keying: keying.column(batch))  # type: ignore[misc]
+            keys = self._call(lambda keying=keying: keying.column(batch))  # type: ignore[misc]
             owners = keys.partitions(context.parallelism, context.max_parallelism).tolist()
             for value, owner in zip(batch.values(), owners, strict=True):
                 if owner != context.subtask:

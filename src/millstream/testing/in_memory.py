@@ -63,8 +63,8 @@ class Result:
     @property
     def metrics(self) -> dict[str, Any]:
         """The metrics of user functions, added up over subtasks and epochs."""
-        found = self.manifests[-1].counters.get("metrics") if self.manifests else None
-        return dict(found) if isinstance(found, dict) else {}
+        metrics = self.manifests[-1].counters.get("metrics") if self.manifests else None
+        return dict(metrics) if isinstance(metrics, dict) else {}
 
 
 class _RecordingStore(MemoryStore):

@@ -30,7 +30,7 @@ from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.registry import operator_for
-from millstream.testing.harness_epochs import HarnessEpochs, Snapshot
+from millstream.testing.harness_epochs import HarnessEpochs, Snapshot, harness_facts
 from millstream.testing.harness_functions import (
     TAGGING,
     AsyncSettings,
@@ -97,14 +97,14 @@ class OperatorHarness(HarnessInputs):
         retry: AsyncRetryStrategy[Any] | None = None,
     ) -> None:
         super().__init__()
-        given = checked_output_type("OperatorHarness", input_type)
-        self._input_types = given, checked_output_type("OperatorHarness", input_type2)
+        first_type = checked_output_type("OperatorHarness", input_type)
+        self._input_types = first_type, checked_output_type("OperatorHarness", input_type2)
         self._clock = clock or ManualClock()
         self._registry = MetricRegistry()
         self._metrics: dict[str, Any] = {}
         self._results: list[tuple[Any, int | None]] = []
-        self._side: dict[str, list[Any]] = {}
-        self._opened = False
+        self._side_values: dict[str, list[Any]] = {}
+        self._is_open = False
         self._kind = kind = kind_of(function, kind)
         edges = harness_edges(function, kind, (key_by, key_by2), key_type, self._input_types)
         if kind in TAGGING:
@@ -117,37 +117,30 @@ class OperatorHarness(HarnessInputs):
             harness_operation(function, kind, bool(edges), broadcast_states, calls),
             name,
             inputs=edges,
-            output_type=given if kind == "filter" else checked_output_type("OperatorHarness", output_type),
+            output_type=first_type if kind == "filter" else checked_output_type("OperatorHarness", output_type),
             uid=_UID,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
             site=here(),
         )
-        context = TaskContext(
-            task_name=name,
-            parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            subtask=subtask,
-            attempt=attempt,
-            parameters=dict(job_parameters or {}),
-            metrics=self._registry.group(_UID),
-        )
-        self._operator: Operator = operator_for(OperatorSetting(node, context, 1))
-        self._operator.outputs = [self._keep]
+        parameters, metrics = dict(job_parameters or {}), self._registry.group(_UID)
+        context = TaskContext(name, parallelism, max_parallelism, subtask, attempt, parameters, metrics)
+        self._operator: Operator = operator_for(OperatorSetting(node, context, harness_facts(), self._input_types[0]))
+        self._operator.outputs = [self._collect]
         self._epochs = HarnessEpochs(self._operator, (restore,) if isinstance(restore, Snapshot) else restore)
 
     def open(self) -> Self:
         """Open the function, once; `push` does it when nobody has."""
-        if not self._opened:
-            self._opened = True
-            self._calling(self._epochs.open)
+        if not self._is_open:
+            self._is_open = True
+            self._call(self._epochs.open)
         return self
 
     def close(self) -> None:
         """Close the function."""
-        if self._opened:
-            self._opened = False
-            self._calling(self._operator.close)
+        if self._is_open:
+            self._is_open = False
+            self._call(self._operator.close)
 
     def __enter__(self) -> Self:
         return self.open()
@@ -196,7 +189,7 @@ class OperatorHarness(HarnessInputs):
 
     def side_output(self, tag: OutputTag) -> list[Any]:
         """What the function gave out under `tag` so far."""
-        return list(self._side.get(tag.tag_id, []))
+        return list(self._side_values.get(tag.tag_id, []))
 
     def metrics(self) -> dict[str, Any]:
         """The function's metrics by name, in the form a job reports them: `{"bad": {"counter": 1}}`."""
@@ -205,25 +198,25 @@ class OperatorHarness(HarnessInputs):
 
     def _epoch(self, work: Callable[[], None] | None = None, watermark: int = MIN_WATERMARK) -> None:
         self.open()
-        self._calling(lambda: self._epochs.run(self._clock.now_ms(), work, watermark))
+        self._call(lambda: self._epochs.run(self._clock.now_ms(), work, watermark))
 
-    def _calling(self, call: Callable[[], T]) -> T:
+    def _call(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except UserFailureError as failure:
             # A task would send a report to the driver; a test wants the exception itself.
             raise (failure.__cause__ or failure) from None
 
-    def _keep(self, batch: Batch) -> None:
+    def _collect(self, batch: Batch) -> None:
         stamps = [None] * len(batch) if batch.timestamps is None else batch.timestamps.tolist()
         self._results.extend(zip(batch.values(), stamps, strict=True))
 
     def _new_tag(self, tag: SideTag) -> None:
         """A job knows its tags from `get_side_output`; the harness learns them when they are first used."""
-        node, kept = self._operator.node, self._side.setdefault(tag.tag_id, [])
+        node, values = self._operator.node, self._side_values.setdefault(tag.tag_id, [])
         assert isinstance(node.operation, Process)
         if tag.tag_id not in self._operator.side_outputs:
             type_info = checked_output_type("side output", getattr(tag, "type_info", None))
             operation = replace(node.operation, tags=(*node.operation.tags, (tag.tag_id, type_info)))
             self._operator.node = replace(node, operation=operation)
-            self._operator.side_outputs[tag.tag_id] = [lambda batch: kept.extend(batch.values())]
+            self._operator.side_outputs[tag.tag_id] = [lambda batch: values.extend(batch.values())]

@@ -105,53 +105,53 @@ class Script(Source):
         return [Split(f"script-{number}", 0, number) for number in range(len(self._items))]
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        items, at, records = self._items[split.info], offset, 0
-        while at < len(items):
-            item = items[at]
+        items, index, records = self._items[split.info], offset, 0
+        while index < len(items):
+            item = items[index]
             if isinstance(item, Pause):
-                if at > offset:
+                if index > offset:
                     break
-                self._pause(split.info, at, item.ms)
+                self._pause(split.info, index, item.ms)
             elif _is_record(item):
                 if records == budget:
                     break
                 records += 1
-            at += 1
+            index += 1
             if item is EPOCH or isinstance(item, Watermark):
                 break
-        return at
+        return index
 
-    def _pause(self, split: int, at: int, ms: int) -> None:
+    def _pause(self, split: int, index: int, ms: int) -> None:
         """Once, however often the epoch behind the pause is planned."""
         assert self._clock is not None
-        if (split, at) not in self._pauses_over:
-            self._pauses_over.add((split, at))
+        if (split, index) not in self._pauses_over:
+            self._pauses_over.add((split, index))
             self._clock.advance(ms)
 
     def finished(self, split: Split, offset: Offset) -> bool:
         return bool(offset >= len(self._items[split.info]))
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        waiting: list[Any] = []
-        for at in range(start, stop):
-            item = self._items[split.info][at]
+        records: list[Any] = []
+        for index in range(start, stop):
+            item = self._items[split.info][index]
             if _is_record(item):
-                waiting.append(item)
-            elif item is CRASH and self._first_time(split, at):
+                records.append(item)
+            elif item is CRASH and self._first_time(split, index):
                 # What came before is on its way when the task dies, as it would be.
-                if waiting:
-                    yield waiting
-                raise ScriptedCrash(f"the script crashes at item {at} of split {split.name}")
-        if waiting:
-            yield waiting
+                if records:
+                    yield records
+                raise ScriptedCrash(f"the script crashes at item {index} of split {split.name}")
+        if records:
+            yield records
         return stop
 
-    def _first_time(self, split: Split, at: int) -> bool:
+    def _first_time(self, split: Split, index: int) -> bool:
         if self._replays:
             return False
         if self._store is None:
             return True
-        return self._store.create(f"scripts/{self._id}/{split.name}-{at}", b"crashed")
+        return self._store.create(f"scripts/{self._id}/{split.name}-{index}", b"crashed")
 
     def watermark(self, split: Split, offset: Offset) -> int | None:
         if not self._has_watermarks:

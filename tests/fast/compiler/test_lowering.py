@@ -1,4 +1,4 @@
-"""What the compiler makes of what a program asked for: the logical graph before, and the plan after, as text.
+"""What the compiler makes of what a program asked for: the logical graph before, what runs, and the plan, as text.
 
 `lowered/` has a golden text for each lowering pass. The uids in them are those of stores that were written before there
 were such passes: they must never change.
@@ -6,19 +6,54 @@ were such passes: they must never change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lowered_operators import lowered_operation
 
-from millstream.common import Types
+from millstream.common import Duration, Types, WatermarkStrategy
+from millstream.compiler import passes
 from millstream.compiler.explain import explain
-from millstream.datastream import StreamExecutionEnvironment
-from millstream.graph.nodes import Graph, Node
+from millstream.compiler.passes import compile_graph
+from millstream.datastream import DataStream, OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
+from millstream.datastream import aggregates as agg
+from millstream.datastream.window import (
+    ContinuousEventTimeTrigger,
+    CountEvictor,
+    CountTrigger,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from millstream.graph import notices
+from millstream.graph.builder import GraphBuilder
+from millstream.graph.nodes import (
+    Cache,
+    Edge,
+    Graph,
+    LoopHead,
+    LoopTail,
+    Map,
+    Node,
+    Operation,
+    Partitioning,
+    Read,
+    Window,
+    Write,
+)
+from millstream.graph.site import here
+from millstream.plan.operations import FoldedWindow
 from millstream.testing import Collect, Script
 
 ORDER = Types.ROW_NAMED(["id", "at", "cents"], [Types.STRING(), Types.LONG(), Types.LONG()])
+
+TOTALS = agg.Aggregates(orders=agg.count(), cents=agg.sum("cents"))
 
 GOLDEN = Path(__file__).parent / "lowered"
 
@@ -30,9 +65,9 @@ def graph_of(program: Callable[[StreamExecutionEnvironment], Any]) -> Graph:
     return env._graph("job")
 
 
-def written(graph: Graph) -> str:
-    """The logical graph: one line per node, with the operation and what it reads."""
-    return "".join(f"{_line(node)}\n" for node in graph.nodes)
+def listed(nodes: Iterable[Node]) -> str:
+    """One line per node, with its operation and what it reads."""
+    return "".join(f"{_line(node)}\n" for node in nodes)
 
 
 def _line(node: Node) -> str:
@@ -47,7 +82,160 @@ def roll_in_columns(env: StreamExecutionEnvironment) -> None:
     typed.map(lambda order: order).key_by(0).max(2).sink_to(Collect())
 
 
-@pytest.mark.parametrize("program", [roll_in_columns], ids=lambda program: program.__name__)
+def stamped(env: StreamExecutionEnvironment, name: str = "orders") -> DataStream:
+    strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda order, _: order["at"])
+    return env.from_source(Script([], [], type_info=ORDER), strategy, name)
+
+
+def split_windows(env: StreamExecutionEnvironment) -> None:
+    """Ready aggregates are split in two before each input; with an evictor, or a function on top, they are not."""
+    orders = stamped(env).union(stamped(env, "returns")).key_by("id")
+    minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    orders.window(minutes).queryable("totals").aggregate(TOTALS).name("totals").sink_to(Collect())
+    orders.window(minutes).evictor(CountEvictor.of(3)).aggregate(TOTALS).uid("last three").sink_to(Collect())
+    orders.window(EventTimeSessionWindows(10)).aggregate(TOTALS).sink_to(Collect())
+    hours = SlidingEventTimeWindows.of(Duration.of_hours(1), Duration.of_minutes(1))
+    stamped(env).window_all(hours).aggregate(TOTALS).uid("all").sink_to(Collect())
+
+
+def fold_windows(env: StreamExecutionEnvironment) -> None:
+    """Records are folded into fixed windows that keep one value; others take them one by one."""
+    orders, minutes = stamped(env).key_by("id"), TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    orders.window(minutes).reduce(max).sink_to(Collect())
+    orders.window(minutes).trigger(PurgingTrigger.of(EventTimeTrigger())).reduce(max).uid("purged").sink_to(Collect())
+    orders.window(minutes).trigger(CountTrigger.of(3)).reduce(max).sink_to(Collect())
+    orders.window(minutes).aggregate(TOTALS, Rows()).sink_to(Collect())
+    orders.window(EventTimeSessionWindows(10)).reduce(max).sink_to(Collect())
+
+
+class Rows(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        return elements
+
+
+def join_in_columns(env: StreamExecutionEnvironment) -> None:
+    """Chosen fields of both sides are joined in columns; by windows that merge, or with a function, they are not."""
+    orders, payments = stamped(env), stamped(env, "payments")
+    pairs = orders.join(payments).where("id").equal_to("id")
+    late = OutputTag("late", ORDER)
+    minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    joined = pairs.window(minutes).side_output_left_late_data(late).project(["id", "cents"], ["at"])
+    joined.sink_to(Collect())
+    joined.get_side_output(late).sink_to(Collect())
+    pairs.window(EventTimeSessionWindows(10)).project(["id"], ["cents"]).sink_to(Collect())
+    pairs.window(minutes).apply(lambda order, payment: order.id, Types.STRING()).sink_to(Collect())
+    interval = orders.key_by("id").interval_join(payments.key_by("id")).between(-1, 1)
+    interval.project(["id"], ["cents"]).sink_to(Collect())
+    interval.apply(lambda order, payment: order.id, Types.STRING()).sink_to(Collect())
+
+
+def fill_caches(env: StreamExecutionEnvironment) -> None:
+    """A cached stream that cannot be read yet gets a sink, where its records are."""
+    orders = env.from_source(Script([], [], type_info=ORDER), WatermarkStrategy.no_watermarks(), "orders")
+    cached = orders.map(lambda order: order, ORDER).set_parallelism(1).cache()
+    cached.filter(lambda order: order.cents > 0).sink_to(Collect())
+    orders.rebalance().cache().sink_to(Collect())
+
+
+PROGRAMS = [fill_caches, roll_in_columns, split_windows, fold_windows, join_in_columns]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_program_is_lowered_as_before(program: Callable[[StreamExecutionEnvironment], Any]) -> None:
     graph = graph_of(program)
-    assert f"{written(graph)}\n{explain(graph)}" == (GOLDEN / f"{program.__name__}.txt").read_text()
+    lowered = sorted(compile_graph(graph).nodes(), key=lambda node: node.id)
+    text = f"{listed(graph.nodes)}\n{listed(lowered)}\n{explain(graph)}"
+    assert text == (GOLDEN / f"{program.__name__}.txt").read_text()
+
+
+# --- what a program says later ----------------------------------------------------------------------------------------
+
+
+def test_a_partial_aggregate_runs_where_the_records_are_though_the_parallelism_is_set_afterwards() -> None:
+    def program(env: StreamExecutionEnvironment) -> None:
+        orders = stamped(env).map(lambda order: order, ORDER)
+        windows = orders.key_by("id").window(TumblingEventTimeWindows(10, 0)).aggregate(TOTALS)
+        windows.sink_to(Collect())
+        orders.set_parallelism(3)
+
+    nodes = {node.name: node for node in compile_graph(graph_of(program)).nodes()}
+    partial = nodes["Partial TumblingEventTimeWindows"]
+    assert partial.parallelism == nodes["Map"].parallelism == 3
+    assert partial.inputs[0].partitioning is Partitioning.FORWARD
+    assert nodes["TumblingEventTimeWindows"].parallelism == 2
+
+
+TRIGGERS = [
+    (EventTimeTrigger(), FoldedWindow),
+    (PurgingTrigger.of(EventTimeTrigger()), FoldedWindow),
+    (type("Own", (EventTimeTrigger,), {})(), Window),
+    (ContinuousEventTimeTrigger(5), Window),
+    (ProcessingTimeTrigger(), Window),
+]
+
+
+def test_a_cached_stream_stays_where_its_records_are_though_the_parallelism_is_set_afterwards() -> None:
+    def program(env: StreamExecutionEnvironment) -> None:
+        orders = env.add_source(Script([], type_info=ORDER)).map(lambda order: order, ORDER)
+        orders.cache().sink_to(Collect())
+        orders.set_parallelism(3)
+
+    nodes = {node.name: node for node in compile_graph(graph_of(program)).nodes()}
+    assert [nodes[name].parallelism for name in ("Map", "Cached Map", "Sink: Cache", "Sink: Writer")] == [3, 3, 3, 2]
+    assert nodes["Cached Map"].inputs[0].partitioning is Partitioning.FORWARD
+
+
+def test_what_only_a_filled_cache_needed_is_no_part_of_the_job() -> None:
+    """Not even a loop, whose tail nobody reads; what others read, too, stays."""
+    builder = GraphBuilder()
+
+    def add(operation: Operation, name: str, *sources: Node) -> Node:
+        return builder.add(operation, name, inputs=tuple(Edge(source.id) for source in sources), output_type=ORDER)
+
+    read = add(Read(Script([], type_info=ORDER)), "read")
+    head = add(LoopHead(1, None), "head", read)
+    body = add(Map(abs), "body", head)
+    add(LoopTail(1), "tail", body)
+    cached = add(Cache(4, source=Script([], type_info=ORDER)), "cached", body)
+    add(Write(Collect()), "out", cached)
+    assert listed(passes.fill_caches(builder.graph("job", 2, 128)).nodes) == (
+        "[1] Source: cached: Read\n[2] out: Write of 1 unspecified\n"
+    )
+    add(Write(Collect()), "beside", body)
+    assert [node.name for node in passes.fill_caches(builder.graph("job", 2, 128)).nodes] == [
+        "read", "head", "body", "tail", "Source: cached", "out", "beside",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("trigger", "kind"), TRIGGERS, ids=lambda item: getattr(item, "__name__", type(item).__name__))
+def test_only_triggers_that_wait_for_the_end_let_records_be_folded(trigger: Any, kind: type) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    windows = stamped(env).key_by("id").window(TumblingEventTimeWindows(10, 0)).trigger(trigger)
+    assert type(lowered_operation(windows.reduce(max))) is kind
+    own_windows = type("Own", (TumblingEventTimeWindows,), {})(10, 0)
+    own = stamped(env).key_by("id").window(own_windows).reduce(max)
+    assert type(lowered_operation(own)) is Window, "a class of the program's may assign otherwise"
+
+
+def test_that_windows_run_a_record_at_a_time_is_said_once_with_their_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "_SAID", set())
+    env = StreamExecutionEnvironment.get_execution_environment()
+    orders, minutes = stamped(env), TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    orders.key_by("id").window(minutes).evictor(CountEvictor.of(3)).aggregate(TOTALS).print()
+    pairs = orders.join(orders).where("id").equal_to("id")
+    pairs.window(TumblingProcessingTimeWindows(10, 0)).project(["id"], ["at"]).print()
+    with caplog.at_level("INFO", "millstream.datastream"):
+        env.explain()
+        env.get_execution_plan()
+    windows, join = (record.message for record in caplog.records)
+    line = here().line
+    assert windows == (
+        f"the windows at test_lowering.py:{line - 7} have an evictor: their aggregates run a record at a time, not in "
+        "columns, which is slower"
+    )
+    assert join == (
+        f"the join at test_lowering.py:{line - 5} has windows of TumblingProcessingTimeWindows: it runs a pair at a "
+        "time and not in columns, which is slower"
+    )

@@ -14,7 +14,8 @@ from millstream.connectors.blackhole import DiscardingSink
 from millstream.connectors.collection import CollectionSource
 from millstream.connectors.number_sequence import NumberSequenceSource
 from millstream.errors import ProgramError
-from millstream.graph.nodes import Edge, Filter, GraphBuilder, Map, Node, Partitioning, Read, Write
+from millstream.graph.builder import GraphBuilder
+from millstream.graph.nodes import Edge, Filter, Map, Node, Partitioning, Read, Write
 
 REBALANCE = Partitioning.REBALANCE
 

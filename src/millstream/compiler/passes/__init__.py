@@ -1,8 +1,9 @@
 """The passes that turn what the user wrote into what runs, in the order they run.
 
-Each is a pure function from graph to graph in a file of its own name; `cut_stages` then makes the plan. First the
-program is checked as it was written. Then it is *lowered*: where there is a better way to do what was asked for,
-physical operations (`plan.operations`) take its place. The passes behind that look at what will run.
+Each is a pure function from graph to graph in a file of its own name; `cut_stages` then makes the plan. First cached
+streams become sources or get sinks, and the program is checked as it was written. Then it is *lowered*: where there is
+a better way to do what was asked for, physical operations (`plan.operations`) take its place. The passes behind that
+look at what will run.
 """
 
 from __future__ import annotations
@@ -15,19 +16,33 @@ from millstream.compiler.passes.check_functions import check_functions
 from millstream.compiler.passes.check_loops import check_loops
 from millstream.compiler.passes.check_program import check_program
 from millstream.compiler.passes.cut_stages import cut_stages
+from millstream.compiler.passes.fill_caches import fill_caches
+from millstream.compiler.passes.fold_windows import fold_windows
+from millstream.compiler.passes.join_in_columns import join_in_columns
 from millstream.compiler.passes.link_loops import link_loops
 from millstream.compiler.passes.resolve_parallelism import resolve_parallelism
 from millstream.compiler.passes.resolve_partitioning import resolve_partitioning
 from millstream.compiler.passes.roll_in_columns import roll_in_columns
+from millstream.compiler.passes.split_windows import split_windows
 from millstream.graph.nodes import Graph
 from millstream.plan.stages import Plan
 
-__all__ = ["PASSES", "compile_graph"]
+__all__ = ["LOWERING", "PASSES", "compile_graph"]
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (
+Pass = Callable[[Graph], Graph]
+
+LOWERING: tuple[Pass, ...] = (
+    roll_in_columns,
+    split_windows,
+    fold_windows,
+    join_in_columns,
+)
+
+PASSES: tuple[Pass, ...] = (
+    fill_caches,
     check_program,
     check_loops,
-    roll_in_columns,
+    *LOWERING,
     check_event_time,
     check_functions,
     resolve_parallelism,

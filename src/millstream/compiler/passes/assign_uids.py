@@ -14,8 +14,12 @@ from dataclasses import replace
 
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Edge, Graph, Node, Partitioning
+from millstream.plan.operations import FoldedWindow, ProjectedIntervalJoin
 
 __all__ = ["assign_uids"]
+
+# The kind of an operation is the name of its class. Stores know these under the name of what they stand for.
+_KINDS: dict[type, str] = {FoldedWindow: "Window", ProjectedIntervalJoin: "IntervalJoin"}
 
 
 def assign_uids(graph: Graph) -> Graph:
@@ -24,8 +28,8 @@ def assign_uids(graph: Graph) -> Graph:
     uid_of: dict[int, str] = {}
     nodes = []
     for node in graph.nodes:
-        given = node.uid or node.uid_hash
-        uid = given or _derive(node, uid_of, owner)
+        users_uid = node.uid or node.uid_hash
+        uid = users_uid or _derive(node, uid_of, owner)
         if uid in owner:
             raise ProgramError(
                 f"uid '{uid}' is given to both '{owner[uid].name}' ({owner[uid].site}) and '{node.name}'. "
@@ -34,12 +38,12 @@ def assign_uids(graph: Graph) -> Graph:
             )
         owner[uid] = node
         uid_of[node.id] = uid
-        nodes.append(replace(node, uid=uid, uid_is_derived=given is None or node.uid_is_derived))
+        nodes.append(replace(node, uid=uid, uid_is_derived=users_uid is None or node.uid_is_derived))
     return replace(graph, nodes=tuple(nodes))
 
 
-def _derive(node: Node, uid_of: dict[int, str], taken: dict[str, Node]) -> str:
-    kind = type(node.operation).__name__
+def _derive(node: Node, uid_of: dict[int, str], owners: dict[str, Node]) -> str:
+    kind = _KINDS.get(type(node.operation), type(node.operation).__name__)
     inputs = [_described(edge, uid_of[edge.source]) for edge in node.inputs]
     slug = re.sub(r"[^a-z0-9]+", "-", node.name.lower()).strip("-")[:32] or kind.lower()
     twin = 0
@@ -47,7 +51,7 @@ def _derive(node: Node, uid_of: dict[int, str], taken: dict[str, Node]) -> str:
         # Twins (two equal operators on one stream) are told apart by their order among themselves.
         text = "\n".join([kind, node.name, *inputs, str(twin)])
         uid = f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-        if uid not in taken:
+        if uid not in owners:
             return uid
         twin += 1
 

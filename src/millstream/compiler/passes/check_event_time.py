@@ -16,12 +16,10 @@ from millstream.graph.nodes import (
     LoopHead,
     LoopTail,
     Node,
-    PaneAggregate,
-    PartialAggregate,
     Read,
     Window,
-    WindowJoin,
 )
+from millstream.plan.operations import PaneAggregate, PartialAggregate, WindowJoin
 
 __all__ = ["check_event_time"]
 

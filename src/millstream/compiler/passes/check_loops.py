@@ -32,12 +32,12 @@ def check_loops(graph: Graph) -> Graph:
 
 def _upstream(graph: Graph, node: Node) -> set[int]:
     """The nodes whose records can reach `node`."""
-    by_id = {one.id: one for one in graph.nodes}
-    found: set[int] = set()
+    by_id = {each.id: each for each in graph.nodes}
+    reached: set[int] = set()
     pending = [edge.source for edge in node.inputs]
     while pending:
         id = pending.pop()
-        if id not in found:
-            found.add(id)
+        if id not in reached:
+            reached.add(id)
             pending.extend(edge.source for edge in by_id[id].inputs)
-    return found
+    return reached

@@ -1,9 +1,9 @@
-"""The cached streams of an environment: which are computed already, where, and what that does to the next job's graph.
+"""The cached streams of an environment: which are whole already, and where.
 
-A cached stream is a node of its own. As long as there is no cache, a job that has the node computes what is above it
-and writes the records beside; afterwards a source stands in the node's place, and what is above it is no part of later
-jobs. Every job that fills a cache has a folder of its own, and the first that was filled counts: a job that failed, or
-two that run at once, do no harm.
+A cached stream is a node of its own. For every job the environment says where each of them can be read, or else where
+the job can keep it; what becomes of the node then is for the compiler (`compiler.passes.fill_caches`). Every job that
+fills a cache has a folder of its own, and the first that was filled counts: a job that failed, or two that run at once,
+do no harm.
 """
 
 from __future__ import annotations
@@ -12,66 +12,44 @@ import secrets
 import shutil
 import tempfile
 import weakref
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from millstream.errors import ProgramError
-from millstream.graph.nodes import Cache, Edge, Graph, GraphBuilder, Node, Read, Write
+from millstream.graph.nodes import Cache, Graph, Node
 from millstream.runtime.exchange.cached_blocks import CachedSource, CacheSink, cached_source
 from millstream.storage.store import open_store
 
 __all__ = ["EnvironmentCaches"]
 
 
-@dataclass
-class _Kept:
-    """One cached stream: its node as the program made it, and the folders that jobs fill or have filled."""
-
-    node: Node
-    urls: list[str] = field(default_factory=list)
-
-
 class EnvironmentCaches:
     """`directory` tells where the caches go; None: into a folder of the machine for temporary files."""
 
-    def __init__(self, builder: GraphBuilder, directory: Callable[[], str | None]) -> None:
-        self._builder = builder
+    def __init__(self, directory: Callable[[], str | None]) -> None:
         self._directory = directory
-        self._kept: dict[int, _Kept] = {}
+        self._urls: defaultdict[int, list[str]] = defaultdict(list)  # of each stream: folders that jobs fill or filled
         self._root: str | None = None
 
-    def add(self, node: Node) -> None:
-        """Remember a node that was made for a cached stream."""
-        self._kept[node.id] = _Kept(node)
+    def offered(self, graph: Graph) -> Graph:
+        """The graph, in which every cached stream says where it can be read, or where it can be kept."""
+        return replace(graph, nodes=tuple(map(self._offered, graph.nodes)))
 
-    def use(self) -> None:
-        """Put sources in the place of what is cached by now, and only of that."""
-        for id, kept in self._kept.items():
-            source = self._source(kept)
-            name = f"Source: {kept.node.name}"
-            node = kept.node if source is None else replace(kept.node, operation=Read(source), inputs=(), name=name)
-            self._builder.nodes[id] = node
+    def _offered(self, node: Node) -> Node:
+        cache = node.operation
+        if not isinstance(cache, Cache):
+            return node
+        source = self._source(node, cache)
+        if source is not None:
+            return replace(node, operation=replace(cache, source=source))
+        url = f"{self._folder()}/{secrets.token_hex(8)}"
+        self._urls[cache.node].append(url)
+        return replace(node, operation=replace(cache, sink=CacheSink(url, node.name)))
 
-    def _source(self, kept: _Kept) -> CachedSource | None:
-        found = (cached_source(url, kept.node.name, kept.node.output_type) for url in kept.urls)
-        return next((source for source in found if source is not None), None)
-
-    def filled(self, graph: Graph) -> Graph:
-        """The graph with a sink for every cached stream that it computes."""
-        caches = [node for node in graph.nodes if isinstance(node.operation, Cache)]
-        if caches:
-            _check_it_ends(graph, caches[0])
-        sinks: list[Node] = []
-        for node in caches:
-            assert isinstance(node.operation, Cache)
-            url = f"{self._folder()}/{secrets.token_hex(8)}"
-            self._kept[node.operation.node].urls.append(url)
-            sink = Write(CacheSink(url, node.name))
-            id = len(graph.nodes) + len(sinks) + 1
-            inputs = (Edge(node.id),)
-            sinks.append(Node(id, sink, "Sink: Cache", inputs=inputs, parallelism=node.parallelism, site=node.site))
-        return replace(graph, nodes=(*graph.nodes, *sinks))
+    def _source(self, node: Node, cache: Cache) -> CachedSource | None:
+        sources = (cached_source(url, node.name, node.output_type) for url in self._urls[cache.node])
+        return next((source for source in sources if source is not None), None)
 
     def _folder(self) -> str:
         if self._root is None:
@@ -86,13 +64,12 @@ class EnvironmentCaches:
 
     def invalidate(self, id: int) -> None:
         """Remove what is cached of a stream; the next job that has it computes it anew."""
-        for url in self._kept[id].urls:
+        for url in self._urls.pop(id, []):
             _empty(url)
-        self._kept[id].urls.clear()
 
     def close(self) -> None:
         """Remove all caches."""
-        for id in self._kept:
+        for id in list(self._urls):
             self.invalidate(id)
 
 
@@ -103,13 +80,3 @@ def _empty(url: str) -> None:
     store = open_store(url)
     for name in store.list(""):
         store.delete(name)
-
-
-def _check_it_ends(graph: Graph, cache: Node) -> None:
-    for node in graph.nodes:
-        if isinstance(node.operation, Read) and not node.operation.source.bounded:
-            raise ProgramError(
-                f"cache: '{node.name}' ({node.site}) never ends, so the cached stream would never be whole. Cache only "
-                "in jobs over bounded input, or write the stream to a sink",
-                at=str(cache.site),
-            )

@@ -21,8 +21,8 @@ from millstream.datastream.environment.restarts import restart_strategy_of
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
-from millstream.datastream.streams.notices import say_once
 from millstream.errors import ConfigurationError, ProgramError
+from millstream.graph.notices import say_once
 from millstream.graph.site import Site, here
 
 if TYPE_CHECKING:

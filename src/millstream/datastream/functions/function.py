@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from millstream.datastream.functions.runtime_context import RuntimeContext
+from millstream.graph.field_key import OneKey
 
 __all__ = [
     "AggregateFunction",
@@ -144,7 +145,7 @@ class KeySelector(Function):
         """The key of `value`."""
 
 
-class NullByteKeySelector(KeySelector):
+class NullByteKeySelector(KeySelector, OneKey):
     """Gives every record the same key, as windows over a whole stream need.
 
     >>> NullByteKeySelector().get_key("anything")

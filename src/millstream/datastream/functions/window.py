@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from millstream.datastream.functions.function import Function
 from millstream.datastream.functions.runtime_context import KeyedStateStore
+from millstream.graph.window_traits import PassingThrough, as_described
 
 __all__ = [
     "AllWindowFunction",
@@ -104,7 +105,8 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
         """The window is gone: delete what you kept in `window_state`."""
 
 
-class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W]):
+@as_described
+class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W], PassingThrough):
     """Emits a window's records as they are.
 
     >>> list(PassThroughWindowFunction().apply("key", None, [1, 2]))

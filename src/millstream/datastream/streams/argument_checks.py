@@ -32,10 +32,10 @@ def refuse(message: str) -> ProgramError:
     return ProgramError(message, at=str(here()))
 
 
-def checked_function(method: str, func: Any, wanted: type[Function], *, callables: bool = True) -> Any:
-    """`func`, when it is an instance of `wanted` or, if `callables`, a callable that is no other function class."""
-    expected = wanted.__name__ + (" or a callable" if callables else "")
-    if isinstance(func, wanted):
+def checked_function(method: str, func: Any, function_class: type[Function], *, callables: bool = True) -> Any:
+    """`func`, when it is an instance of `function_class` or, if `callables`, a callable of no other function class."""
+    expected = function_class.__name__ + (" or a callable" if callables else "")
+    if isinstance(func, function_class):
         return func
     if isinstance(func, type) and issubclass(func, Function):
         raise refuse(
@@ -137,17 +137,17 @@ def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) 
             raise refuse(
                 f"project: there is no field {index!r} in {type_info}. Give indexes from 0 to {len(fields) - 1}"
             )
-    kept = [fields[index] for index in indexes]
+    types = [fields[index] for index in indexes]
     if isinstance(type_info, TupleTypeInfo):
-        return Types.TUPLE(kept)
+        return Types.TUPLE(types)
     if not type_info.has_given_names:
-        return Types.ROW(kept)
+        return Types.ROW(types)
     names = [type_info.get_field_names()[index] for index in indexes]
     if len(set(names)) < len(names):
         raise refuse(
             f"project: {list(indexes)} takes a field twice, and names in a row must differ. Take each field once"
         )
-    return Types.ROW_NAMED(names, kept)
+    return Types.ROW_NAMED(names, types)
 
 
 class at_users_line:  # noqa: N801 - reads as a sentence after `with`

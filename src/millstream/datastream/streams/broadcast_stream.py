@@ -87,8 +87,8 @@ class BroadcastConnectedStream:
                 f"connect(...).process: {type(func).__name__} is a {other.__name__}, and the stream has "
                 + ("a key. Use a KeyedBroadcastProcessFunction" if keyed else "no key. Call key_by() before connect()")
             )
-        wanted: type[Function] = KeyedBroadcastProcessFunction if keyed else BroadcastProcessFunction
-        checked_function("connect(...).process", func, wanted, callables=False)
+        kind: type[Function] = KeyedBroadcastProcessFunction if keyed else BroadcastProcessFunction
+        checked_function("connect(...).process", func, kind, callables=False)
         declared = checked_output_type("process", output_type)
         states = tuple(self.broadcast_state_descriptors)
         domains = (TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.datastream.streams.unnamed_stream import UnnamedStream
-from millstream.graph.nodes import Cache, Edge, Partitioning
+from millstream.graph.nodes import Cache, Edge
 
 if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -25,10 +25,7 @@ def cached(stream: DataStream) -> CachedDataStream:
     before = [stream._node(edge.source) for edge in stream._edges]
     name = f"Cached {before[0].name.removeprefix('Source: ')}" if len(before) == 1 else "Cached Union"
     id = stream._add(Cache(0), name, stream._stream_type()).id
-    # Where the records are, if nothing was said of where they go.
-    stays = len(before) == 1 and stream._edges[0].partitioning is Partitioning.UNSPECIFIED
-    node = environment._builder.amend(id, operation=Cache(id), parallelism=before[0].parallelism if stays else None)
-    environment._caches.add(node)
+    environment._builder.amend(id, operation=Cache(id))  # its number is known only once it is made
     return CachedDataStream(environment=environment, edges=(Edge(id),))
 
 

@@ -31,9 +31,9 @@ class CoGroupedWindows(PairedWindows):
         A window fires when it holds a record of either side; the other list may be empty. Results carry the last
         millisecond of the window as their timestamp.
         """
-        found = checked_function("co_group(...).apply", function, CoGroupFunction)
+        co_group = checked_function("co_group(...).apply", function, CoGroupFunction)
         declared = checked_output_type("co_group(...).apply", output_type)
-        return self._windows(CoGroupsOfWindow(found), "Co-Group", declared)
+        return self._windows(CoGroupsOfWindow(co_group), "Co-Group", declared)
 
 
 class CoGroupedStreams(PairedStreams[CoGroupedWindows]):
@@ -43,12 +43,12 @@ class CoGroupedStreams(PairedStreams[CoGroupedWindows]):
     >>> from millstream.datastream import StreamExecutionEnvironment
     >>> from millstream.datastream.window import TumblingEventTimeWindows
     >>> env = StreamExecutionEnvironment.get_execution_environment()
-    >>> asked, answered = (env.from_collection([("a", 1)]) for _ in range(2))
+    >>> questions, answers = (env.from_collection([("a", 1)]) for _ in range(2))
     >>> minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
-    >>> windows = asked.co_group(answered).where(0).equal_to(0).window(minutes)
+    >>> windows = questions.co_group(answers).where(0).equal_to(0).window(minutes)
     >>> print(windows.apply(lambda first, second: [(len(first), len(second))]).get_name())
     Co-Group TumblingEventTimeWindows
     """
 
     _method = "co_group"
-    _made = CoGroupedWindows
+    _windows_of = CoGroupedWindows

@@ -109,21 +109,21 @@ class ConnectedStreams:
 
     def _is_keyed(self, method: str) -> bool:
         """Whether both streams have a key; an error when only one has, or when their keys have different types."""
-        one, two = isinstance(self.stream1, KeyedStream), isinstance(self.stream2, KeyedStream)
-        if one != two:
-            which = ("first", "second") if one else ("second", "first")
+        is_keyed, is_other_keyed = isinstance(self.stream1, KeyedStream), isinstance(self.stream2, KeyedStream)
+        if is_keyed != is_other_keyed:
+            which = ("first", "second") if is_keyed else ("second", "first")
             raise refuse(
                 f"connect(...).{method}: the {which[0]} stream has a key and the {which[1]} has none. Key both, by "
                 "key_by(selector1, selector2) of the connection, or neither"
             )
-        if one:
+        if is_keyed:
             first, second = self.stream1._edges[0].key_type, self.stream2._edges[0].key_type
             if first != second:
                 raise refuse(
                     f"connect(...).{method}: the keys of the two streams have different types, {first or 'undeclared'} "
                     f"and {second or 'undeclared'}, so that none would equal another. Give both the same key_type="
                 )
-        return one
+        return is_keyed
 
     def _then(self, operation: Operation, name: str, output_type: TypeInformation | None) -> DataStream:
         edges = self.stream1._edges + second_input(self.stream2._edges)

@@ -101,11 +101,11 @@ def _held(value: Any) -> Iterator[Any]:
 def _is_ours_or_pythons(value: Any) -> bool:
     """Whether a function or class is of this package or of Python itself, which know nothing of a program's tags."""
     module = sys.modules.get(str(value.__module__))
-    found: Any = module
+    known: Any = module
     for name in value.__qualname__.split("."):
-        found = getattr(found, name, None)
+        known = getattr(known, name, None)
     # What only says that it is from there, as code run by exec() does, is not.
-    return found is value and module is not None and _is_known(module)
+    return known is value and module is not None and _is_known(module)
 
 
 def _is_known(module: types.ModuleType) -> bool:

@@ -21,7 +21,7 @@ from millstream.datastream.streams.argument_checks import checked_function, chec
 from millstream.datastream.streams.connected_streams import connected_environment, second_input
 from millstream.datastream.streams.key_selection import field_position
 from millstream.datastream.streams.stream import DataStream
-from millstream.graph.nodes import Edge
+from millstream.graph.nodes import Edge, PairFields
 from millstream.graph.nodes import IntervalJoin as IntervalJoinNode
 from millstream.graph.site import here
 from millstream.records.batch import is_typed
@@ -47,11 +47,11 @@ class IntervalJoin:
                 "the type this stream's has"
             )
         self._environment = connected_environment(left, right)
-        one, two = left._edges[0].key_type, right._edges[0].key_type
-        if one != two:
+        left_key, right_key = left._edges[0].key_type, right._edges[0].key_type
+        if left_key != right_key:
             raise refuse(
-                f"interval_join: the keys of the two streams have different types, {one or 'undeclared'} and "
-                f"{two or 'undeclared'}, so that none would equal another. Give both the same key_type="
+                f"interval_join: the keys of the two streams have different types, {left_key or 'undeclared'} and "
+                f"{right_key or 'undeclared'}, so that none would equal another. Give both the same key_type="
             )
         self._left, self._right = left, right
 
@@ -172,22 +172,22 @@ class IntervalJoined:
 def projection(
     method: str,
     types: tuple[TypeInformation | None, TypeInformation | None],
-    chosen: tuple[_Fields, _Fields],
+    selections: tuple[_Fields, _Fields],
     names: Sequence[str] | None,
-) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], TypeInformation]:
+) -> tuple[PairFields, TypeInformation]:
     """Where the chosen fields of two streams stand, and the type of a row of them."""
     places: list[tuple[int, ...]] = []
     fields: list[tuple[str | None, TypeInformation]] = []
-    for which, type_info, wanted in zip(("left", "right"), types, chosen, strict=True):
+    for which, type_info, selection in zip(("left", "right"), types, selections, strict=True):
         if type_info is None or not is_typed(type_info):
             raise refuse(f"{method}: the {which} stream is untyped and has no columns. Declare output_type= before it")
-        if isinstance(wanted, str) or not isinstance(wanted, Sequence):
-            raise refuse(f"{method}: found {wanted!r} as fields of the {which} stream, expected a list of them")
-        found = [field_position(method, field, type_info) for field in wanted]
-        places.append(tuple(position for position, _ in found))
+        if isinstance(selection, str) or not isinstance(selection, Sequence):
+            raise refuse(f"{method}: found {selection!r} as fields of the {which} stream, expected a list of them")
+        chosen_fields = [field_position(method, field, type_info) for field in selection]
+        places.append(tuple(position for position, _ in chosen_fields))
         plain = plain_type(type_info)
-        own = plain.get_field_names() if isinstance(plain, RowTypeInfo) and plain.has_given_names else None
-        fields += [(None if own is None else own[position], field_type) for position, field_type in found]
+        side_names = plain.get_field_names() if isinstance(plain, RowTypeInfo) and plain.has_given_names else None
+        fields += [(side_names[position] if side_names else None, field_type) for position, field_type in chosen_fields]
     if not fields:
         raise refuse(f"{method}: no field was named. Name at least one of either stream")
     return (places[0], places[1]), _row_type(method, fields, names)
@@ -208,9 +208,9 @@ def _row_type(
         raise refuse(f"{method}: found names={names!r}, expected a list of texts")
     if len(names) != len(types):
         raise refuse(f"{method}: found {len(names)} names for {len(types)} fields. Give one for each, left ones first")
-    twice = sorted({name for name in names if list(names).count(name) > 1})
-    if twice:
-        raise refuse(f"{method}: the result would have several fields named {', '.join(twice)}. {advice}")
+    repeated = sorted({name for name in names if list(names).count(name) > 1})
+    if repeated:
+        raise refuse(f"{method}: the result would have several fields named {', '.join(repeated)}. {advice}")
     return Types.ROW_NAMED(list(names), types)
 
 

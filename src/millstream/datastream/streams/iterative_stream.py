@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.datastream.streams.argument_checks import checked_count, refuse
-from millstream.datastream.streams.notices import say_once
 from millstream.datastream.streams.stream import DataStream
 from millstream.graph.nodes import Edge, LoopHead, LoopTail
+from millstream.graph.notices import say_once
 
 if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment

@@ -1,8 +1,7 @@
 """The join of two streams by window: every pair of records that have one key and are in one window.
 
-`apply` gives the pairs to a function. `project` makes rows of chosen fields of both records, and runs in columns where
-the windows are fixed ones of event time that fire at their end; other windows give the same rows, a pair at a time, and
-a notice says so.
+`apply` gives the pairs to a function. `project` makes rows of chosen fields of both records, which lets the engine join
+them in columns where the windows allow it.
 """
 
 from __future__ import annotations
@@ -14,15 +13,10 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import Row
 from millstream.datastream.functions.joining import FlatJoinFunction, JoinFunction, PairsOfWindow
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type
-from millstream.datastream.streams.columnar_windows import pane_windows
 from millstream.datastream.streams.interval_join import projection
-from millstream.datastream.streams.notices import say_once
 from millstream.datastream.streams.paired_streams import PairedStreams, PairedWindows
 from millstream.datastream.streams.stream import DataStream
-from millstream.datastream.window.triggers import EventTimeTrigger
-from millstream.graph.nodes import WindowJoin
-from millstream.graph.site import here
-from millstream.state.windows.pane_windows import PaneWindows
+from millstream.graph.nodes import PairFields
 
 __all__ = ["JoinedStreams", "JoinedWindows"]
 
@@ -32,7 +26,7 @@ Fields = Sequence[int | str]
 class ProjectedPair(JoinFunction):
     """A row of chosen fields of both records, by position."""
 
-    def __init__(self, fields: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    def __init__(self, fields: PairFields) -> None:
         self._fields = fields
 
     def join(self, first: Any, second: Any) -> Row:
@@ -62,46 +56,12 @@ class JoinedWindows(PairedWindows):
         """Chosen fields of both records as one row, in columns: no Python runs per record (beyond Flink).
 
         Fields are given by name or by position; both streams need a type with fields. `names` are those of the result,
-        where the streams' own will not do.
+        where the streams' own will not do. Windows that are not fixed ones of event time, or do more than fire at their
+        end, give the same rows a pair at a time, and a notice says so.
         """
         types = self._stream_types()
         fields, output_type = projection("join(...).project", types, (left_fields, right_fields), names)
-        windows = self._in_columns()
-        if windows is None:
-            return self._windows(PairsOfWindow(ProjectedPair(fields)), "Join", output_type)
-        operation = WindowJoin(None, types=types, windows=windows, late_tags=self._late_tags, fields=fields)
-        return self._then(operation, f"Join {type(self._windowing.assigner).__name__}", output_type)
-
-    def _in_columns(self) -> PaneWindows | None:
-        """The windows as panes, where nothing was asked for that needs every record; else it is said what it costs."""
-        settings = self._windowing
-        windows = pane_windows(settings.assigner, 0)
-        slower = [
-            what
-            for what, is_asked in (
-                (f"windows of {type(settings.assigner).__name__}", not _are_fixed(windows)),
-                ("an evictor", settings.evictor is not None),
-                (
-                    "a trigger of its own",
-                    settings.trigger is not None and type(settings.trigger) is not EventTimeTrigger,
-                ),
-                ("allowed lateness", settings.allowed_lateness_ms > 0),
-            )
-            if is_asked
-        ]
-        if not slower:
-            return windows
-        say_once(
-            f"window join, {slower}",
-            f"the join at {here()} has {' and '.join(slower)}: it runs a pair at a time and not in columns, which is "
-            "slower",
-        )
-        return None
-
-
-def _are_fixed(windows: PaneWindows | None) -> bool:
-    """Whether windows stand fixed in event time, without holes between them."""
-    return windows is not None and windows.is_event_time and not windows.has_gaps
+        return self._windows(PairsOfWindow(ProjectedPair(fields)), "Join", output_type, fields)
 
 
 class JoinedStreams(PairedStreams[JoinedWindows]):
@@ -122,4 +82,4 @@ class JoinedStreams(PairedStreams[JoinedWindows]):
     """
 
     _method = "join"
-    _made = JoinedWindows
+    _windows_of = JoinedWindows

@@ -10,7 +10,6 @@ go into one operator as its two inputs, keyed; nothing else is done to them befo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from millstream.common.typeinfo import TypeInformation
@@ -22,9 +21,9 @@ from millstream.datastream.streams.connected_streams import second_input
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.window_operation import Contents, window_operation
 from millstream.datastream.streams.windowing import DescribedWindows
-from millstream.graph.nodes import CoGroupWindow, Edge, Operation, Partitioning
+from millstream.graph.nodes import CoGroupWindow, Edge, PairFields, Partitioning
 from millstream.graph.site import here
-from millstream.runtime.joins.tagged import tagged_type
+from millstream.state.windows.tagged_rows import tagged_type
 
 if TYPE_CHECKING:
     from typing import Self
@@ -56,12 +55,12 @@ Selector = Callable[[Any], Any] | KeySelector | int | str
 class _Step:
     """A call that has to be followed by `_next`."""
 
-    _said: str
+    _call: str
     _next: str
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in _STEPS or name in _ENDS:
-            raise refuse(f"{self._said}.{name}: a step is missing before it. Go on with {_STEPS[self._next]}")
+            raise refuse(f"{self._call}.{name}: a step is missing before it. Go on with {_STEPS[self._next]}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
@@ -97,19 +96,23 @@ class PairedWindows(DescribedWindows):
         return self._streams[0]._stream_type(), self._streams[1]._stream_type()
 
     def _windows(
-        self, function: InternalWindowFunction[Any, Any, Any, Any], name: str, output_type: TypeInformation | None
+        self,
+        function: InternalWindowFunction[Any, Any, Any, Any],
+        name: str,
+        output_type: TypeInformation | None,
+        fields: PairFields | None = None,
     ) -> DataStream:
-        """The results of windows that keep the records of both streams."""
+        """The results of windows that keep the records of both streams; `fields` if these are all `function` gives."""
+        environment = self._streams[0].get_execution_environment()
         contents = Contents(type_info=tagged_type(*self._stream_types()))
-        environment = self._streams[0].get_execution_environment()
         operation, assigner = window_operation(self._windowing, contents, function, environment)
-        settings = {field.name: getattr(operation, field.name) for field in fields(operation)}
-        return self._then(CoGroupWindow(**settings, late_tags=self._late_tags), f"{name} {assigner}", output_type)
-
-    def _then(self, operation: Operation, name: str, output_type: TypeInformation | None) -> DataStream:
-        environment = self._streams[0].get_execution_environment()
-        edges = self._streams[0]._edges + second_input(self._streams[1]._edges)
-        node = environment._builder.add(operation, name, inputs=edges, output_type=output_type, site=here())
+        node = environment._builder.add(
+            CoGroupWindow(**vars(operation), late_tags=self._late_tags, fields=fields),
+            f"{name} {assigner}",
+            inputs=self._streams[0]._edges + second_input(self._streams[1]._edges),
+            output_type=output_type,
+            site=here(),
+        )
         return DataStream(environment=environment, edges=(Edge(node.id),))
 
 
@@ -124,12 +127,12 @@ class EqualTo(_Step, Generic[Windows]):
     def __init__(
         self, stream1: KeyedStream, stream2: KeyedStream, method: str, windows: Callable[..., Windows]
     ) -> None:
-        self._said = f"{method}(...).where(...).equal_to(...)"
-        self._streams, self._method, self._made = (stream1, stream2), method, windows
+        self._call = f"{method}(...).where(...).equal_to(...)"
+        self._streams, self._method, self._windows_of = (stream1, stream2), method, windows
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> Windows:
         """Records of one key meet in the windows of this assigner."""
-        return self._made(*self._streams, window_assigner, self._method)
+        return self._windows_of(*self._streams, window_assigner, self._method)
 
 
 class Where(_Step, Generic[Windows]):
@@ -138,20 +141,20 @@ class Where(_Step, Generic[Windows]):
     _next = "equal_to"
 
     def __init__(self, stream1: KeyedStream, stream2: DataStream, method: str, windows: Callable[..., Windows]) -> None:
-        self._said = f"{method}(...).where(...)"
-        self._stream1, self._stream2, self._method, self._made = stream1, stream2, method, windows
+        self._call = f"{method}(...).where(...)"
+        self._stream1, self._stream2, self._method, self._windows_of = stream1, stream2, method, windows
 
     def equal_to(self, key_selector: Selector, key_type: TypeInformation | None = None) -> EqualTo[Windows]:
         """The key of the second stream: a selector, or a field by name or position, as in `key_by`."""
-        keyed = self._stream2._keyed(f"{self._said}.equal_to", Partitioning.HASH, key_selector, key_type)
+        keyed = self._stream2._keyed(f"{self._call}.equal_to", Partitioning.HASH, key_selector, key_type)
         first, second = self._stream1._edges[0].key_type, keyed._edges[0].key_type
         if first != second:
             raise refuse(
-                f"{self._said}.equal_to: the keys have different types, {first or 'undeclared'} by where() and "
+                f"{self._call}.equal_to: the keys have different types, {first or 'undeclared'} by where() and "
                 f"{second or 'undeclared'} by equal_to(), so that none would equal another. Give both the same "
                 "key_type=, or key both by fields of one type"
             )
-        return EqualTo(self._stream1, keyed, self._method, self._made)
+        return EqualTo(self._stream1, keyed, self._method, self._windows_of)
 
 
 class PairedStreams(_Step, Generic[Windows]):
@@ -159,10 +162,10 @@ class PairedStreams(_Step, Generic[Windows]):
 
     _next = "where"
     _method: str
-    _made: Callable[..., Windows]
+    _windows_of: Callable[..., Windows]
 
     def __init__(self, stream1: DataStream, stream2: Any) -> None:
-        self._said = f"{self._method}(...)"
+        self._call = f"{self._method}(...)"
         if not isinstance(stream2, DataStream):
             raise refuse(f"{self._method}: found {stream2!r} ({type(stream2).__name__}), expected a stream")
         if stream1.get_execution_environment() is not stream2.get_execution_environment():
@@ -171,5 +174,5 @@ class PairedStreams(_Step, Generic[Windows]):
 
     def where(self, key_selector: Selector, key_type: TypeInformation | None = None) -> Where[Windows]:
         """The key of the first stream: a selector, or a field by name or position, as in `key_by`."""
-        keyed = self._stream1._keyed(f"{self._said}.where", Partitioning.HASH, key_selector, key_type)
-        return Where(keyed, self._stream2, self._method, type(self)._made)
+        keyed = self._stream1._keyed(f"{self._call}.where", Partitioning.HASH, key_selector, key_type)
+        return Where(keyed, self._stream2, self._method, type(self)._windows_of)

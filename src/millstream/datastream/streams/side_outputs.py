@@ -8,7 +8,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.datastream.streams.declared_tags import declared_tags
-from millstream.graph.nodes import Node, PaneAggregate, Process, Window
+from millstream.graph.nodes import Node, Process, Window
 from millstream.records.batch import is_typed
 
 __all__ = ["with_side_output"]
@@ -16,7 +16,7 @@ __all__ = ["with_side_output"]
 
 def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | None) -> Process:
     """The operation of `node`, giving out this side output with records of `type_info`."""
-    if isinstance(node.operation, PaneAggregate):
+    if isinstance(node.operation, Window) and node.operation.ready is not None and node.operation.late_tag is None:
         raise refuse(
             f"get_side_output: '{node.name}' has no side outputs. For late records call side_output_late_data(tag) "
             "before aggregate()"
@@ -37,14 +37,14 @@ def _check_yielded(name: str, operation: Process, tag: OutputTag, type_info: Typ
     """Refuse a tag that the operator never gives a record, or only with another type."""
     late = _late_tags(operation)
     known = declared_tags(operation.function)
-    own = [*(known or {}).get(tag.tag_id, []), *(other for other in late if other.tag_id == tag.tag_id)]
-    if known is not None and not own:
+    tags = [*(known or {}).get(tag.tag_id, []), *(other for other in late if other.tag_id == tag.tag_id)]
+    if known is not None and not tags:
         names = sorted({*known, *(other.tag_id for other in late)})
         raise refuse(
             f"get_side_output: '{name}' never gives out side output '{tag.tag_id}'; it has {names or 'none'}. Use the "
             f"OutputTag the function yields with (yield tag, value){_late_fix(operation)}"
         )
-    typed = [other.type_info for other in own if is_typed(other.type_info)]
+    typed = [other.type_info for other in tags if is_typed(other.type_info)]
     if typed and is_typed(type_info) and type_info not in typed:
         raise refuse(
             f"get_side_output: side output '{tag.tag_id}' of '{name}' is {typed[0]} where it is given out and "

@@ -26,7 +26,6 @@ from millstream.datastream.streams.argument_checks import (
     refuse,
 )
 from millstream.datastream.streams.key_selection import key_selection
-from millstream.datastream.streams.notices import say_once
 from millstream.datastream.streams.partitionings import Partitionings
 from millstream.datastream.streams.side_outputs import with_side_output
 from millstream.datastream.streams.stream_edges import OperatorControls, no_java_object
@@ -43,6 +42,7 @@ from millstream.graph.nodes import (
     Process,
     Project,
 )
+from millstream.graph.notices import say_once
 from millstream.records.batch import is_typed
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
-from millstream.datastream.streams.notices import say_once
 from millstream.errors import NotAvailableError
 from millstream.graph.nodes import Edge, Node, Operation, Partitioning, Process, Read, Write
+from millstream.graph.notices import say_once
 from millstream.graph.site import here
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ class OperatorControls(StreamEdges):
     def uid(self, uid: str) -> Self:
         """Give the operator the identity under which its state and offsets are kept, whatever else changes."""
         checked_text("uid", uid)
-        own = self._own_node("uid").id
+        own_id = self._own_node("uid").id
         for node in self._environment._builder.nodes.values():
-            if node.uid == uid and node.id != own:
+            if node.uid == uid and node.id != own_id:
                 raise refuse(f"uid: '{uid}' is taken by '{node.name}' ({node.site}). Every operator needs its own")
         return self._amend("uid", uid=uid)
 

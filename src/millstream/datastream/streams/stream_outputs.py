@@ -124,9 +124,9 @@ class StreamOutputs(StreamEdges):
 
 
 def _engine_sink(method: str, sink: Any) -> contracts.Sink:
-    found = sink._connector if isinstance(sink, JavaFunctionWrapper) else sink
-    if isinstance(found, contracts.Sink):
-        return found
+    engine_sink = sink._connector if isinstance(sink, JavaFunctionWrapper) else sink
+    if isinstance(engine_sink, contracts.Sink):
+        return engine_sink
     raise refuse(
         f"{method}: found {sink!r} ({type(sink).__name__}), expected a sink such as FileSink or a TwoPhaseSink of "
         "yours. A builder must be finished with build(); a plain callable goes to add_sink()"

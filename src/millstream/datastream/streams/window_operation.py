@@ -1,12 +1,12 @@
 """From the settings of a windowed stream to the node of the graph.
 
 The user's function is put into the adapter that hands it a window's contents in the shape it wants; what a window
-keeps follows from the contents asked for. Everything here is decided when the program is written, not when it runs.
+keeps follows from the contents asked for. How windows are run is not said here: that is for the compiler.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
@@ -30,33 +30,10 @@ from millstream.datastream.functions.window import (
     WindowFunction,
 )
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
-from millstream.datastream.streams.columnar_windows import pane_windows
 from millstream.datastream.streams.windowing import Windowing
-from millstream.datastream.window.assigners import MergingWindowAssigner
-from millstream.datastream.window.counting_triggers import NeverTrigger, PurgingTrigger
-from millstream.datastream.window.triggers import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    Trigger,
-)
-from millstream.datastream.window.windows import TimeWindow
-from millstream.graph.nodes import Window
+from millstream.graph.nodes import ReadyAggregates, Window
 
 __all__ = ["Contents", "window_operation"]
-
-# Triggers for which an open window fires by time alone. A class derived from one may do otherwise.
-_WAITING = (
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    NeverTrigger,
-)
-
-# Those of them that do nothing for a record but set a timer for the end of its window.
-_WAITING_ONLY = (EventTimeTrigger, ProcessingTimeTrigger)
 
 # For each kind of function: the adapter for one value, and the one for all records.
 _ADAPTERS: tuple[tuple[type[Any], type[Any], type[Any]], ...] = (
@@ -70,11 +47,12 @@ _ADAPTERS: tuple[tuple[type[Any], type[Any], type[Any]], ...] = (
 @dataclass(frozen=True)
 class Contents:
     """What a window comes to: one value by `reduce` or `aggregate`, else all records. `type_info` is that of a record
-    or of the accumulator."""
+    or of the accumulator; `ready` what the engine knows of `aggregate` and the function on top of it."""
 
     reduce: Any = None
     aggregate: AggregateFunction | None = None
     type_info: TypeInformation | None = None
+    ready: ReadyAggregates | None = None
 
     @property
     def is_single(self) -> bool:
@@ -87,24 +65,19 @@ def window_operation(
 ) -> tuple[Window, str]:
     """The operation, and its name in plans. Without a function the one value is what leaves the window."""
     assigner = windowing.assigner
-    trigger = windowing.trigger or assigner.get_default_trigger(environment)
     operation = Window(
         _adapted(function or PassThroughWindowFunction(), contents.is_single),
         assigner=assigner,
-        trigger=trigger,
+        trigger=windowing.trigger or assigner.get_default_trigger(environment),
+        has_own_trigger=windowing.trigger is not None,
         evictor=windowing.evictor,
         reduce=contents.reduce,
         aggregate=contents.aggregate,
         contents_type=contents.type_info,
         allowed_lateness_ms=windowing.allowed_lateness_ms,
         late_tag=windowing.late_tag,
-        merges=isinstance(assigner, MergingWindowAssigner),
-        waits=_is_one_of(trigger, _WAITING),
-        waits_only=_is_one_of(trigger, _WAITING_ONLY),
+        ready=contents.ready,
     )
-    if operation.waits_only and operation.evictor is None and contents.is_single and _same_time(trigger, assigner):
-        panes = pane_windows(assigner, windowing.allowed_lateness_ms)
-        operation = replace(operation, panes=panes, window_type=TimeWindow, passes_through=function is None)
     return operation, type(assigner).__name__
 
 
@@ -116,15 +89,3 @@ def _adapted(function: Any, is_single: bool) -> InternalWindowFunction[Any, Any,
             adapter: InternalWindowFunction[Any, Any, Any, Any] = (single if is_single else iterable)(function)
             return adapter
     raise AssertionError(f"{function!r} was checked to be a window function")
-
-
-def _same_time(trigger: Trigger[Any, Any], assigner: Any) -> bool:
-    """Whether the trigger waits for the end of the window in the window's own time."""
-    own = EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger
-    return _is_one_of(trigger, (own,))
-
-
-def _is_one_of(trigger: Trigger[Any, Any], kinds: tuple[type[Any], ...]) -> bool:
-    if type(trigger) is PurgingTrigger:
-        return _is_one_of(trigger.nested_trigger, kinds)
-    return type(trigger) in kinds

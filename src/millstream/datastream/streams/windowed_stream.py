@@ -23,7 +23,7 @@ from millstream.datastream.functions.window import (
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.states.queryable_names import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_output_type, refuse
-from millstream.datastream.streams.columnar_windows import columnar_window_nodes, per_record
+from millstream.datastream.streams.ready_aggregates import bound_aggregates
 from millstream.datastream.streams.window_operation import Contents, window_operation
 from millstream.datastream.streams.windowing import DescribedWindows
 from millstream.datastream.window.assigners import WindowAssigner
@@ -81,8 +81,8 @@ class _Windowed(DescribedWindows):
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """Combine the records of a window to one, as they come; `window_function` gets that one when it fires."""
-        found = checked_function("reduce", reduce_function, ReduceFunction)
-        contents = Contents(reduce=found, type_info=self._stream._stream_type())
+        function = checked_function("reduce", reduce_function, ReduceFunction)
+        contents = Contents(reduce=function, type_info=self._stream._stream_type())
         if window_function is None:
             return self._add(contents, None, self._stream._stream_type())
         return self._add(contents, self._checked("reduce", window_function), checked_output_type("reduce", output_type))
@@ -98,36 +98,36 @@ class _Windowed(DescribedWindows):
 
         Ready aggregates (`millstream.datastream.aggregates`) run in columns where they can.
         """
-        found = checked_function("aggregate", aggregate_function, AggregateFunction, callables=False)
+        function = checked_function("aggregate", aggregate_function, AggregateFunction, callables=False)
         declared = checked_output_type("aggregate", output_type)
-        kept = checked_output_type("aggregate", accumulator_type)
+        accumulator = checked_output_type("aggregate", accumulator_type)
         on_top = None if window_function is None else self._checked("aggregate", window_function)
-        if isinstance(found, Aggregates):
-            return self._ready(found, on_top, kept, declared)
-        return self._add(Contents(aggregate=found, type_info=kept), on_top, declared)
+        if isinstance(function, Aggregates):
+            return self._ready(function, on_top, accumulator, declared)
+        return self._add(Contents(aggregate=function, type_info=accumulator), on_top, declared)
 
     def _ready(
-        self, aggregates: Aggregates, on_top: Any, kept: TypeInformation | None, declared: TypeInformation | None
+        self, aggregates: Aggregates, on_top: Any, accumulator: TypeInformation | None, declared: TypeInformation | None
     ) -> DataStream:
-        if on_top is None:
-            columnar = columnar_window_nodes(self._stream, self._windowing, aggregates)
-            if columnar is not None:
-                return self._placed(columnar)
-        plan = per_record(self._stream, aggregates)
-        contents = Contents(aggregate=plan.function, type_info=kept)
-        if on_top is None:
-            return self._add(contents, plan.window_function, declared or plan.output_type)
-        return self._add(contents, on_top, declared)
+        bound = bound_aggregates(self._stream, aggregates)
+        contents = Contents(aggregate=bound.aggregates, type_info=accumulator)
+        if on_top is not None:
+            return self._add(contents, on_top, declared)
+        row_type, settings = bound.ready.row_type, self._windowing
+        if settings.evictor is None and settings.trigger is None and settings.late_tag is None:
+            # Plain windows have always given rows of the aggregates' own type, whatever was declared.
+            declared = row_type or declared
+        return self._add(replace(contents, ready=bound.ready), bound.front, declared or row_type)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Hand all records of a window to a function when it fires."""
-        found = checked_function("apply", window_function, self._window_function, callables=False)
-        return self._of_records(found, checked_output_type("apply", output_type))
+        function = checked_function("apply", window_function, self._window_function, callables=False)
+        return self._of_records(function, checked_output_type("apply", output_type))
 
     def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Hand all records of a window to a function when it fires, with the window's times and state."""
-        found = checked_function("process", process_window_function, self._process_function, callables=False)
-        return self._of_records(found, checked_output_type("process", output_type))
+        function = checked_function("process", process_window_function, self._process_function, callables=False)
+        return self._of_records(function, checked_output_type("process", output_type))
 
     def _of_records(self, function: Any, output_type: TypeInformation | None) -> DataStream:
         return self._add(Contents(type_info=self._stream._stream_type()), function, output_type)

@@ -27,6 +27,8 @@ from millstream.datastream.window.windows import (
     TimeWindowSerializer,
     Window,
 )
+from millstream.graph.window_traits import FixedInTime, Merging, as_described
+from millstream.state.windows.pane_windows import PaneWindows
 
 if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -84,7 +86,7 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Whether windows go by event time; else by the clock or a count."""
 
 
-class MergingWindowAssigner(WindowAssigner[T, W]):
+class MergingWindowAssigner(WindowAssigner[T, W], Merging):
     """An assigner whose windows can become one."""
 
     class MergeCallback(ABC, Generic[W2]):
@@ -145,9 +147,10 @@ class _EventTimeAssigner(WindowAssigner[T, TimeWindow]):
         return _timestamp_of(type(self).__name__, timestamp)
 
 
-class _FixedWindows(WindowAssigner[T, TimeWindow]):
+class _FixedWindows(WindowAssigner[T, TimeWindow], FixedInTime):
     """Windows that follow from a record's time alone. Which time, a `_ClockAssigner` or `_EventTimeAssigner` says."""
 
+    window_type = TimeWindow
     _time: Callable[[int, WindowAssigner.WindowAssignerContext], int]
 
     def assign_windows(
@@ -182,7 +185,13 @@ class _TimeWindows(_FixedWindows[T]):
             windows = self._windows_by_starts[starts] = [TimeWindow(start, start + self._size) for start in starts]
         return list(windows)
 
+    def panes(self, lateness_ms: int) -> PaneWindows:
+        is_event_time = self.is_event_time()
+        late_ms = lateness_ms if is_event_time else 0
+        return PaneWindows(self._size, self._slide, self._offset, None, is_event_time, late_ms)
 
+
+@as_described
 class TumblingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
     """Windows side by side, by the clock."""
 
@@ -195,6 +204,7 @@ class TumblingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
         return TumblingProcessingTimeWindows(_ms(size), _ms(offset))
 
 
+@as_described
 class TumblingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
     """Windows side by side, by event time.
 
@@ -212,6 +222,7 @@ class TumblingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
         return TumblingEventTimeWindows(_ms(size), _ms(offset))
 
 
+@as_described
 class SlidingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
     """Windows that overlap, by the clock."""
 
@@ -227,6 +238,7 @@ class SlidingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
         return SlidingProcessingTimeWindows(_ms(size), _ms(slide), _ms(offset))
 
 
+@as_described
 class SlidingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
     """Windows that overlap, by event time.
 

@@ -13,6 +13,7 @@ from millstream.datastream.streams.argument_checks import checked_count
 from millstream.datastream.window.evictors import checked_delta
 from millstream.datastream.window.triggers import Trigger, TriggerResult
 from millstream.datastream.window.windows import CountWindow, GlobalWindow, Window
+from millstream.graph.window_traits import TimedTrigger, as_described
 
 __all__ = ["CountTrigger", "DeltaTrigger", "NeverTrigger", "PurgingTrigger"]
 
@@ -24,11 +25,16 @@ class _Sum(ReduceFunction):
         return value1 + value2
 
 
-class PurgingTrigger(Trigger[T, Window]):
+@as_described
+class PurgingTrigger(Trigger[T, Window], TimedTrigger):
     """Drops a window's contents whenever the trigger inside fires."""
 
     def __init__(self, nested_trigger: Trigger[T, Any]) -> None:
         self.nested_trigger = nested_trigger
+
+    @property
+    def wraps(self) -> Trigger[T, Any]:
+        return self.nested_trigger
 
     @staticmethod
     def of(nested_trigger: Trigger[T, Any]) -> PurgingTrigger[T]:
@@ -136,7 +142,8 @@ class DeltaTrigger(Trigger[T, Window]):
         ctx.get_partitioned_state(self._last_descriptor).clear()
 
 
-class NeverTrigger(Trigger[T, GlobalWindow]):
+@as_described
+class NeverTrigger(Trigger[T, GlobalWindow], TimedTrigger):
     """Never fires: global windows need a trigger of the program's own."""
 
     def on_element(

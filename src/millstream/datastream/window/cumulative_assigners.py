@@ -18,6 +18,8 @@ from millstream.datastream.window.assigners import (
     _ms,
 )
 from millstream.datastream.window.windows import TimeWindow
+from millstream.graph.window_traits import as_described
+from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["CumulativeEventTimeWindows", "CumulativeProcessingTimeWindows"]
 
@@ -42,7 +44,13 @@ class _CumulativeWindows(_FixedWindows[T]):
         first = (time - start) // self._step + 1
         return [TimeWindow(start, start + n * self._step) for n in range(first, self._max_size // self._step + 1)]
 
+    def panes(self, lateness_ms: int) -> PaneWindows:
+        size_ms, is_event_time = self._max_size, self.is_event_time()
+        late_ms = lateness_ms if is_event_time else 0
+        return PaneWindows(size_ms, size_ms, self._offset, self._step, is_event_time, late_ms)
 
+
+@as_described
 class CumulativeEventTimeWindows(_EventTimeAssigner[T], _CumulativeWindows[T]):
     """Growing windows by event time.
 
@@ -58,6 +66,7 @@ class CumulativeEventTimeWindows(_EventTimeAssigner[T], _CumulativeWindows[T]):
         return CumulativeEventTimeWindows(_ms(max_size), _ms(step), _ms(offset))
 
 
+@as_described
 class CumulativeProcessingTimeWindows(_ClockAssigner[T], _CumulativeWindows[T]):
     """Growing windows by the clock."""
 

@@ -16,6 +16,7 @@ from millstream.datastream.functions.function import ReduceFunction
 from millstream.datastream.state import ReducingState, ReducingStateDescriptor, State, StateDescriptor
 from millstream.datastream.streams.argument_checks import checked_count
 from millstream.datastream.window.windows import TimeWindow, Window
+from millstream.graph.window_traits import Firing, TimedTrigger, as_described
 
 if TYPE_CHECKING:
     from millstream.metrics import MetricGroup
@@ -125,8 +126,12 @@ class Trigger(ABC, Generic[T, W]):
         """The window is gone: delete timers and state."""
 
 
-class EventTimeTrigger(Trigger[T, TimeWindow]):
+@as_described
+class EventTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
     """Fires when the watermark passes the window's end, and again for each late record."""
+
+    fires = Firing.AT_ITS_END
+    follows_event_time = True
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
@@ -157,8 +162,11 @@ class EventTimeTrigger(Trigger[T, TimeWindow]):
         return EventTimeTrigger()
 
 
-class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
+@as_described
+class ProcessingTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
     """Fires when the clock passes the window's end."""
+
+    fires = Firing.AT_ITS_END
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         ctx.register_processing_time_timer(window.max_timestamp())
@@ -197,7 +205,7 @@ def _reducing(ctx: Trigger.TriggerContext, descriptor: ReducingStateDescriptor) 
     return cast("ReducingState[int]", ctx.get_partitioned_state(descriptor))
 
 
-class _Continuous(Trigger[T, TimeWindow]):
+class _Continuous(Trigger[T, TimeWindow], TimedTrigger):
     """Fires every so often. The next moment is kept in state; both kinds differ only in their clock."""
 
     def __init__(self, interval: int) -> None:
@@ -240,6 +248,7 @@ class _Continuous(Trigger[T, TimeWindow]):
             self._register(next_fire, ctx)
 
 
+@as_described
 class ContinuousEventTimeTrigger(_Continuous[T]):
     """Fires every `interval` ms of event time, and at the window's end."""
 
@@ -275,6 +284,7 @@ class ContinuousEventTimeTrigger(_Continuous[T]):
             state.clear()
 
 
+@as_described
 class ContinuousProcessingTimeTrigger(_Continuous[T]):
     """Fires every `interval` ms of the clock."""
 

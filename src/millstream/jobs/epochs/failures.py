@@ -23,7 +23,7 @@ from millstream.errors import (
 )
 from millstream.jobs.epochs.damage import whole_epoch_advice
 from millstream.runtime.operators.failure import UserFailureError
-from millstream.runtime.operators.returned import is_engine_file
+from millstream.runtime.operators.returned_values import is_engine_file
 from millstream.storage.store import Store
 
 __all__ = ["JudgedFailure", "is_retryable", "judge", "reason_of"]

@@ -20,7 +20,7 @@ from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
-from millstream.runtime.task.event_time import KeptTime, restored
+from millstream.runtime.task.event_time import KeptTime, restored_times
 from millstream.runtime.task.spec import ReadRange
 
 __all__ = [
@@ -180,7 +180,7 @@ def _emitted(
         return floor[node.uid or ""]
     if isinstance(node.operation, AssignTimestamps) and heard != MAX_WATERMARK:
         timeout_ms = node.operation.watermarks.idle_timeout_ms
-        times = restored(_awake_since(kept.get("subtasks", {}), run_started_ms), node.parallelism or 1)
+        times = restored_times(_awake_since(kept.get("subtasks", {}), run_started_ms), node.parallelism or 1)
         return min(time.stands(timeout_ms, now_ms) for time in times)
     return heard
 
@@ -212,7 +212,7 @@ def _due_times(plan: Plan, planned: InputPlan, strategies: Strategies, states: M
             continue
         kept = states.get(uid, {})
         times = [one.time for one in planned.waiting.get(uid, ())]
-        times += restored(_awake_since(kept.get("subtasks", {}), started_ms), len(kept.get("subtasks", {})))
+        times += restored_times(_awake_since(kept.get("subtasks", {}), started_ms), len(kept.get("subtasks", {})))
         if uid in planned.reads:
             times.append(_as_a_whole(kept, started_ms))
         yield from (time.active_ms + strategy.idle_timeout_ms for time in times if time.active_ms is not None)

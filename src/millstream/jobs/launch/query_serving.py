@@ -40,10 +40,10 @@ def server_request(configuration: Mapping[str, str]) -> ServerRequest | None:
     """
     listen = options.read(options.QUERY_LISTEN, configuration)
     if listen is None:
-        told = sorted(key for key in configuration if key.startswith(_PREFIX))
-        if told:
+        keys = sorted(key for key in configuration if key.startswith(_PREFIX))
+        if keys:
             raise ConfigurationError(
-                f"{told[0]} is set, but the job answers no questions. Set {options.QUERY_LISTEN.key} too, such as "
+                f"{keys[0]} is set, but the job answers no questions. Set {options.QUERY_LISTEN.key} too, such as "
                 "127.0.0.1:8787, or leave it out"
             )
         return None
@@ -86,7 +86,7 @@ class QueryServing:
             settings = server_settings(request)
             from millstream.query.server import Ports
 
-            ports = Ports.taken(settings)
+            ports = Ports.take(settings)
         except ConfigurationError as error:
             raise ConfigurationError(error.message, at=at) from error
         return cls(settings, ports, clock, allow_undeclared=request.allow_undeclared)

@@ -254,5 +254,5 @@ def _nobody(excuses: Mapping[str, str], groups: list[int], timeout_s: float) -> 
             f"there is no query server{which}. Start one with `millstream query-server --job …`, "
             "or give the address of one that runs."
         )
-    said = "; ".join(f"{url}: {excuse}" for url, excuse in sorted(excuses.items()))
-    return f"no query server{which} answered within {timeout_s:g} s ({said}). Look whether they run, and ask again."
+    reasons = "; ".join(f"{url}: {excuse}" for url, excuse in sorted(excuses.items()))
+    return f"no query server{which} answered within {timeout_s:g} s ({reasons}). Look whether they run, and ask again."

@@ -74,19 +74,19 @@ class FlightGate:
 
 
 class _Side(asyncio.Protocol):
-    """One of the two connections of a passage. `see` is told what comes, `lost` that nothing comes any more."""
+    """One of the two connections of a passage. `see` takes what comes; `on_lost` hears that nothing comes any more."""
 
-    def __init__(self, made: Callable[[], None], see: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        self._made, self._see, self._lost = made, see, lost
+    def __init__(self, on_made: Callable[[], None], see: Callable[[bytes], None], on_lost: Callable[[], None]) -> None:
+        self._on_made, self.see, self._on_lost = on_made, see, on_lost
         self.transport: asyncio.Transport | None = None
         self.other: _Side | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        self._made()
+        self._on_made()
 
     def data_received(self, data: bytes) -> None:
-        self._see(data)
+        self.see(data)
 
     def pause_writing(self) -> None:
         if self.other is not None:
@@ -97,7 +97,7 @@ class _Side(asyncio.Protocol):
             self.other.read(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost()
+        self._on_lost()
 
     @property
     def is_open(self) -> bool:
@@ -188,7 +188,7 @@ class _Passage:
             _LOG.debug("a Flight connection could not be handed on: %r", error)
             return self.abort()
         self.client.other, self._server.other = self._server, self.client
-        self.client._see = self._see_question
+        self.client.see = self._see_question
         self._server.write(PREFACE)
         rest, self._preface = self._preface[len(PREFACE) :], b""
         self._keep_time()
@@ -229,7 +229,7 @@ class _Passage:
         self._server.abort()
         if self._answers.is_between:
             self.client.write(refusal_frames(refusal))
-        self.client._see = lambda data: None
+        self.client.see = lambda data: None
         self.client.read(True)
         self._linger()
 

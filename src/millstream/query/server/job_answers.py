@@ -199,10 +199,10 @@ class JobAnswers:
             for state, keys in typed:
                 values, size = self._values(epoch, state, keys, left)
                 left -= size
-                shown = [json_of(key) for key in keys]
                 # A value that is there is never null in JSON.
-                found = [value is not None for value in values]
-                answers.append({"state": state.name, "keys": shown, "found": found, "values": values})
+                has_value = [value is not None for value in values]
+                json_keys = [json_of(key) for key in keys]
+                answers.append({"state": state.name, "keys": json_keys, "found": has_value, "values": values})
             return self.facts(epoch), answers
 
     def _values(self, epoch: EpochView, state: ServedState, keys: Sequence[Any], most: int) -> tuple[list[Any], int]:
@@ -273,8 +273,8 @@ class JobAnswers:
                 rows += batch.to_pylist()
                 if len(rows) > limit:
                     break
-            shown = [json_of(row) for row in rows[:limit]]
-            return {**self.facts(epoch), "state": name, "rows": shown, "is_cut": len(rows) > limit}
+            json_rows = [json_of(row) for row in rows[:limit]]
+            return {**self.facts(epoch), "state": name, "rows": json_rows, "is_cut": len(rows) > limit}
 
     def scanned(self, epoch: EpochView, name: str, prefix: str | None, limit: int) -> pa.RecordBatchReader:
         """Rows of a state at an epoch that is open, as Arrow."""
@@ -349,9 +349,9 @@ def _windows(windows: Sequence[WindowView]) -> list[dict[str, Any]]:
     ]
 
 
-def _too_old(newest: int, asked: str) -> TooOldError:
+def _too_old(newest: int, wanted: str) -> TooOldError:
     return TooOldError(
-        f"the newest epoch here is {newest}, and {asked} is asked for. Ask again in a moment, or ask another server.",
+        f"the newest epoch here is {newest}, and {wanted} is asked for. Ask again in a moment, or ask another server.",
         epoch=newest,
     )
 

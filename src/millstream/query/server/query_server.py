@@ -46,7 +46,7 @@ class Ports:
     flight: socket.socket | None = None
 
     @classmethod
-    def taken(cls, settings: ServerSettings) -> Ports:
+    def take(cls, settings: ServerSettings) -> Ports:
         """Take them; ConfigurationError if they are another's, or if the files of TLS are none."""
         tls_checked(settings)
         http = _listening(settings, "listen", settings.port)
@@ -136,7 +136,7 @@ class QueryServer:
         return self
 
     def _start(self) -> None:
-        self._ports = self._ports or Ports.taken(self._settings)
+        self._ports = self._ports or Ports.take(self._settings)
         for warning in self._settings.warnings:
             _LOG.warning("%s", warning)
         neighbourhood = Neighbourhood(

@@ -80,16 +80,16 @@ class Rights:
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise NoTokenError("this server answers to tokens only. Send the header `Authorization: Bearer TOKEN`.")
-        given = hashlib.sha256(token.strip().encode()).digest()
-        found = None
+        digest = hashlib.sha256(token.strip().encode()).digest()
+        match = None
         for known, reader in self.readers.items():
-            if hmac.compare_digest(known, given):
-                found = reader  # and go on: how long this takes tells nothing
-        if found is None:
+            if hmac.compare_digest(known, digest):
+                match = reader  # and go on: how long this takes tells nothing
+        if match is None:
             raise NoTokenError(
                 "the token is not known to this server. Check it, or have it added to the file of tokens."
             )
-        return found
+        return match
 
 
 class Readers(Protocol):
@@ -131,11 +131,11 @@ class TokenFile:
     def _look(self) -> tuple[int, int, int] | None:
         """What tells one content of the file from another; None where that cannot be told yet, or there is none."""
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except OSError:
             return None
-        is_settled = not 0 <= self._now_ns() - found.st_mtime_ns < _SETTLES_NS
-        return (found.st_mtime_ns, found.st_size, found.st_ino) if is_settled else None
+        is_settled = not 0 <= self._now_ns() - status.st_mtime_ns < _SETTLES_NS
+        return (status.st_mtime_ns, status.st_size, status.st_ino) if is_settled else None
 
 
 def read_rights(path: Path, option: str = "--tokens") -> TokenFile:
@@ -150,17 +150,17 @@ def _rights_in(path: Path, option: str) -> Rights:
         raise ConfigurationError(f"{option} {path} cannot be read: {error}. {_EXPECTED}") from error
     if not isinstance(document, dict) or not document:
         raise ConfigurationError(f"{option} {path} has no tokens. {_EXPECTED}")
-    return Rights(dict(_reader(f"{option} {path}", name, given) for name, given in document.items()))
+    return Rights(dict(_reader(f"{option} {path}", name, entry) for name, entry in document.items()))
 
 
 _EXPECTED = 'Expected is {"name": {"token": "…", "states": ["…"]}}.'
 
 
-def _reader(where: str, name: str, given: Any) -> tuple[bytes, Reader]:
-    states = given.get("states") if isinstance(given, dict) else None
+def _reader(where: str, name: str, entry: Any) -> tuple[bytes, Reader]:
+    states = entry.get("states") if isinstance(entry, dict) else None
     if not isinstance(states, list) or not all(isinstance(state, str) for state in states):
         raise ConfigurationError(f"token '{name}' of {where} has no list of states. {_EXPECTED}")
-    token, digest = given.get("token"), given.get("sha256")
+    token, digest = entry.get("token"), entry.get("sha256")
     if isinstance(digest, str) and re.fullmatch(r"[0-9a-fA-F]{64}", digest):
         return bytes.fromhex(digest), Reader(name, tuple(states))
     if not isinstance(token, str) or len(token) < _TOKEN_CHARACTERS_MIN or not _can_be_sent(token):

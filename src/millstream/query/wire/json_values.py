@@ -173,13 +173,15 @@ def _composed(value: Any, written: dict[str, Any]) -> Any:
     """A row or tuple as a tuple: fields by name from an object, by position from an array. A list as a list."""
     if "list" in written and isinstance(value, list):
         return [key_of_json(item, written["list"]) for item in value]
-    fields = written["row"] if "row" in written else [[f"f{i}", one] for i, one in enumerate(written.get("tuple", ()))]
+    fields = (
+        written["row"] if "row" in written else [[f"f{i}", kind] for i, kind in enumerate(written.get("tuple", ()))]
+    )
     names = [name for name, _ in fields]
     if isinstance(value, dict) and set(value) == set(names):
         value = [value[name] for name in names]
     if "map" in written or not isinstance(value, list) or len(value) != len(fields):
         raise _misfit(value, written, f"Give an array of {', '.join(names)}")
-    return tuple(key_of_json(item, one) for item, (_, one) in zip(value, fields, strict=True))
+    return tuple(key_of_json(item, kind) for item, (_, kind) in zip(value, fields, strict=True))
 
 
 def _from_text(text: str, written: str) -> Any:
@@ -233,9 +235,9 @@ _JSON_NAMES = {str: "a text", int: "a number", float: "a number", bool: "a truth
 
 
 def _misfit(value: Any, written: Any, advice: str) -> KeyMisfitError:
-    found = _JSON_NAMES.get(type(value), "an array")
+    json_type = _JSON_NAMES.get(type(value), "an array")
     kind = written if isinstance(written, str) else json.dumps(written)
-    return KeyMisfitError(f"key {_shown(value)} is {found}, and keys of this state are {kind}. {advice}.")
+    return KeyMisfitError(f"key {_shown(value)} is {json_type}, and keys of this state are {kind}. {advice}.")
 
 
 def _shown(value: Any) -> str:

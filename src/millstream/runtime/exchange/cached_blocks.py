@@ -100,20 +100,20 @@ class _CacheWriter(SinkWriter):
         return [asdict(block) for block in self._blocks]
 
     def _put(self, packed: Iterator[tuple[pa.Buffer, int]]) -> None:
-        at = self._context
+        context = self._context
         for payload, records in packed:
             data = payload.to_pybytes()
-            name = f"blocks/{at.epoch}-{at.subtask}-{at.nonce}-{len(self._blocks)}"
+            name = f"blocks/{context.epoch}-{context.subtask}-{context.nonce}-{len(self._blocks)}"
             self._store.put(name, data)
-            self._blocks.append(_Block(name, len(data), zlib.crc32(data), records, at.subtask))
+            self._blocks.append(_Block(name, len(data), zlib.crc32(data), records, context.subtask))
 
 
 def cached_source(url: str, name: str, type_info: TypeInformation | None) -> CachedSource | None:
     """What reads the cache in the folder at `url`; None while it is not whole."""
     store = _opened(url)
     markers = [json.loads(store.get(marker)) for marker in store.list("epochs")]
-    whole = bool(markers) and markers[-1][_LAST] and store.exists(_marker(len(markers)))
-    if not whole:
+    is_whole = bool(markers) and markers[-1][_LAST] and store.exists(_marker(len(markers)))
+    if not is_whole:
         return None
     by_subtask: dict[int, list[_Block]] = {}
     present = set(store.list("blocks"))

@@ -1,9 +1,8 @@
 """Envelopes: the only rows that cross Spark's shuffle.
 
 An envelope is addressed to a task (`target`) and holds a block of records, a barrier, an acknowledgement on its way to
-the driver, or the news of a failure.
-It names its channel, the subtask it is meant for (further on, when relayed), who sent it and its place in the
-order of that sender, so that the receiver can check that it has everything, in order.
+the driver, or the news of a failure. It names its channel, the subtask it is meant for (of a later stage, if it is
+relayed), its sender, and its number among those of the sender: so the receiver can check that it has all, in order.
 
 Payloads are as long as a multiple of eight bytes, so that each begins at one where many share a column: numbers in a
 block are then where a processor likes them, and nobody has to copy them first.

@@ -1,4 +1,4 @@
-"""Keys of the program's own classes, made again of what was stored: frozen dataclasses and enums.
+"""Keys of the program's own classes (frozen dataclasses, enums), rebuilt from what was stored.
 
 Only a task does this. The class is imported by its name, and importing runs code; whoever reads a store from beside the
 job gets a `ClassKey` instead (`state.keys.canonical_decoding`). A class of the program's main file, or one defined
@@ -23,37 +23,37 @@ __all__ = ["decode_key"]
 
 def decode_key(data: bytes) -> Any:
     """The key that canonical bytes stand for, of its own class where it has one."""
-    return decode(data, _made_again)
+    return decode(data, _rebuild)
 
 
-def _made_again(name: str, values: tuple[Any, ...]) -> Any:
+def _rebuild(name: str, values: tuple[Any, ...]) -> Any:
     module, _, qualname = name.partition(":")
-    found = _class_named(module, qualname)
-    if issubclass(found, enum.Flag):
-        return found(*values)
-    if issubclass(found, enum.Enum):
-        if values[0] not in found.__members__:
+    key_class = _class_named(module, qualname)
+    if issubclass(key_class, enum.Flag):
+        return key_class(*values)
+    if issubclass(key_class, enum.Enum):
+        if values[0] not in key_class.__members__:
             raise ProgramError(f"a key {qualname}.{values[0]} was stored, and is no member now. Put it back.")
-        return found[values[0]]
-    return _dataclass_of(found, values)
+        return key_class[values[0]]
+    return _dataclass_of(key_class, values)
 
 
-def _dataclass_of(found: type, values: tuple[Any, ...]) -> Any:
+def _dataclass_of(key_class: type, values: tuple[Any, ...]) -> Any:
     """A value with these fields. Its `__init__` is not called: the key was checked when it was first made."""
-    fields = dataclasses.fields(found) if dataclasses.is_dataclass(found) else ()
+    fields = dataclasses.fields(key_class) if dataclasses.is_dataclass(key_class) else ()
     compared = [field for field in fields if field.compare]
     if len(compared) != len(values):
         raise ProgramError(
-            f"a key of class {found.__qualname__} was stored with {len(values)} fields, the class now has "
+            f"a key of class {key_class.__qualname__} was stored with {len(values)} fields, the class now has "
             f"{len(compared)}. Give the class its fields back, or start without the old state."
         )
-    made: Any = object.__new__(found)
+    key: Any = object.__new__(key_class)
     for field, value in zip(compared, values, strict=True):
-        object.__setattr__(made, field.name, value)
+        object.__setattr__(key, field.name, value)
     for field in fields:
         if not field.compare:
-            object.__setattr__(made, field.name, _default_of(field))
-    return made
+            object.__setattr__(key, field.name, _default_of(field))
+    return key
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:
@@ -65,15 +65,15 @@ def _default_of(field: dataclasses.Field[Any]) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _class_named(module: str, qualname: str) -> type:
-    found: Any = None
+    thing: Any = None
     try:
-        found = sys.modules.get(module) or importlib.import_module(module)
+        thing = sys.modules.get(module) or importlib.import_module(module)
         for part in qualname.split("."):
-            found = getattr(found, part)
+            thing = getattr(thing, part)
     except (ImportError, AttributeError):
-        found = _living_class(module, qualname)
-    if isinstance(found, type):
-        return found
+        thing = _living_class(module, qualname)
+    if isinstance(thing, type):
+        return thing
     raise ProgramError(
         f"a key of class {qualname} of module {module} was stored, and there is no such class now. Put it back where "
         "it was, or in a module that workers can import."
@@ -82,15 +82,15 @@ def _class_named(module: str, qualname: str) -> type:
 
 def _living_class(module: str, qualname: str) -> type | None:
     """The class of this name that is alive in this process, the youngest if there are several."""
-    seen: set[type] = set()
-    waiting: list[type] = [object]
-    found = None
-    while waiting:
-        children: list[type] = type.__subclasses__(waiting.pop())
+    visited: set[type] = set()
+    pending: list[type] = [object]
+    youngest = None
+    while pending:
+        children: list[type] = type.__subclasses__(pending.pop())
         for child in children:
-            if child not in seen:
-                seen.add(child)
-                waiting.append(child)
+            if child not in visited:
+                visited.add(child)
+                pending.append(child)
                 if child.__module__ == module and child.__qualname__ == qualname:
-                    found = child
-    return found
+                    youngest = child
+    return youngest

@@ -53,17 +53,17 @@ class Keying:
 
     @classmethod
     def of_edge(cls, edge: Edge, call: UserCall, owned: KeyRange) -> Keying:
-        """The keys of what comes along an edge to the subtask that has `owned`. Behind an exchange by the key they are
-        of these groups; where there was none, that is checked."""
+        """The keys of what comes along an edge to the subtask that has `owned`. An exchange by key brings no others;
+        where there was none, that is checked."""
         checked = owned if edge.partitioning is Partitioning.FORWARD else None
         return cls(edge.key_selector, edge.key_type, call, checked)
 
-    def gathered(self, batch: Batch) -> GatheredKeys:
+    def gathered_keys(self, batch: Batch) -> GatheredKeys:
         """The keys of records that are about to be visited."""
         field = self._field(batch)
         if field is None:
             return self._gathered_values(batch, self._settled(batch))
-        column = self._at_home(batch, _column_of(field))
+        column = self._check_owner(batch, _column_of(field))
         return GatheredKeys(column)
 
     def values(self, batch: Batch) -> list[Any]:
@@ -77,11 +77,11 @@ class Keying:
         """The key of every record, as the store knows it."""
         field = self._field(batch)
         if field is not None:
-            return self._at_home(batch, _column_of(field))
+            return self._check_owner(batch, _column_of(field))
         keys = self._call.each(self._key_of, batch.values(), "key selector")
         with self._call.running("key selector"):
             column = key_column(keys, self.key_type)
-        return self._at_home(batch, column)
+        return self._check_owner(batch, column)
 
     def _settled(self, batch: Batch) -> list[Any]:
         keys = self._call.each(self._key_of, batch.values(), "key selector")
@@ -89,19 +89,19 @@ class Keying:
             return settled_keys(keys, self.key_type, decode_key)
 
     def _gathered_values(self, batch: Batch, keys: list[Any]) -> GatheredKeys:
-        gathered = GatheredKeys.of_values(keys, self.key_type)
-        self._at_home(batch, gathered.column, gathered.codes)
-        return gathered
+        gathered_keys = GatheredKeys.of_values(keys, self.key_type)
+        self._check_owner(batch, gathered_keys.column, gathered_keys.codes)
+        return gathered_keys
 
-    def _at_home(self, batch: Batch, keys: KeyColumn, codes: Int64s | None = None) -> KeyColumn:
-        """The keys, if they all belong here; `codes` say which of them each record has, where not one after another."""
+    def _check_owner(self, batch: Batch, keys: KeyColumn, codes: Int64s | None = None) -> KeyColumn:
+        """The keys, if they all belong to this subtask. `codes`: which of `keys` each record has, if not one each."""
         if self._owned is None:
             return keys
-        strange = ~self._owned.holds(keys.hashes)
-        if not strange.any():
+        is_foreign = ~self._owned.holds(keys.hashes)
+        if not is_foreign.any():
             return keys
-        at = int(np.flatnonzero(strange if codes is None else strange[codes])[0])
-        (record,) = batch.slice(at, 1).values()
+        row = int(np.flatnonzero(is_foreign if codes is None else is_foreign[codes])[0])
+        (record,) = batch.slice(row, 1).values()
         error = ProgramError(
             f"the key {self._key_of(record)!r} of this record does not belong to its subtask: "
             "reinterpret_as_keyed_stream() takes the stream to be partitioned by its key already, as key_by() "

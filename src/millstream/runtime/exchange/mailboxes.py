@@ -90,13 +90,13 @@ class Outbox:
         `ends`: (channel, sender, subtask, watermark) of everything this task speaks for: its own channels and
         those it relays.
         """
-        of_targets: list[list[ChannelEnd]] = [[] for _ in range(self._next_width)]
+        ends_by_target: list[list[ChannelEnd]] = [[] for _ in range(self._next_width)]
         for channel, sender, subtask, watermark in ends:
             blocks = self._sent.get((channel, sender, subtask), 0)
-            of_targets[subtask % self._next_width].append(ChannelEnd(channel, sender, subtask, blocks, watermark))
+            ends_by_target[subtask % self._next_width].append(ChannelEnd(channel, sender, subtask, blocks, watermark))
         head = Barrier(epoch, self._sender, nonce).head()
-        for target, own in enumerate(of_targets):
-            yield Envelope(target, BARRIER, pa.py_buffer(head + ends_bytes(own)), sender=self._sender)
+        for target, target_ends in enumerate(ends_by_target):
+            yield Envelope(target, BARRIER, pa.py_buffer(head + ends_bytes(target_ends)), sender=self._sender)
 
     def acknowledgements(self, payloads: Iterable[pa.Buffer]) -> Iterator[Envelope]:
         """This task's acknowledgement, and those it was handed, on to one task of the next stage."""
@@ -144,8 +144,8 @@ class Inbox:
                 f"for epoch {barrier.epoch} is doubled, of another epoch, or of none of the {self._senders} senders"
             )
         self.barriers[barrier.sender] = barrier
-        now = time.perf_counter_ns()
-        self._barriers_ns = (now if self._barriers_ns is None else self._barriers_ns[0], now)
+        now_ns = time.perf_counter_ns()
+        self._barriers_ns = (now_ns if self._barriers_ns is None else self._barriers_ns[0], now_ns)
 
     @property
     def alignment_ns(self) -> int:

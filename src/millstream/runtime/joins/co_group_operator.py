@@ -1,8 +1,8 @@
 """Windows over two keyed streams: the general window operator with two inputs.
 
 Records are tagged with their side when they come, and from there on a window treats them all alike: any assigner,
-trigger and evictor, merging, lateness. The function splits a window's contents again (`tagged`). So everything that
-holds for windows holds here.
+trigger and evictor, merging, lateness. The function splits a window's contents again (`tagged_rows`). So everything
+that holds for windows holds here.
 
 Order: within an epoch all records of the first stream come before those of the second (`connected_operators`), each
 in their own order. That is the order in which triggers that count see them, in every repetition of an epoch.
@@ -14,10 +14,10 @@ from typing import Any
 
 from millstream.graph.nodes import CoGroupWindow
 from millstream.records.batch import Batch
-from millstream.runtime.joins.tagged import tag_records
 from millstream.runtime.operators.connected_operators import TwoKeyedInputs
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.windows.operator import WindowOperator
+from millstream.state.windows.tagged_rows import tag_records
 
 __all__ = ["CoGroupOperator"]
 

@@ -25,24 +25,17 @@ from millstream.runtime.joins.matching import PAIRS_MAX, key_numbers, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
 from millstream.runtime.operators.function_operators import inherited_timestamps
-from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.keys.xxh64 import Int64s
 
-__all__ = ["JoinContext", "ProcessJoinOperator", "ProjectedJoinOperator", "interval_join_operator"]
+__all__ = ["JoinContext", "ProcessJoinOperator", "ProjectedJoinOperator"]
 
 _SIDES = ("left records", "right records")
 # So many pairs are Python values at once.
 _PAIRS_OF_VALUES = 4_096
 _EARLIEST_MS, _LATEST_MS = -(2**63), 2**63 - 1
-
-
-def interval_join_operator(setting: OperatorSetting) -> Operator:
-    """The operator of an interval join: with a function, or in columns only."""
-    operation = setting.node.operation
-    assert isinstance(operation, IntervalJoin)
-    return ProcessJoinOperator(setting) if operation.fields is None else ProjectedJoinOperator(setting)
 
 
 class _IntervalJoinOperator(TwoSidedOperator):

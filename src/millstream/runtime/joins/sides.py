@@ -13,8 +13,9 @@ the end, and nothing is late.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +31,6 @@ from millstream.runtime.joins.buffer import RowBuffer, RowTable, SideRows
 from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.xxh64 import Int64s
 from millstream.state.stored.state_codec import StateCodec
@@ -100,7 +99,7 @@ class TwoSidedOperator(KeyedOperator):
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
-        self._batch = False
+        self._batch = setting.facts.batch
         self.before_ms = MIN_WATERMARK
         self.started_ns = 0
 
@@ -118,13 +117,12 @@ class TwoSidedOperator(KeyedOperator):
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        self._batch = facts.batch
+    def open_states(self, accounts: Mapping[str, Any]) -> None:
         self.before_ms = self.now_ms
         for side in self.sides:
             side.begin()
             side.buffer.table.time_ms = self.before_ms
-        super().prepare(spec, facts, nonce)
+        super().open_states(accounts)
 
     @property
     def now_ms(self) -> int:
@@ -195,10 +193,10 @@ class TwoSidedOperator(KeyedOperator):
         elif len(rows_left):
             side.buffer.add(rows.take(rows_left), expires_ms[rows_left])
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+    def write_states(self) -> dict[str, Any]:
         for side in self.sides:
             side.buffer.table.time_ms = self.now_ms
-        super().acknowledge(acknowledgement)
+        return super().write_states()
 
     # --- what records must have -----------------------------------------------------------------------------------
 

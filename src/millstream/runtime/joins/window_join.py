@@ -16,20 +16,19 @@ right ones. `co_group_reference` is the slow and obvious form of the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from millstream.aggregation.pane_firing import WindowRange
 from millstream.errors import ProgramError
-from millstream.graph.nodes import WindowJoin
+from millstream.plan.operations import WindowJoin
 from millstream.runtime.joins.buffer import SideRows
 from millstream.runtime.joins.matching import key_numbers, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.runs import expanded
@@ -60,10 +59,10 @@ class WindowJoinOperator(TwoSidedOperator):
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        for account in self.kept(spec).values():
+    def open_states(self, accounts: Mapping[str, Any]) -> None:
+        for account in accounts.values():
             self._check_windows(account.get(_WINDOWS, self._measures))
-        super().prepare(spec, facts, nonce)
+        super().open_states(accounts)
 
     @property
     def _measures(self) -> list[int | None]:
@@ -79,9 +78,8 @@ class WindowJoinOperator(TwoSidedOperator):
             )
             raise self.call.failed(error, "state")
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        super().acknowledge(acknowledgement)
-        acknowledgement.states[self.uid][_WINDOWS] = self._measures
+    def write_states(self) -> dict[str, Any]:
+        return {**super().write_states(), _WINDOWS: self._measures}
 
     def are_late(self, times: Int64s) -> Bools:
         late: Bools = self._windows.last_window(self._windows.pane_of(times)) <= self._over(self.before_ms)

@@ -10,7 +10,9 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
-from millstream.graph.nodes import PaneAggregate, Window
+from millstream.graph.nodes import Window
+from millstream.graph.window_traits import Merging
+from millstream.plan.operations import FoldedWindow, PaneAggregate
 from millstream.state.schemas.saved_types import written_type
 from millstream.state.stored.queryable import NUMBERED, PANES, PLACES, WINDOW_STATES, Queryable
 from millstream.state.windows.measures import Measure
@@ -61,7 +63,8 @@ def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> d
 
 def queryable_of_windows(operation: Window, key_type: TypeInformation | None) -> dict[str, Any]:
     """What an account tells of the windows of the two other operators."""
-    kept = PLACES if operation.panes is None else NUMBERED
+    panes = operation.panes if isinstance(operation, FoldedWindow) else None
+    kept = PLACES if panes is None else NUMBERED
     measures: Any = getattr(operation.aggregate, "measures", ())
     if operation.evictor is not None:
         contents = "timed records"
@@ -78,10 +81,10 @@ def queryable_of_windows(operation: Window, key_type: TypeInformation | None) ->
             written_type(key_type),
             written_type(operation.contents_type),
             kept,
-            () if operation.panes is None else _fields(operation.panes),
+            () if panes is None else _fields(panes),
             contents,
             _measures(measures) if contents == "ready" else (),
-            operation.merges,
+            isinstance(operation.assigner, Merging),
         )
     )
 

@@ -42,9 +42,8 @@ class AsyncCallsOperator(Operator):
         self._thread: LoopThread | None = None
         self._calls: EpochCalls | None = None
 
-    def open(self) -> None:
+    def open_functions(self) -> None:
         """Open the function on the loop, where the clients it makes will be used."""
-        self.operator_state.initialize(self.stateful(), self.setting.context.states)
         self._thread = LoopThread(f"async calls of {self.node.name}")
         try:
             with self.call.running("open"):
@@ -69,8 +68,8 @@ class AsyncCallsOperator(Operator):
         finally:
             self._thread.stop(patience_s=0.0 if stuck else 5.0)
 
-    def begin(self, spec: EpochSpec) -> None:
-        super().begin(spec)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._abandon()
         assert self._thread is not None
         with self.call.running("retry strategy"):
@@ -98,20 +97,20 @@ class AsyncCallsOperator(Operator):
         over = False
         while not over:
             started = time.perf_counter_ns()
-            done, over = self._calls.finished(all_done=all_done)
+            calls, over = self._calls.finished(all_done=all_done)
             failure = self._calls.failure
             if failure is not None:
                 raise self.call.failed(failure.error, failure.role, (failure.value,)) from failure.error
-            batches = list(self._batches(done))
+            batches = list(self._batches(calls))
             self.busy_ns += time.perf_counter_ns() - started
             for batch in batches:
                 self.emit(batch)
 
-    def _batches(self, done: list[Call]) -> Iterator[Batch]:
+    def _batches(self, calls: list[Call]) -> Iterator[Batch]:
         """The results of calls as batches; records with a timestamp and without are never in one."""
-        for untimed, calls in itertools.groupby(done, key=lambda call: call.timestamp is None):
+        for untimed, alike in itertools.groupby(calls, key=lambda call: call.timestamp is None):
             values, stamps = [], []
-            for call in calls:
+            for call in alike:
                 assert call.results is not None
                 values += call.results
                 stamps += [call.timestamp] * len(call.results)

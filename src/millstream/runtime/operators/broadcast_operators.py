@@ -9,7 +9,7 @@ are read in the same task come after that, and are not kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,14 +23,14 @@ from millstream.runtime.operators.keyed_process_operator import KeyedContext, Ke
 from millstream.runtime.operators.operator import Operator, OperatorSetting, Origin, Output
 from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.task.spec import EpochSpec
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.tables.state_table import TableSetting
 
 __all__ = ["BroadcastInputs", "BroadcastProcessOperator", "KeyedBroadcastOperator"]
 
 
-class _Clocked:
+class _TimeTeller:
     """The times every context tells."""
 
     __slots__ = ()
@@ -43,47 +43,47 @@ class _Clocked:
         return self._service.watermark
 
 
-class _Readable(_Clocked):
+class _StateReader(_TimeTeller):
     """Broadcast state to read."""
 
     _view: BroadcastView
 
-    def _reads(self, states: BroadcastStates) -> None:
+    def _read_from(self, states: BroadcastStates) -> None:
         self._states = states
-        self._asked: Any = states  # which is no descriptor, and None might be asked for
+        self._descriptor: Any = states  # the value is no descriptor; None might be asked for
 
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastView:
-        # Asked for every record, mostly with one and the same descriptor.
-        if state_descriptor is not self._asked:
-            self._view, self._asked = self._states.readable(state_descriptor), state_descriptor
+        # Called for every record, mostly with the same descriptor.
+        if state_descriptor is not self._descriptor:
+            self._view, self._descriptor = self._states.readable(state_descriptor), state_descriptor
         return self._view
 
 
-class ReadingContext(_Readable, ElementContext):
+class ReadingContext(_StateReader, ElementContext):
     """The `ctx` of `BroadcastProcessFunction.process_element`."""
 
     def __init__(self, states: BroadcastStates, service: TaskTimerService) -> None:
         super().__init__(service)
-        self._reads(states)
+        self._read_from(states)
 
 
-class KeyedReadingContext(_Readable, KeyedContext):
+class KeyedReadingContext(_StateReader, KeyedContext):
     """The `ctx` of `KeyedBroadcastProcessFunction.process_element`."""
 
     def __init__(self, states: BroadcastStates, backend: KeyedBackend) -> None:
         super().__init__(backend)
-        self._reads(states)
+        self._read_from(states)
 
 
-class TimerReadingContext(_Readable, TimerContext):
+class TimerReadingContext(_StateReader, TimerContext):
     """The `ctx` of `KeyedBroadcastProcessFunction.on_timer`."""
 
     def __init__(self, states: BroadcastStates, backend: KeyedBackend, domain: Any) -> None:
         super().__init__(backend, domain)
-        self._reads(states)
+        self._read_from(states)
 
 
-class WritingContext(_Clocked):
+class WritingContext(_TimeTeller):
     """The `ctx` of `process_broadcast_element`. There is no key, so there are no timers to set."""
 
     __slots__ = ("_service", "_states", "_timestamp")
@@ -126,7 +126,7 @@ class BroadcastInputs(TwoInputs):
         assert isinstance(operation, (BroadcastProcess, KeyedBroadcastProcess))
         self.broadcast = BroadcastStates(setting.node.name, operation.states, setting.context.max_parallelism)
         self.operator_state.reserve(descriptor.get_name() for descriptor in operation.states)
-        self._broadcast_segments: OpenSegments | None = None
+        self._broadcast_segments = OpenSegments(setting.facts.store, setting.facts.cache_folder)
 
     def input(self, number: int, origin: Origin) -> Output:
         return partial(self._hold_or_take, number, origin)
@@ -143,10 +143,8 @@ class BroadcastInputs(TwoInputs):
         self.face(1)
         self.work_on(1)
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        """A new epoch or attempt: open the broadcast states at the last version."""
-        if self._broadcast_segments is None:
-            self._broadcast_segments = OpenSegments(facts.store, facts.cache_folder)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         context = self.setting.context
         everywhere = range(context.max_parallelism)
         place = TableSetting(
@@ -155,16 +153,20 @@ class BroadcastInputs(TwoInputs):
         with self.call.running("state"):
             self.broadcast.begin(place, spec.states.get(self.uid, {}))
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Write the broadcast states, in the subtask that does, and tell their new versions."""
+    def write_broadcast_states(self) -> Mapping[str, Any]:
+        """Write the broadcast states, in the subtask that does; returns the account of them."""
         with self.call.running("state"):
-            account = self.broadcast.end()
-        if account:
-            acknowledgement.states.setdefault(self.uid, {}).update(account)
+            return self.broadcast.end()
 
 
 class BroadcastProcessOperator(BroadcastInputs, ProcessOperator):
     """A `BroadcastProcessFunction`."""
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        account = self.write_broadcast_states()
+        if account:
+            acknowledgement.states[self.uid] = account
+        super().acknowledge(acknowledgement)
 
     def element_context(self) -> Any:
         kind = WritingContext if self.facing == 2 else ReadingContext
@@ -175,13 +177,8 @@ class KeyedBroadcastOperator(BroadcastInputs, KeyedProcessOperator):
     """A `KeyedBroadcastProcessFunction`: broadcast records, then those of the keyed stream, then the timers due. Timers
     of processing time that had come when the epoch began fire first, and see the state of the epoch before."""
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        KeyedProcessOperator.prepare(self, spec, facts, nonce)
-        BroadcastInputs.prepare(self, spec, facts, nonce)
-
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        KeyedProcessOperator.acknowledge(self, acknowledgement)
-        BroadcastInputs.acknowledge(self, acknowledgement)
+    def write_states(self) -> dict[str, Any]:
+        return {**super().write_states(), **self.write_broadcast_states()}
 
     def take(self, batch: Batch) -> None:
         if self.facing == 2:

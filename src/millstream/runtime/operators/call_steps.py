@@ -25,7 +25,7 @@ class StepWatch:
         self._function, self._operator, self._site = function, operator, site
         self._step_s_max = step_s_max
         self._began_s: float | None = None
-        self._told = False
+        self._has_warned = False
         self.value: Any = None  # the record of the newest step
 
     def blocked_s(self) -> float:
@@ -38,8 +38,8 @@ class StepWatch:
         return blocked_s
 
     def _judge(self, took_s: float) -> None:
-        if took_s > self._step_s_max and not self._told:
-            self._told = True
+        if took_s > self._step_s_max and not self._has_warned:
+            self._has_warned = True
             _LOG.warning(
                 "%s of '%s' (%s) blocks its event loop: one step took %.1f s, and all other calls of the task waited "
                 "for it. Await an asynchronous client, or await asyncio.to_thread(...) for what blocks",
@@ -52,22 +52,22 @@ class StepWatch:
     @types.coroutine
     def timed(self, coroutine: Coroutine[Any, Any, Any], value: Any) -> Generator[Any, Any, Any]:
         """Awaits `coroutine`, which is about the record `value`, step by step."""
-        step, given = coroutine.send, None
+        step, answer = coroutine.send, None
         while True:
             self.value = value
             self._began_s = began_s = time.perf_counter()
             try:
-                awaited = step(given)
+                awaited = step(answer)
             except StopIteration as end:
                 return end.value
             finally:
                 self._began_s = None
                 self._judge(time.perf_counter() - began_s)
             try:
-                given = yield awaited
+                answer = yield awaited
                 step = coroutine.send
             except GeneratorExit:
                 coroutine.close()
                 raise
             except BaseException as error:  # a cancellation, or what the awaited thing raised: it is the coroutine's
-                given, step = error, coroutine.throw
+                answer, step = error, coroutine.throw

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class TwoInputs(Operator):
-    """Makes an operator of one function one of two: it *faces* one input at a time, and calls that one's method."""
+    """An operator with two inputs: it *faces* one of them at a time, and calls that one's method."""
 
     methods: tuple[str, str]
     _function: Callable[..., Any]
@@ -50,7 +50,7 @@ class TwoInputs(Operator):
         self._functions: list[Callable[..., Any]] = [
             self.call.bind(self.user_function(), method, self.role) for method in self.methods
         ]
-        self._held: dict[int, dict[Origin, list[Batch]]] = {}
+        self._waiting: dict[int, dict[Origin, list[Batch]]] = {}
         self.facing = self.order[0]
 
     def face(self, number: int) -> None:
@@ -58,9 +58,9 @@ class TwoInputs(Operator):
         self.facing = number
         self.method, self._function = self.methods[number - 1], self._functions[number - 1]
 
-    def begin(self, spec: EpochSpec) -> None:
-        super().begin(spec)
-        self._held = {1: {}, 2: {}}
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
+        self._waiting = {1: {}, 2: {}}
         self.face(self.order[0])
 
     def input(self, number: int, origin: Origin) -> Output:
@@ -68,13 +68,13 @@ class TwoInputs(Operator):
 
     def hold(self, number: int, origin: Origin, batch: Batch) -> None:
         """Keep a batch until its input's turn."""
-        self._held[number].setdefault(origin, []).append(batch)
+        self._waiting[number].setdefault(origin, []).append(batch)
 
-    def _released(self, number: int) -> Iterator[Batch]:
-        """What was kept of an input, sender by sender; it is let go of on the way."""
-        held = self._held[number]
-        for origin in sorted(held):
-            yield from held.pop(origin)
+    def _release(self, number: int) -> Iterator[Batch]:
+        """The batches that wait of an input, sender by sender. Each is forgotten when it has been given out."""
+        batches = self._waiting[number]
+        for origin in sorted(batches):
+            yield from batches.pop(origin)
 
     def advance(self, watermark: int) -> int:
         for number in self.order[self.order.index(self.facing) :]:
@@ -83,8 +83,8 @@ class TwoInputs(Operator):
         return super().advance(watermark)
 
     def work_on(self, number: int) -> None:
-        """Take what was kept of an input."""
-        for batch in self._released(number):
+        """Take the batches that wait of an input."""
+        for batch in self._release(number):
             self.take(batch)
         self.finish_input()
 

@@ -28,9 +28,9 @@ from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WAT
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
 from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.event_time import KeptTime, Timekeeper, restored_subtask
+from millstream.runtime.task.event_time import KeptTime, Timekeeper, restored_time
 from millstream.runtime.task.recorded_input import InputRecorder
-from millstream.runtime.task.spec import EpochSpec, JobFacts, ReadRange
+from millstream.runtime.task.spec import EpochSpec, ReadRange
 
 __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
 
@@ -41,6 +41,8 @@ class ReadOperator(Operator):
     Its watermark is the smallest of the splits it read and of those nobody reads in this epoch (the floor).
     """
 
+    tells_time = True
+
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         assert isinstance(self.node.operation, Read)
@@ -50,6 +52,8 @@ class ReadOperator(Operator):
         self._positions: dict[str, Any] = {}
         self._watermark = MIN_WATERMARK
         self._recorder: InputRecorder | None = None
+        self._ranges: tuple[ReadRange, ...] = ()
+        self._is_final = False
 
     def user_function(self) -> Any:
         return None
@@ -57,33 +61,36 @@ class ReadOperator(Operator):
     def stateful(self) -> Any:
         return self._source
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        """A new epoch or attempt: if the job records its input, it does so under names no other attempt has."""
-        subtask = self.setting.context.subtask
-        recorder = InputRecorder(facts.store, self.uid, spec.epoch, subtask, nonce) if facts.records_input else None
-        self._recorder = recorder
+    def follows_splits(self, inputs_do: bool) -> bool:
+        return True
 
-    def batches(self, spec: EpochSpec) -> Iterator[None]:
-        """Read everything; yields after each batch so that the task can send what has piled up."""
-        self._positions = {}
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        """If the job records its input, it does so under names no other attempt has."""
+        super().begin(spec, nonce)
+        facts, subtask = self.setting.facts, self.setting.context.subtask
+        recorder = InputRecorder(facts.store, self.uid, spec.epoch, subtask, nonce) if facts.records_input else None
+        self._recorder, self._positions = recorder, {}
+        self._ranges, self._is_final = spec.reads.get(self.uid, ()), spec.final
         self._watermark = spec.floors.get(self.uid, MIN_WATERMARK)
-        for range_ in spec.reads.get(self.uid, ()):
+
+    def read(self) -> Iterator[None]:
+        for range_ in self._ranges:
             keeper = Timekeeper(self._strategy, KeptTime.of(range_.time, range_.watermark), self.call)
-            yield from self._read(range_, keeper, spec.now_ms)
-        if spec.final:
+            yield from self._read(range_, keeper, self.time.now_ms)
+        if self._is_final:
             self._watermark = MAX_WATERMARK
 
     def _read(self, range_: ReadRange, keeper: Timekeeper, now_ms: int) -> Iterator[None]:
         source, split, records, size = self._source, range_.split, 0, 0
         with self.call.running("read"):
             items = read_items(source, split, range_.start, range_.stop)
-        reached: Any = None
+        end_offset: Any = None
         while True:
             started = time.perf_counter_ns()
             try:
                 item = next(items)
             except StopIteration as end:
-                reached = end.value
+                end_offset = end.value
                 break
             except Exception as error:
                 raise self.call.failed(error, "read") from error
@@ -98,11 +105,11 @@ class ReadOperator(Operator):
                 self.emit(keeper.stamp(batch))
                 yield
         with self.call.running("read"):
-            offset = offset_at_end(source, split, range_.start, range_.stop, reached)
-            own = source_watermark(source, split, offset)
+            offset = offset_at_end(source, split, range_.start, range_.stop, end_offset)
+            watermark = source_watermark(source, split, offset)
         time_ = keeper.end(now_ms)
-        if own is not None:
-            time_ = replace(time_, watermark=max(own, range_.watermark))
+        if watermark is not None:
+            time_ = replace(time_, watermark=max(watermark, range_.watermark))
         self._positions[split.name] = {
             "offset": offset,
             "watermark": time_.watermark,
@@ -111,12 +118,12 @@ class ReadOperator(Operator):
             "time": time_.details(),
         }
         if self._recorder is not None:
-            self._positions[split.name]["recorded"] = self._recorder.end_split(own)
+            self._positions[split.name]["recorded"] = self._recorder.end_split(watermark)
         self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
 
     def _cut(self, item: Any) -> Iterator[Batch]:
         """What a source yielded, as batches of bounded size."""
-        limit = self.setting.batch_records_max
+        limit = self.setting.facts.batch_records_max
         if isinstance(item, pa.RecordBatch):
             if self.node.output_type is None:
                 raise self.call.failed(
@@ -143,6 +150,7 @@ class ReadOperator(Operator):
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Tell how far each split was read."""
         acknowledgement.sources[self.uid] = self._positions
+        super().acknowledge(acknowledgement)
 
 
 class TimestampOperator(Operator):
@@ -151,18 +159,23 @@ class TimestampOperator(Operator):
     Of its inputs only their end counts; that they are idle does not, for it sees itself whether records come.
     """
 
+    tells_time = True
+
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         assert isinstance(self.node.operation, AssignTimestamps)
         self._strategy = self.node.operation.watermarks
         self._keeper = Timekeeper(self._strategy, KeptTime(), self.call)
-        self._kept = KeptTime()
+        self._time_at_end = KeptTime()
 
-    def begin(self, spec: EpochSpec) -> None:
-        super().begin(spec)
+    def follows_splits(self, inputs_do: bool) -> bool:
+        return False
+
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         context = self.setting.context
-        kept = spec.states.get(self.uid, {})
-        time_ = restored_subtask(kept, context.subtask, context.parallelism)
+        accounts = spec.states.get(self.uid, {})
+        time_ = restored_time(accounts, context.subtask, context.parallelism)
         self._keeper = Timekeeper(self._strategy, time_, self.call)
 
     def apply(self, batch: Batch) -> Batch:
@@ -170,19 +183,22 @@ class TimestampOperator(Operator):
         return self._keeper.stamp(batch.slice(0, len(batch)))
 
     def advance(self, watermark: int) -> int:
-        self._kept = self._keeper.end(self.time.now_ms)
-        stands = self._kept.stands(self._keeper.timeout_ms, self.time.now_ms)
+        self._time_at_end = self._keeper.end(self.time.now_ms)
+        stands = self._time_at_end.stands(self._keeper.timeout_ms, self.time.now_ms)
         if watermark == MAX_WATERMARK:
             return super().advance(MAX_WATERMARK)
         return IDLE_WATERMARK if stands == IDLE_WATERMARK else super().advance(stands)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Keep this subtask's event time."""
-        acknowledgement.states[self.uid] = {"watermark": self._kept.watermark, **self._kept.details()}
+        acknowledgement.states[self.uid] = {"watermark": self._time_at_end.watermark, **self._time_at_end.details()}
+        super().acknowledge(acknowledgement)
 
 
 class WriteOperator(Operator):
     """Hands batches to the sink's writer; a writer lives for one epoch of one task attempt."""
+
+    writes_out = True
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -196,9 +212,10 @@ class WriteOperator(Operator):
     def user_function(self) -> Any:
         return None
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str, input_type: Any) -> None:
-        """A new epoch or attempt: forget the last writer."""
-        context = self.setting.context
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        """Forget the last writer."""
+        super().begin(spec, nonce)
+        context, facts = self.setting.context, self.setting.facts
         self._writer = None
         self._context = WriterContext(
             uid=self.uid,
@@ -208,7 +225,7 @@ class WriteOperator(Operator):
             nonce=nonce,
             store=facts.store,
             now_ms=spec.now_ms,
-            input_type=input_type,
+            input_type=self.setting.input_type,
             job=facts.job_id,
         )
 
@@ -237,8 +254,9 @@ class WriteOperator(Operator):
             with self.call.running("sink writer"):
                 acknowledgement.staged[self.uid] = staged_items(self._writer)
             self.busy_ns += time.perf_counter_ns() - started
+        super().acknowledge(acknowledgement)
 
     def abort(self) -> None:
-        """The task failed: let the writer clean up."""
+        """Let the writer clean up."""
         if self._writer is not None:
             self._writer.abort()

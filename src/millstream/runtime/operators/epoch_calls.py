@@ -1,9 +1,9 @@
 """The asynchronous calls of one epoch: which are queued, under way, done, and whose turn it is.
 
-Records are queued by the task's thread. On the loop's thread up to `capacity` calls are under way; when one ends, the
-next begins. Results are handed over in the order of their records, or as they come. The task's thread waits for one of
-two things: that every queued record is under way (so that no more are taken in than the service can bear), or that
-all are done.
+Records are queued by the task's thread. On the loop's thread up to `capacity` calls run; when one ends, another begins.
+Results are handed over in the order of their records, or as they come. The task's thread waits for one of two things:
+that the call of every queued record has begun (so that no more are queued than the service can bear), or that all are
+done.
 
 Invariant: every record queued comes out of `finished` once, or the epoch has failed. Nothing is ever given up silently:
 whatever ends a call, a cancellation by the user's own code included, is a result or a failure. Only the first failure
@@ -27,12 +27,12 @@ from millstream.runtime.operators.loop_thread import LoopThread
 
 __all__ = ["Call", "CallFailure", "EpochCalls"]
 
-# Results that wait for those of an earlier record; beyond it no call is begun until that one has ended.
-_HELD_MAX = 10_000
+# So many results may wait for those of an earlier record. With more, no call is begun until that record is done.
+_OUT_OF_TURN_MAX = 10_000
 # Results that are handed on at once, even if more are to come.
 _FINISHED_MAX = 4_096
-# How often the task's thread looks whether the loop still moves.
-_LOOK_S = 0.5
+# How often the task's thread checks that the loop still moves.
+_CHECK_S = 0.5
 
 
 @dataclass(slots=True)
@@ -55,18 +55,21 @@ class CallFailure:
 
 
 class EpochCalls:
-    """The calls of one subtask in one epoch. `queue`, `finished` and `abandon` are the task's, the rest the loop's."""
+    """The calls of one subtask in one epoch. `queue`, `finished` and `abandon` are the task's, the rest the loop's.
+
+    It has many attributes because two threads share it: what only the loop's thread touches, then what both do.
+    """
 
     def __init__(self, settings: AsyncCalls, thread: LoopThread, watch: StepWatch) -> None:
         self._settings, self._function, self._thread, self._watch = settings, settings.function, thread, watch
         predicate = settings.retry.get_retry_predicate()
         self._retry_result: Callable[[list[Any]], bool] | None = predicate.result_predicate()
         self._retry_error: Callable[[BaseException], bool] | None = predicate.exception_predicate()
-        self._waiting: deque[Call] = deque()
-        self._under_way: set[asyncio.Task[None]] = set()
-        self._held: dict[int, Call] = {}  # done, in ordered mode, but an earlier one is not
+        self._queue: deque[Call] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._out_of_turn: dict[int, Call] = {}  # done, in ordered mode, but an earlier one is not
         self._turn = 0
-        self._taken_in = 0
+        self._call_count = 0
         # What both threads see, under the lock of `_changed`.
         self._changed = threading.Condition()
         self._finished: list[Call] = []
@@ -80,15 +83,15 @@ class EpochCalls:
         stamps: list[Any] = [None] * len(values) if timestamps is None else timestamps
         calls = [
             Call(number, value, stamp)
-            for number, (value, stamp) in enumerate(zip(values, stamps, strict=True), start=self._taken_in)
+            for number, (value, stamp) in enumerate(zip(values, stamps, strict=True), start=self._call_count)
         ]
-        self._taken_in += len(calls)
+        self._call_count += len(calls)
         with self._changed:
             self._unbegun += len(calls)
             self._unfinished += len(calls)
 
         def begin() -> None:
-            self._waiting.extend(calls)
+            self._queue.extend(calls)
             self._begin()
 
         self._thread.soon(begin)
@@ -97,9 +100,9 @@ class EpochCalls:
         """Wait until every record is under way (or done, with `all_done`), or many are done: those, in their order,
         and whether there is nothing more to wait for."""
         with self._changed:
-            while not self._worth_telling(all_done):
-                if not self._changed.wait(_LOOK_S):
-                    self._look()
+            while not self._is_worth_returning(all_done):
+                if not self._changed.wait(_CHECK_S):
+                    self._check_loop()
             done, self._finished = self._finished, []
             return done, not (self._unfinished if all_done else self._unbegun)
 
@@ -122,11 +125,11 @@ class EpochCalls:
             self._failure = self._failure or CallFailure(asyncio.CancelledError(), "async_invoke", None)
         self._thread.soon(self._cancel)
 
-    def _worth_telling(self, all_done: bool) -> bool:
-        left = self._unfinished if all_done else self._unbegun
-        return not left or self._failure is not None or len(self._finished) >= _FINISHED_MAX
+    def _is_worth_returning(self, all_done: bool) -> bool:
+        remaining = self._unfinished if all_done else self._unbegun
+        return not remaining or self._failure is not None or len(self._finished) >= _FINISHED_MAX
 
-    def _look(self) -> None:
+    def _check_loop(self) -> None:
         """What would keep the epoch from ever ending: a step that outlasts its own time-out, a loop that has ended."""
         if self.stuck:
             error = ProgramError(
@@ -145,14 +148,14 @@ class EpochCalls:
         """Begin as many calls as there is room for."""
         begun = 0
         while (
-            self._waiting
-            and len(self._under_way) < self._settings.capacity
-            and len(self._held) < _HELD_MAX
+            self._queue
+            and len(self._running) < self._settings.capacity
+            and len(self._out_of_turn) < _OUT_OF_TURN_MAX
             and self._failure is None
         ):
-            call = self._waiting.popleft()
+            call = self._queue.popleft()
             task = self._thread.loop.create_task(self._perform(call))
-            self._under_way.add(task)
+            self._running.add(task)
             task.add_done_callback(partial(self._ended, call))
             begun += 1
         if begun:
@@ -162,21 +165,21 @@ class EpochCalls:
                     self._changed.notify()
 
     def _ended(self, call: Call, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
+        self._running.discard(task)
         if task.cancelled():  # before its first step, so that `_perform` could not tell
             self._fail(asyncio.CancelledError("the call was cancelled before it began"), "async_invoke", call.value)
         self._begin()
 
     def _cancel(self) -> None:
-        self._waiting.clear()
-        for task in self._under_way:
+        self._queue.clear()
+        for task in self._running:
             task.cancel()
 
     async def _perform(self, call: Call) -> None:
         """One record, to its results or its failure."""
         try:
             async with asyncio.timeout(self._settings.timeout_ms / 1000) as limit:
-                results = await self._tried(call.value)
+                results = await self._results_of(call.value)
         except BaseException as error:
             if not limit.expired():
                 self._fail(error, "async_invoke", call.value)
@@ -189,15 +192,15 @@ class EpochCalls:
         call.results = results
         self._done(call)
 
-    async def _tried(self, value: Any) -> list[Any]:
+    async def _results_of(self, value: Any) -> list[Any]:
         """What the function gives, after as many attempts as its retry strategy allows."""
         retry, attempt = self._settings.retry, 1
         while True:
             results, raised = await self._attempt(value)
-            again = self._retry_result(results) if raised is None and self._retry_result is not None else False
+            is_retried = self._retry_result(results) if raised is None and self._retry_result is not None else False
             if raised is not None:
-                again = self._retry_error(raised) if self._retry_error is not None else False
-            if not again or not retry.can_retry(attempt):
+                is_retried = self._retry_error(raised) if self._retry_error is not None else False
+            if not is_retried or not retry.can_retry(attempt):
                 if raised is not None:
                     raise raised
                 return results
@@ -213,18 +216,18 @@ class EpochCalls:
         return _checked(results, "async_invoke"), None
 
     def _done(self, call: Call) -> None:
-        come = [call]
+        results = [call]
         if self._settings.ordered:
-            self._held[call.number] = call
-            come = []
-            while self._turn in self._held:
-                come.append(self._held.pop(self._turn))
+            self._out_of_turn[call.number] = call
+            results = []
+            while self._turn in self._out_of_turn:
+                results.append(self._out_of_turn.pop(self._turn))
                 self._turn += 1
-        if not come:
+        if not results:
             return
         with self._changed:
-            self._finished += come
-            self._unfinished -= len(come)
+            self._finished += results
+            self._unfinished -= len(results)
             if not self._unfinished or len(self._finished) >= _FINISHED_MAX:
                 self._changed.notify()
 

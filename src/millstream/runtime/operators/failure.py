@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from millstream.errors import MillstreamError, ProgramError, TypeMismatchError
-from millstream.runtime.operators.returned import explained, is_engine_file
+from millstream.runtime.operators.returned_values import explanation_of, is_engine_file
 
 __all__ = ["FailureReport", "UserCall", "UserFailureError"]
 
@@ -97,8 +97,8 @@ class UserCall:
     @staticmethod
     def current(values: list[Any], remaining: Iterator[Any]) -> tuple[Any, ...]:
         """The value an iterator over `values` handed out last, as a 1-tuple (or nothing, when it has not begun)."""
-        taken = len(values) - remaining.__length_hint__()  # type: ignore[attr-defined]
-        return (values[taken - 1],) if taken else ()
+        count = len(values) - remaining.__length_hint__()  # type: ignore[attr-defined]
+        return (values[count - 1],) if count else ()
 
     @contextmanager
     def running(self, role: str) -> Iterator[None]:
@@ -112,9 +112,9 @@ class UserCall:
 
     def failed(self, error: BaseException, role: str, record: tuple[Any, ...] = ()) -> UserFailureError:
         """The report of `error`."""
-        error = explained(error, role)
-        shown = record or ((error.value,) if isinstance(error, TypeMismatchError) else ())
-        ours = isinstance(error, MillstreamError)
+        error = explanation_of(error, role)
+        records = record or ((error.value,) if isinstance(error, TypeMismatchError) else ())
+        is_ours = isinstance(error, MillstreamError)
         return UserFailureError(
             FailureReport(
                 operator=self.operator,
@@ -124,8 +124,8 @@ class UserCall:
                 error=type(error).__name__,
                 message=error.message if isinstance(error, MillstreamError) else str(error),
                 # Our own errors already say what to do; a trace through our files would only hide it.
-                trace="" if ours else _user_trace(error),
-                record=_shown(shown[0]) if shown else None,
+                trace="" if is_ours else _user_trace(error),
+                record=_shown(records[0]) if records else None,
             )
         )
 

@@ -46,10 +46,10 @@ class FilterOperator(MapOperator):
 
     def apply(self, batch: Batch) -> Batch:
         values = batch.values()
-        kept = self.call.each(self._function, values, "filter")
-        mask = np.fromiter(map(bool, kept), dtype=bool, count=len(kept))
+        verdicts = self.call.each(self._function, values, "filter")
+        mask = np.fromiter(map(bool, verdicts), dtype=bool, count=len(verdicts))
         stamps = None if batch.timestamps is None else batch.timestamps[mask]
-        survivors = list(compress(values, kept))
+        survivors = list(compress(values, verdicts))
         columns = batch.columns().filter(pa.array(mask)) if batch.typed else None
         return Batch(batch.type_info, len(survivors), survivors, columns, stamps)
 
@@ -59,7 +59,7 @@ class SeveralResultsOperator(MapOperator):
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
-        self._pieces = Pieces(setting.batch_records_max)
+        self._pieces = Pieces(setting.facts.batch_records_max)
 
     def take(self, batch: Batch) -> None:
         for piece in self._pieces.of(batch):

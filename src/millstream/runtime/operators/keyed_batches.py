@@ -89,20 +89,20 @@ class KeyedBatchesOperator(ColumnarOperator):
     def work(self, visit: Visit) -> Iterator[Part]:
         batch, keys, states = visit.records, visit.keys.array, self.columns()
         with self.call.running("process_batch"):
-            given = KeyedBatch(_without_kinds(batch.columns()), keys, visit.codes, states, batch.timestamps)
-            result = self._function(given)
+            keyed_batch = KeyedBatch(_without_kinds(batch.columns()), keys, visit.codes, states, batch.timestamps)
+            result = self._function(keyed_batch)
             if not isinstance(result, KeyedBatchResult):
                 raise ProgramError(
                     f"process_batch returned {type(result).__name__}, expected a KeyedBatchResult(output, states)"
                 )
             for name, values in result.states.items():
-                column = self._state_column(self._known(name), values, len(keys))
+                column = self._state_column(self._declared(name), values, len(keys))
                 self.states[name].set(column)
             output = self._output(result, batch)
         if output is not None:
             yield None, output
 
-    def _known(self, name: str) -> str:
+    def _declared(self, name: str) -> str:
         if name in self.states:
             return name
         raise ProgramError(

@@ -43,8 +43,8 @@ class KeyedFilterOperator(KeyedMapOperator, FilterOperator):
     """A `FilterFunction` on a keyed stream."""
 
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
-        kept = np.flatnonzero(list(map(bool, self._results(batch, numbers))))
-        return [(None, batch.take(kept))]
+        rows = np.flatnonzero(list(map(bool, self._results(batch, numbers))))
+        return [(None, batch.take(rows))]
 
 
 class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):

@@ -14,7 +14,7 @@ from millstream.runtime.keyed.visits import KeyRange, Visit, visits
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.pieces import Pieces
 from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts, own_accounts
+from millstream.runtime.task.spec import EpochSpec, own_accounts
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.tables.state_table import TableSetting
 
@@ -49,14 +49,12 @@ class KeyedOperator(Operator):
         self.time = self.backend.timers
         self._owned = KeyRange(self.backend.groups, context.max_parallelism)
         self.keying = Keying.of_edge(edge, self.call, self._owned)
-        self._segments: OpenSegments | None = None
+        self._segments = OpenSegments(setting.facts.store, setting.facts.cache_folder)
         self._gathered: list[Batch] = []
         self._gathered_bytes = self._gathered_records = 0
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        """A new epoch or attempt: open the states at the last version."""
-        if self._segments is None:
-            self._segments = OpenSegments(facts.store, facts.cache_folder)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
         self.place = TableSetting(
             self.uid,
@@ -68,22 +66,26 @@ class KeyedOperator(Operator):
             self._segments,
             decode_key=decode_key,
         )
-        with self.call.running("state"):
-            self.backend.begin(self.place, self.kept(spec))
-
-    def kept(self, spec: EpochSpec) -> Mapping[str, Any]:
-        """What was acknowledged last of this subtask's keys, by the subtasks that did."""
         context = self.setting.context
-        return own_accounts(spec.states.get(self.uid, {}), context.subtask, context.parallelism)
+        self.open_states(own_accounts(spec.states.get(self.uid, {}), context.subtask, context.parallelism))
+
+    def open_states(self, accounts: Mapping[str, Any]) -> None:
+        """Open the states at the last version. `accounts` are of this subtask's keys, by the subtask that kept them."""
+        with self.call.running("state"):
+            self.backend.begin(self.place, accounts)
 
     @property
     def state_read_ns(self) -> int:
-        return 0 if self._segments is None else self._segments.read_ns
+        return self._segments.read_ns
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        """Write the states and tell their new versions."""
+        acknowledgement.states[self.uid] = self.write_states()
+        super().acknowledge(acknowledgement)
+
+    def write_states(self) -> dict[str, Any]:
+        """Write the states; returns the account of them."""
         with self.call.running("state"):
-            acknowledgement.states[self.uid] = self.backend.end(self.time.now_ms)
+            return self.backend.end(self.time.now_ms)
 
     def take(self, batch: Batch) -> None:
         """Keep a batch until there is enough to work on, or the epoch's input is in."""
@@ -113,7 +115,7 @@ class KeyedOperator(Operator):
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
         with self.call.running("state"):
             self.backend.settle()
-        for visit in visits(records, self.keying.gathered(records), self._owned, self.backend.visit_keys_max):
+        for visit in visits(records, self.keying.gathered_keys(records), self._owned, self.backend.visit_keys_max):
             with self.call.running("state"):
                 self.backend.visit(visit.keys, visit.values)
             for tag, batch in self.work(visit):

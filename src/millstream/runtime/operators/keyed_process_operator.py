@@ -20,8 +20,6 @@ from millstream.runtime.operators.function_operators import (
 from millstream.runtime.operators.keyed_operator import Part, PerRecordOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.operators.process_operator import ProcessOperator
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
 
 __all__ = ["KeyedContext", "KeyedProcessOperator", "TimerContext"]
 
@@ -62,25 +60,22 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
-        self._is_batch = False
+        self._is_batch = setting.facts.batch
         operation = setting.node.operation
         assert isinstance(operation, KeyedProcess)
         self._on_timer = getattr(self.user_function(), "on_timer", None)
         self._domains: tuple[Any, Any] = operation.time_domains
-
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        super().prepare(spec, facts, nonce)
-        self._is_batch = facts.batch
 
     def wake(self) -> None:
         """Before any element: timers of processing time that have come."""
         if not self._is_batch:
             self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        super().acknowledge(acknowledgement)
+    def write_states(self) -> dict[str, Any]:
+        account = super().write_states()
         if self._is_batch:  # nobody need wake up for a timer
-            acknowledgement.states[self.uid].pop("wake_ms", None)
+            account.pop("wake_ms", None)
+        return account
 
     def element_context(self) -> Any:
         return KeyedContext(self.backend)
@@ -144,16 +139,16 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         they set, for the ones up to `through`: a timer that sets itself again must come to an end."""
         started = time.perf_counter_ns()
         with self.call.running("timers"):
-            come = timers.come(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)
-            if not come:
+            due = timers.come(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)
+            if not due:
                 return
-            places = KeyPlaces(self.backend, [key for _, key in sorted(come, key=_time_of)])
+            visits = TimerVisits(self.backend, [key for _, key in sorted(due, key=_time_of)])
         out: list[Any] = []
         stamps: list[int] = []
         context = self.timer_context(domain)
-        for moment, key in timers.due(come, through):
+        for moment, key in timers.due(due, through):
             with self.call.running("state"):
-                places.enter(key)
+                visits.enter(key)
             context._timestamp = moment
             try:
                 results = self._on_timer(moment, context) if self._on_timer is not None else None
@@ -182,29 +177,30 @@ def _time_of(timer: tuple[int, Any]) -> int:
     return timer[0]
 
 
-class KeyPlaces:
-    """Enters keys one at a time, in an order known beforehand, and visits them in groups: timers fire by time, not by
-    key. A key that was not foreseen is visited by itself."""
+class TimerVisits:
+    """Visits the keys of timers. Timers fire by time, not by key: `keys` are entered one at a time, in that order, and
+    visited in groups. A key that is not among them is visited with the next group."""
 
-    def __init__(self, backend: KeyedBackend, foreseen: list[Any]) -> None:
+    def __init__(self, backend: KeyedBackend, keys: list[Any]) -> None:
         self._backend = backend
-        self._foreseen = foreseen
+        self._keys = keys
         self._next = 0
-        self._places: dict[Any, int] = {}
+        self._numbers: dict[Any, int] = {}
 
     def enter(self, key: Any) -> None:
         """The function is about to be called for `key`."""
-        place = self._places.get(key)
-        if place is None:
-            self._visit_group_of(key)
-            place = self._places[key]
-        self._backend.scope.at = place
+        number = self._numbers.get(key)
+        if number is None:
+            self._visit(key)
+            number = self._numbers[key]
+        self._backend.scope.at = number
 
-    def _visit_group_of(self, key: Any) -> None:
-        group = self._foreseen[self._next : self._next + self._backend.visit_keys_max]
+    def _visit(self, key: Any) -> None:
+        """Visit `key` and the next of the others."""
+        group = self._keys[self._next : self._next + self._backend.visit_keys_max]
         self._next += len(group)
         keys = list(dict.fromkeys((key, *group)))
         self._backend.leave()
         self._backend.settle()
         self._backend.visit(self._backend.column(keys), keys)
-        self._places = {key: place for place, key in enumerate(keys)}
+        self._numbers = {key: number for number, key in enumerate(keys)}

@@ -18,7 +18,7 @@ from typing import Any
 __all__ = ["LoopThread"]
 
 _LOG = logging.getLogger(__name__)
-_LOOK_S = 0.5
+_CHECK_S = 0.5
 
 
 class LoopThread:
@@ -62,7 +62,7 @@ class LoopThread:
                 done.set()
 
         self.soon(lambda: tasks.add(self.loop.create_task(perform())))
-        while not done.wait(_LOOK_S):
+        while not done.wait(_CHECK_S):
             if not self.running:
                 raise RuntimeError("the event loop was ended by what ran on it")
         if errors:
@@ -84,10 +84,10 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
+        leftovers = asyncio.all_tasks(loop)
+        for task in leftovers:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(asyncio.gather(*leftovers, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
     except BaseException:  # such as sys.exit() in a callback: who waits for the loop will see that it has ended
         _LOG.exception("an event loop was ended by what ran on it")

@@ -28,7 +28,7 @@ from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK
 from millstream.runtime.exchange.blocks import BlockPacker, decode_block
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts, own_accounts
+from millstream.runtime.task.spec import EpochSpec, own_accounts
 from millstream.state.stored.operator_lists import column_of, entry_of, shares
 from millstream.storage.names import segment_name
 
@@ -52,9 +52,10 @@ def loop_is_settled(accounts: Mapping[str, Any]) -> bool:
 class LoopTailOperator(Operator):
     """Keeps what arrives, for the head."""
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
         """A new round: nothing has come back yet."""
-        self._store, self._epoch, self._nonce = facts.store, spec.epoch, nonce
+        super().begin(spec, nonce)
+        self._epoch, self._nonce = spec.epoch, nonce
         self._packer = BlockPacker(_BLOCK_BYTES_MAX, _BLOCK_RECORDS_MAX, _BLOCK_RECORDS_MAX)
         self._blocks: list[bytes] = []
 
@@ -75,22 +76,25 @@ class LoopTailOperator(Operator):
             with self.call.running("loop"):
                 column = pa.array(self._blocks, pa.binary())
                 file = segment_name(self.uid, "loop", self._epoch, self.setting.context.subtask, self._nonce)
-                account["blocks"] = entry_of(column, "split", _STORED_AS, self._store, file, None)
+                account["blocks"] = entry_of(column, "split", _STORED_AS, self.setting.facts.store, file, None)
             self.busy_ns += time.perf_counter_ns() - started
         acknowledgement.states[self.uid] = account
+        super().acknowledge(acknowledgement)
 
 
 class LoopHeadOperator(Operator):
     """Gives out what came back, then its input."""
+
+    tells_time = True
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         assert isinstance(setting.node.operation, LoopHead) and setting.node.operation.tail is not None
         self._tail = setting.node.operation.tail
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
         """A new round: find what came back in the last one."""
-        self._store = facts.store
+        super().begin(spec, nonce)
         context = self.setting.context
         accounts = spec.states.get(self._tail, {})
         # What the tail's subtask of the same number kept, or what all of them kept, to be dealt out anew.
@@ -114,7 +118,7 @@ class LoopHeadOperator(Operator):
         for part in own:
             self._check(accounts[part.subtask])
             entry = entries[part.subtask]
-            blocks = column_of([(entry, part)], self._store, f"the records in the loop '{self.node.name}'")
+            blocks = column_of([(entry, part)], self.setting.facts.store, f"the records in the loop '{self.node.name}'")
             for block in blocks or ():
                 yield from decode_block(block.as_buffer(), self.node.output_type)
 
@@ -149,3 +153,4 @@ class LoopHeadOperator(Operator):
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Tell whether event time waits."""
         acknowledgement.states[self.uid] = {"holds": self._holds}
+        super().acknowledge(acknowledgement)

@@ -1,30 +1,43 @@
-"""The operators: what each kind of node does to a batch.
+"""An operator: one node of the plan in one subtask, from the moment it is opened until it is closed.
 
-An operator takes a batch, computes what it gives out, and hands that to its outputs (further operators of the
-task, or exchanges). It is opened once per task attempt and kept across epochs in its worker process. Operators
-measure their own time, not that of those they hand to, so the shares add up.
+    open ──► begin ──► wake ──► receive_end ──► read ──► advance ──► acknowledge ──► close
+               ▲        └───────────── take* ──────────────┘             │
+               └──────────────────── the next epoch ─────────────────────┘
 
-No operator does anything per record outside the user's own function.
+    open(accounts)         once, in a worker process: the user's function gets its operator state and is opened
+    begin(spec, nonce)     an epoch: time stands where the last one ended, states are opened at their last version
+    wake()                 nothing has come yet: emit what is due by the clock
+    take(batch)            work on a batch and hand on the result; `input` says who takes the batches of which input
+    receive_end()          all that other tasks sent is here, and nothing is missing
+    read()                 read from outside, as sources do; a step of the iterator is a batch
+    advance(watermark)     all input is here: finish it, then let event time move on
+    acknowledge(...)       write the states and stage the output; say where they are
+    close()                the job has ended, or the subtask is open somewhere else
+
+`runtime.task.operator_runner` takes the steps, in tasks and in the test harness: each step is taken by all operators of
+a subtask, in topological order, before any of them takes the next. So batches come to an operator from `wake` until
+its own `advance`, and none after it. If a step behind `begin` fails, every operator is told to `abort`, and is closed.
+
+A subclass overrides the steps in which it differs, and calls `super()`. Operators measure their own time, not that of
+those they hand to, so the shares add up. No operator does anything per record outside the user's own function.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import TypeMismatchError
-from millstream.graph.nodes import (
-    Node,
-)
+from millstream.graph.nodes import Node
 from millstream.records.batch import Batch, Timestamps
 from millstream.runtime.operators.context import TaskContext, TaskTimerService
 from millstream.runtime.operators.failure import UserCall
 from millstream.runtime.operators.operator_state import OperatorState
 from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec
+from millstream.runtime.task.spec import EpochSpec, JobFacts
 
 __all__ = ["Operator", "OperatorSetting", "Origin", "Output"]
 
@@ -35,11 +48,12 @@ Origin = tuple[int, int]
 
 @dataclass(frozen=True)
 class OperatorSetting:
-    """Where an operator stands: its node, its runtime context, and whether its batches may be large."""
+    """Where an operator stands: its node, its runtime context, its job, and the type of the records it gets first."""
 
     node: Node
     context: TaskContext
-    batch_records_max: int
+    facts: JobFacts
+    input_type: TypeInformation | None = None
 
     def with_states(self, states: Any) -> OperatorSetting:
         """The same, for an operator whose functions may ask for keyed state."""
@@ -47,11 +61,13 @@ class OperatorSetting:
 
 
 class Operator:
-    """One node in one subtask. Subclasses say what `apply` gives for a batch."""
+    """One node in one subtask; the module's text draws its life. Most subclasses only say what `apply` gives."""
 
     method = ""  # the name of the user's method, for function classes
     role = "function"
     is_keyed = False
+    tells_time = False  # whether it says itself where event time stands while all its inputs are idle
+    writes_out = False  # whether its work is to stage output
 
     def __init__(self, setting: OperatorSetting) -> None:
         node = setting.node
@@ -63,56 +79,55 @@ class Operator:
         self.outputs: list[Output] = []
         self.side_outputs: dict[str, list[Output]] = {}
         self.time = TaskTimerService()
-        self.operator_state = OperatorState(self.uid, setting.context.parallelism, setting.context.subtask, self.call)
+        context, store = setting.context, setting.facts.store
+        self.operator_state = OperatorState(self.uid, context.parallelism, context.subtask, store, self.call)
         self.records_in = self.records_out = self.busy_ns = 0
 
-    # The user's function object, when it is one with open() and close().
     def user_function(self) -> Any:
+        """The user's function, where the operator has one."""
         return getattr(self.node.operation, "function", None)
+
+    def user_functions(self) -> Iterable[Any]:
+        """All functions of the user's that are opened and closed with the operator, if they have the methods."""
+        return (self.user_function(),)
 
     def stateful(self) -> Any:
         """The object that keeps operator state as long as this operator is open, if it has the methods for it."""
         return self.user_function()
 
-    def open(self) -> None:
-        """Give the user's function its operator state and open it, once."""
-        self.operator_state.initialize(self.stateful(), self.setting.context.states)
-        opener = getattr(self.user_function(), "open", None)
-        if callable(opener):
-            with self.call.running("open"):
-                opener(self.setting.context)
-
-    def close(self) -> None:
-        """Close the user's function."""
-        closer = getattr(self.user_function(), "close", None)
-        if callable(closer):
-            with self.call.running("close"):
-                closer()
-
-    def begin(self, spec: EpochSpec) -> None:
-        """An epoch begins. Time stands at what the last epoch ended with."""
-        context = self.setting.context
-        key_groups = context.max_parallelism if self.is_keyed else None
-        self.time.now_ms = spec.now_ms
-        self.time.watermark = spec.event_time(self.uid, context.subtask, context.parallelism, key_groups)
-        self.records_in = self.records_out = self.busy_ns = 0
-
-    def keep(self, acknowledgement: Acknowledgement) -> None:
-        """An epoch ends, and all its output is made: keep the function's operator state."""
-        started = time.perf_counter_ns()
-        self.operator_state.acknowledge(acknowledgement)
-        self.busy_ns += time.perf_counter_ns() - started
+    def follows_splits(self, inputs_do: bool) -> bool:
+        """Whether its event time is that of splits read in this task, which may move to another one. `inputs_do`: one
+        of its inputs in this task follows splits."""
+        return inputs_do and not self.is_keyed
 
     @property
     def state_read_ns(self) -> int:
         """The time this operator has spent looking up keyed state since it was made."""
         return 0
 
+    # --- its life, in order -------------------------------------------------------------------------------------
+
+    def open(self, accounts: Mapping[str, Any]) -> None:
+        """Give the user's function its operator state, of which each subtask kept an account, and open it."""
+        self.operator_state.restore(accounts)
+        self.operator_state.initialize(self.stateful(), self.setting.context.states)
+        self.open_functions()
+
+    def open_functions(self) -> None:
+        """Open the user's functions."""
+        self._call_functions("open", self.setting.context)
+
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        """An epoch begins, in the attempt that `nonce` names. Time stands where the last epoch ended."""
+        context = self.setting.context
+        key_groups = context.max_parallelism if self.is_keyed else None
+        self.time.now_ms = spec.now_ms
+        self.time.watermark = spec.event_time(self.uid, context.subtask, context.parallelism, key_groups)
+        self.records_in = self.records_out = self.busy_ns = 0
+        self.operator_state.begin(spec.operator_states.get(self.uid, {}), nonce, spec.epoch, spec.now_ms)
+
     def wake(self) -> None:
         """All operators of the task have begun; none has taken a batch. Emit what is due, if anything is."""
-
-    def receive_end(self) -> None:
-        """All that other tasks sent is here, and nothing is missing. What is read in this task comes after."""
 
     def input(self, number: int, origin: Origin) -> Output:
         """What takes the batches of an input. Operators of connected streams have two, numbered from 1."""
@@ -131,16 +146,46 @@ class Operator:
         """What this operator makes of a batch."""
         raise NotImplementedError
 
-    def emit(self, batch: Batch) -> None:
-        """Hand a batch to every output."""
-        self.records_out += len(batch)
-        for output in self.outputs:
-            output(batch)
+    def receive_end(self) -> None:
+        """All that other tasks sent is here, and nothing is missing. What is read in this task comes after."""
+
+    def read(self) -> Iterator[None]:
+        """Read from outside; pauses after each batch, so that the task can send what has piled up."""
+        return iter(())
 
     def advance(self, watermark: int) -> int:
         """Event time has come to `watermark` on all inputs; returns where it stands behind this operator."""
         self.time.watermark = max(self.time.watermark, watermark)
         return self.time.watermark
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """The epoch ends, and all its output is made: keep the function's operator state."""
+        started = time.perf_counter_ns()
+        self.operator_state.acknowledge(acknowledgement)
+        self.busy_ns += time.perf_counter_ns() - started
+
+    def abort(self) -> None:
+        """The attempt failed after `begin`: undo what is outside the store, if anything is."""
+
+    def close(self) -> None:
+        """Close the user's functions."""
+        self._call_functions("close")
+
+    # --- what operators use -------------------------------------------------------------------------------------
+
+    def _call_functions(self, method: str, *arguments: Any) -> None:
+        """Call a method of the user's functions, of those that have one of this name."""
+        for function in self.user_functions():
+            bound = getattr(function, method, None)
+            if callable(bound):
+                with self.call.running(method):
+                    bound(*arguments)
+
+    def emit(self, batch: Batch) -> None:
+        """Hand a batch to every output."""
+        self.records_out += len(batch)
+        for output in self.outputs:
+            output(batch)
 
     def typed(
         self,

@@ -107,14 +107,14 @@ class OperatorState:
     and `acknowledge` ends it. Between the two the memory of the function is worth nothing to anybody else.
     """
 
-    def __init__(self, uid: str, parallelism: int, subtask: int, call: UserCall) -> None:
+    def __init__(self, uid: str, parallelism: int, subtask: int, store: Store, call: UserCall) -> None:
         self.operator = call.operator
         self._uid, self._parallelism, self._subtask, self._call = uid, parallelism, subtask, call
+        self._store = store
         self._function: Any = None
         self._lives_on = False
         self._held: str | None = None
         self._nonce, self._now = "", SnapshotContext(0, 0)
-        self._store: Store | None = None
         self._of_streams: frozenset[str] = frozenset()
         self._forget(KeptState({}))
 
@@ -132,11 +132,10 @@ class OperatorState:
 
     # --- from epoch to epoch ----------------------------------------------------------------------------------
 
-    def restore(self, told: Mapping[str, Any], store: Store) -> None:
-        """Open at the last manifest; `told` is what it keeps, by subtask."""
-        self._store = store
+    def restore(self, accounts: Mapping[str, Any]) -> None:
+        """Open at the last manifest; `accounts` are what it keeps, by subtask."""
         self._function, self._lives_on = None, False
-        self._forget(KeptState.for_subtask(told, self._subtask, self._parallelism))
+        self._forget(KeptState.for_subtask(accounts, self._subtask, self._parallelism))
 
     def initialize(self, function: Any, keyed: Any = None, *, lives_on: bool = True) -> None:
         """Hand the state to `function`, if it keeps any. `lives_on`: the object stays open when the epoch ends."""
@@ -153,18 +152,18 @@ class OperatorState:
             self._function, self._lives_on = function, lives_on
             function.initialize_state(InitializationContext(self, keyed))
 
-    def is_outdated(self, told: Mapping[str, Any]) -> bool:
+    def is_outdated(self, accounts: Mapping[str, Any]) -> bool:
         """Whether the function lives on from another version than the last manifest's, or from half an epoch."""
-        account = told.get(str(self._subtask))
+        account = accounts.get(str(self._subtask))
         committed = None if account is None else account["nonce"]
         return self._lives_on and (self._held is None or self._held != committed)
 
-    def begin(self, told: Mapping[str, Any], store: Store, nonce: str, epoch: int, now_ms: int) -> None:
+    def begin(self, accounts: Mapping[str, Any], nonce: str, epoch: int, now_ms: int) -> None:
         """An epoch begins: from now on, until it is acknowledged, this object holds no version at all."""
         if not self._lives_on:
-            self.restore(told, store)
+            self.restore(accounts)
         self._held = None
-        self._store, self._nonce, self._now = store, nonce, SnapshotContext(epoch, now_ms)
+        self._nonce, self._now = nonce, SnapshotContext(epoch, now_ms)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """The epoch ends: have the function put down what it knows, and store it."""
@@ -236,7 +235,7 @@ class OperatorState:
             if entry is not None and entry["mode"] != value.mode:
                 _check(what, entry["mode"], entry["type"], value, "saved")
         parts = self._kept.share(name, value.mode, self._subtask, self._parallelism)
-        column = column_of(parts, self._stored_in(), what, value.changes)
+        column = column_of(parts, self._store, what, value.changes)
         if column is not None:
             value.fill(column)
         self._values[name] = value
@@ -262,7 +261,7 @@ class OperatorState:
         # Of a union everybody would get everything; handing on is done by parts, so that it does not multiply.
         mode: Mode = "broadcast" if self._kept.mode(name) == "broadcast" else "split"
         parts = self._kept.share(name, mode, self._subtask, self._parallelism)
-        column = column_of(parts, self._stored_in(), self._what(name)) if parts else None
+        column = column_of(parts, self._store, self._what(name)) if parts else None
         if column is None:
             return None
         first = parts[0][0]
@@ -272,11 +271,7 @@ class OperatorState:
     def _stored(self, name: str, column: Any, mode: Mode, type_name: str, schema: Mapping[str, Any]) -> Entry:
         # A letter of its own after the nonce: keyed state of the same name has files beside this one.
         file = segment_name(self._uid, name, self._now.epoch, self._subtask, f"{self._nonce}o")
-        return entry_of(column, mode, type_name, self._stored_in(), file, self._entries.get(name), schema)
-
-    def _stored_in(self) -> Store:
-        assert self._store is not None
-        return self._store
+        return entry_of(column, mode, type_name, self._store, file, self._entries.get(name), schema)
 
     def _what(self, name: str) -> str:
         return f"operator state '{name}' of '{self.operator}'"

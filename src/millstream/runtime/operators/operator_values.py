@@ -97,18 +97,18 @@ class OperatorMap(SettledMap):
         self.changes = ValueChanges(value, evolution, map_key)
         self.type_name = f"map<{stored_type(key)}, {stored_type(value)}>"
         self._key, self._value = key, value
-        self._held: dict[Any, Any] = {}
+        self._pairs: dict[Any, Any] = {}
 
     @property
     def _entries(self) -> dict[Any, Any]:
-        return self._held
+        return self._pairs
 
     def fill(self, column: pa.Array) -> None:
         keys, values = column.flatten()
-        self._held = dict(zip(self._key.decode(keys), self._value.decode(values), strict=True))
+        self._pairs = dict(zip(self._key.decode(keys), self._value.decode(values), strict=True))
 
     def column(self) -> pa.Array | None:
-        if not self._held:
+        if not self._pairs:
             return None
-        columns = [self._key.encode(list(self._held)), self._value.encode(list(self._held.values()))]
+        columns = [self._key.encode(list(self._pairs)), self._value.encode(list(self._pairs.values()))]
         return pa.StructArray.from_arrays(columns, names=["key", "value"])

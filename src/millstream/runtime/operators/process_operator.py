@@ -79,9 +79,10 @@ class ProcessOperator(SeveralResultsOperator):
         assert isinstance(self.node.operation, Process)
         parts: list[tuple[str | None, Batch]] = []
         for tag in self.side_outputs:
-            at = [i for i, is_tagged in enumerate(tagged) if is_tagged and out[i][0].tag_id == tag]
-            if at:
-                parts.append((tag, self._side(tag, [out[i] for i in at], None if stamps is None else stamps[at])))
+            positions = [i for i, is_tagged in enumerate(tagged) if is_tagged and out[i][0].tag_id == tag]
+            if positions:
+                side_stamps = None if stamps is None else stamps[positions]
+                parts.append((tag, self._side(tag, [out[i] for i in positions], side_stamps)))
         is_main = ~np.array(tagged, dtype=bool)
         main = list(compress(out, is_main))
         return [*parts, (None, self.typed(main, None if stamps is None else stamps[is_main], self.node.output_type))]
@@ -90,12 +91,12 @@ class ProcessOperator(SeveralResultsOperator):
         """The records of a side output, of the type that its readers declared."""
         assert isinstance(self.node.operation, Process)
         type_info = dict(self.node.operation.tags)[tag]
-        for found in {id(item[0]): item[0] for item in tagged}.values():
-            if is_typed(type_info) and is_typed(found.type_info) and found.type_info != type_info:
+        for side_tag in {id(item[0]): item[0] for item in tagged}.values():
+            if is_typed(type_info) and is_typed(side_tag.type_info) and side_tag.type_info != type_info:
                 error = ProgramError(
-                    f"side output '{tag}' is given out as {found.type_info} and read as {type_info}. Use the same "
+                    f"side output '{tag}' is given out as {side_tag.type_info} and read as {type_info}. Use the same "
                     "OutputTag in the function and in get_side_output()"
                 )
-                value = next(item[1] for item in tagged if item[0] is found)
+                value = next(item[1] for item in tagged if item[0] is side_tag)
                 raise self.call.failed(error, f"side output '{tag}'", (value,))
         return self.typed([item[1] for item in tagged], stamps, type_info, f"side output '{tag}'")

@@ -1,4 +1,4 @@
-"""Which operator runs a node: one line for each operation of the graph.
+"""Which operator runs a node: one line for each operation of a plan.
 
 An operation that is not listed cannot be run. This is the only module that knows all operators; whoever needs one asks
 `operator_for`.
@@ -33,20 +33,24 @@ from millstream.graph.nodes import (
     LoopTail,
     Map,
     MapBatches,
-    PaneAggregate,
-    PartialAggregate,
     Process,
     Project,
     Read,
     Reduce,
     Window,
-    WindowJoin,
     Write,
 )
-from millstream.plan.operations import Rolling
+from millstream.plan.operations import (
+    FoldedWindow,
+    PaneAggregate,
+    PartialAggregate,
+    ProjectedIntervalJoin,
+    Rolling,
+    WindowJoin,
+)
 from millstream.runtime.exchange.cached_blocks import CacheOperator
 from millstream.runtime.joins.co_group_operator import CoGroupOperator
-from millstream.runtime.joins.interval_join import interval_join_operator
+from millstream.runtime.joins.interval_join import ProcessJoinOperator, ProjectedJoinOperator
 from millstream.runtime.joins.window_join import WindowJoinOperator
 from millstream.runtime.operators.async_calls import AsyncCallsOperator
 from millstream.runtime.operators.broadcast_operators import BroadcastProcessOperator, KeyedBroadcastOperator
@@ -80,13 +84,6 @@ from millstream.runtime.windows.partial_aggregates import PartialAggregateOperat
 __all__ = ["OPERATORS", "operator_for"]
 
 
-def _window_operator(setting: OperatorSetting) -> Operator:
-    """The quick operator where it will do."""
-    operation = setting.node.operation
-    assert isinstance(operation, Window)
-    return WindowOperator(setting) if operation.panes is None else FoldingWindowOperator(setting)
-
-
 OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     Map: MapOperator,
     FlatMap: FlatMapOperator,
@@ -116,10 +113,12 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     Reduce: ReduceOperator,
     Rolling: RollingOperator,
     KeyedBatches: KeyedBatchesOperator,
-    Window: _window_operator,
+    Window: WindowOperator,
+    FoldedWindow: FoldingWindowOperator,
     CoGroupWindow: CoGroupOperator,
     WindowJoin: WindowJoinOperator,
-    IntervalJoin: interval_join_operator,
+    IntervalJoin: ProcessJoinOperator,
+    ProjectedIntervalJoin: ProjectedJoinOperator,
     PartialAggregate: PartialAggregateOperator,
     PaneAggregate: PaneOperator,
 }

@@ -29,7 +29,6 @@ from millstream.runtime.keyed.visits import Visit
 from millstream.runtime.operators.keyed_batches import ColumnarOperator
 from millstream.runtime.operators.keyed_operator import KeyedOperator, Part, PerRecordOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.tables.state_table import StateTable
 
 __all__ = ["ReduceOperator", "RollingOperator"]
@@ -40,16 +39,10 @@ _STATE = "result"
 class _RunningOperator(KeyedOperator):
     """Gives out results of every record, or in BATCH the last ones when the input has ended."""
 
-    _batch = False
-
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        self._batch = facts.batch
-        super().prepare(spec, facts, nonce)
-
     def advance(self, watermark: int) -> int:
         ended_before = self.time.watermark == MAX_WATERMARK
         reached = super().advance(watermark)
-        if self._batch and reached == MAX_WATERMARK and not ended_before:
+        if self.setting.facts.batch and reached == MAX_WATERMARK and not ended_before:
             for batch in self._final_results():
                 self.emit(batch)
         return reached
@@ -94,7 +87,7 @@ class ReduceOperator(_RunningOperator, PerRecordOperator):
                 out.append(after)
         except Exception as error:
             raise self.call.failed(error, "reduce", self.call.current(values, remaining)) from error
-        if self._batch:
+        if self.setting.facts.batch:
             return []
         return [(None, self.typed(out, batch.timestamps, self.node.output_type))]
 
@@ -131,12 +124,12 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         batch = visit.records
         self._check(batch)
         fields, before = batch.columns().columns[: len(self._schema)], self.columns()[_STATE]
-        known = np.asarray(before.is_valid())
+        has_result = np.asarray(before.is_valid())
         rolled = roll(
-            self._operation.kind, self._operation.position, fields, visit.codes, self._fields_of(before), known
+            self._operation.kind, self._operation.position, fields, visit.codes, self._fields_of(before), has_result
         )
         self.states[_STATE].set(self._record_of(rolled.after))
-        if not self._batch:
+        if not self.setting.facts.batch:
             columns = pa.RecordBatch.from_arrays(rolled.output, schema=self._schema)
             yield None, Batch.of_columns(columns, self._type, batch.timestamps)
 
@@ -149,9 +142,9 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         kinds = columns.schema.get_field_index(KIND_COLUMN)
         if kinds >= 0:
             changes = columns.column(kinds)
-            unfit = pa.array(np.asarray(changes.fill_null(1)) != 0)
-            if unfit.true_count:
-                bad = (unfit, "the record is None or no INSERT")
+            is_unfit = pa.array(np.asarray(changes.fill_null(1)) != 0)
+            if is_unfit.true_count:
+                bad = (is_unfit, "the record is None or no INSERT")
         if bad is not None:
             record = batch.slice(int(np.argmax(np.asarray(bad[0]))), 1).values()[0]
             what = self._operation.kind

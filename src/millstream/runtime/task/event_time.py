@@ -35,7 +35,7 @@ from millstream.state.keys.key_groups import key_group_range
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
 
-__all__ = ["KeptTime", "Timekeeper", "restored", "restored_event_time", "restored_subtask"]
+__all__ = ["KeptTime", "Timekeeper", "restored_event_time", "restored_time", "restored_times"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class KeptTime:
 
     def details(self) -> dict[str, Any]:
         """Everything but the watermark, as JSON."""
-        found = {"active_ms": self.active_ms, "marked_idle": self.marked_idle or None, "generator": self.generator}
-        return {name: value for name, value in found.items() if value is not None}
+        details = {"active_ms": self.active_ms, "marked_idle": self.marked_idle or None, "generator": self.generator}
+        return {name: value for name, value in details.items() if value is not None}
 
     @classmethod
     def of(cls, details: Mapping[str, Any], watermark: int) -> KeptTime:
@@ -72,31 +72,31 @@ class KeptTime:
         )
 
 
-def restored(subtasks: Mapping[str, Mapping[str, Any]], parallelism: int) -> list[KeptTime]:
+def restored_times(subtasks: Mapping[str, Mapping[str, Any]], parallelism: int) -> list[KeptTime]:
     """What each of `parallelism` subtasks goes on from, given what those of the last epoch kept.
 
     With another parallelism than before, records go other ways: all new subtasks start at the smallest watermark of
     the old ones, so that none claims to have seen what another one saw, and with new generators.
 
-    >>> [time.watermark for time in restored({"0": {"watermark": 7}, "1": {"watermark": 5}}, 3)]
+    >>> [time.watermark for time in restored_times({"0": {"watermark": 7}, "1": {"watermark": 5}}, 3)]
     [5, 5, 5]
     """
-    kept = [_kept(subtasks[str(i)]) for i in range(len(subtasks))]
-    if len(kept) == parallelism:
-        return kept
-    lowest = min((time.watermark for time in kept), default=MIN_WATERMARK)
-    active = [time.active_ms for time in kept if time.active_ms is not None]
+    times = [_time_of(subtasks[str(i)]) for i in range(len(subtasks))]
+    if len(times) == parallelism:
+        return times
+    lowest = min((time.watermark for time in times), default=MIN_WATERMARK)
+    active = [time.active_ms for time in times if time.active_ms is not None]
     return [KeptTime(lowest, max(active, default=None))] * parallelism
 
 
-def restored_subtask(subtasks: Mapping[str, Mapping[str, Any]], subtask: int, parallelism: int) -> KeptTime:
-    """What one of them goes on from; looks at what the others kept only if the parallelism is another."""
+def restored_time(subtasks: Mapping[str, Mapping[str, Any]], subtask: int, parallelism: int) -> KeptTime:
+    """What one subtask goes on from. What the others kept is looked at only after a change of parallelism."""
     if len(subtasks) == parallelism:
-        return _kept(subtasks[str(subtask)])
-    return restored(subtasks, parallelism)[subtask]
+        return _time_of(subtasks[str(subtask)])
+    return restored_times(subtasks, parallelism)[subtask]
 
 
-def _kept(account: Mapping[str, Any]) -> KeptTime:
+def _time_of(account: Mapping[str, Any]) -> KeptTime:
     return KeptTime.of(account, account["watermark"])
 
 
@@ -121,27 +121,29 @@ def restored_event_time(
         return times[subtask]
     if max_parallelism is None:
         return min(times)
-    own = key_group_range(subtask, parallelism, max_parallelism)
-    ranges = (key_group_range(other, len(times), max_parallelism) for other in range(len(times)))
+    groups = key_group_range(subtask, parallelism, max_parallelism)
+    ranges_before = (key_group_range(before, len(times), max_parallelism) for before in range(len(times)))
     return min(
-        time for time, other in zip(times, ranges, strict=True) if other.start < own.stop and own.start < other.stop
+        time
+        for time, before in zip(times, ranges_before, strict=True)
+        if before.start < groups.stop and groups.start < before.stop
     )
 
 
 class Timekeeper:
     """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it."""
 
-    def __init__(self, strategy: WatermarkStrategy | None, kept: KeptTime, call: UserCall) -> None:
+    def __init__(self, strategy: WatermarkStrategy | None, start: KeptTime, call: UserCall) -> None:
         self._strategy = strategy or WatermarkStrategy.no_watermarks()
         self._call = call
-        self._kept = kept
-        self._watermark = kept.watermark
+        self._start = start
+        self._watermark = start.watermark
         self._records = 0
         self.timeout_ms = self._strategy.idle_timeout_ms
         assigner = self._strategy.timestamp_assigner
         self._extract = None if assigner is None else call.bind(assigner, "extract_timestamp", "timestamp assigner")
         factory = self._strategy.generator_factory
-        self._generator = None if factory is None else _RunningGenerator(factory, kept, call)
+        self._generator = None if factory is None else _RunningGenerator(factory, start, call)
 
     def stamp(self, batch: Batch) -> Batch:
         """The batch with its timestamps; event time moves on."""
@@ -161,8 +163,8 @@ class Timekeeper:
         """The epoch ends: what to keep."""
         active_ms = None
         if self.timeout_ms is not None:
-            known = self._kept.active_ms
-            active_ms = now_ms if self._records or known is None else known
+            active_before_ms = self._start.active_ms
+            active_ms = now_ms if self._records or active_before_ms is None else active_before_ms
         if self._generator is not None:
             return self._generator.end(active_ms)
         return KeptTime(self._watermark, active_ms)
@@ -226,9 +228,9 @@ class _RunningGenerator(WatermarkOutput):
 
     _ROLE = "watermark generator"
 
-    def __init__(self, factory: Any, kept: KeptTime, call: UserCall) -> None:
+    def __init__(self, factory: Any, start: KeptTime, call: UserCall) -> None:
         self._call = call
-        self._watermark, self._idle = kept.watermark, kept.marked_idle
+        self._watermark, self._idle = start.watermark, start.marked_idle
         with call.running(self._ROLE):
             generator = factory()
             if not isinstance(generator, WatermarkGenerator):
@@ -236,8 +238,8 @@ class _RunningGenerator(WatermarkOutput):
                     f"the factory given to for_generator returned {generator!r} ({type(generator).__name__}), "
                     "expected a WatermarkGenerator. Derive your class from it"
                 )
-            if kept.generator is not None:
-                generator.restore(kept.generator)
+            if start.generator is not None:
+                generator.restore(start.generator)
         self._generator: WatermarkGenerator = generator
 
     def take(self, batch: Batch) -> None:

@@ -14,8 +14,8 @@ from millstream.runtime.exchange.envelope import Envelope, open_envelopes, seal
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
-from millstream.runtime.task.spec import EpochSpec
-from millstream.runtime.task.task import Assignment, run_task
+from millstream.runtime.task.spec import Assignment, EpochSpec
+from millstream.runtime.task.task import run_task
 
 __all__ = ["LocalRunner"]
 

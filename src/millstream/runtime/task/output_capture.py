@@ -13,16 +13,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Captured", "capture_output"]
+__all__ = ["OutputLines", "capture_output"]
 
-Captured = list[list[str]]
+OutputLines = list[list[str]]
 _LINES_MAX = 1000
 
 
 class _Lines(io.TextIOBase):
     """A text stream that keeps complete lines."""
 
-    def __init__(self, stream: str, lines: Captured) -> None:
+    def __init__(self, stream: str, lines: OutputLines) -> None:
         self._stream, self._lines, self._open = stream, lines, ""
 
     def writable(self) -> bool:
@@ -31,7 +31,7 @@ class _Lines(io.TextIOBase):
     def write(self, text: str) -> int:
         *complete, self._open = (self._open + text).split("\n")
         for line in complete:
-            _keep(self._lines, [self._stream, line])
+            _append(self._lines, [self._stream, line])
         return len(text)
 
     def end(self) -> None:
@@ -40,15 +40,15 @@ class _Lines(io.TextIOBase):
 
 
 class _Records(logging.Handler):
-    def __init__(self, lines: Captured) -> None:
+    def __init__(self, lines: OutputLines) -> None:
         super().__init__()
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        _keep(self._lines, ["log", record.levelname, record.name, self.format(record)])
+        _append(self._lines, ["log", record.levelname, record.name, self.format(record)])
 
 
-def _keep(lines: Captured, line: list[str]) -> None:
+def _append(lines: OutputLines, line: list[str]) -> None:
     if len(lines) < _LINES_MAX:
         lines.append(line)
     elif len(lines) == _LINES_MAX:
@@ -56,7 +56,7 @@ def _keep(lines: Captured, line: list[str]) -> None:
 
 
 @contextmanager
-def capture_output(lines: Captured) -> Iterator[None]:
+def capture_output(lines: OutputLines) -> Iterator[None]:
     """Collect what is printed and logged inside the block into `lines`."""
     stdout, stderr = sys.stdout, sys.stderr
     handler = _Records(lines)

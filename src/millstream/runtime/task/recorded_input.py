@@ -34,7 +34,7 @@ class InputRecorder:
 
     def __init__(self, store: Store, uid: str, epoch: int, subtask: int, nonce: str) -> None:
         self._store, self._uid, self._epoch, self._subtask, self._nonce = store, uid, epoch, subtask, nonce
-        self._splits = self._written = 0
+        self._split_count = self._file_count = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -54,10 +54,10 @@ class InputRecorder:
         """All of the split is read, and the source's own watermark stands there: what the manifest is to keep of it."""
         if self._blocks:
             self._write()
-        told = {"files": self._files, "subtask": self._subtask, "number": self._splits, "watermark": watermark}
-        self._splits += 1
+        account = {"files": self._files, "subtask": self._subtask, "number": self._split_count, "watermark": watermark}
+        self._split_count += 1
         self._begin()
-        return told
+        return account
 
     def _write(self) -> None:
         sink = pa.BufferOutputStream()
@@ -65,10 +65,10 @@ class InputRecorder:
             writer.write_batch(pa.RecordBatch.from_arrays([pa.array(self._blocks, pa.large_binary())], schema=_SCHEMA))
         data = sink.getvalue().to_pybytes()
         # A letter of its own after the nonce: states of the same operator have files beside these.
-        name = segment_name(self._uid, _NAME, self._epoch, self._subtask, f"{self._nonce}r{self._written}")
+        name = segment_name(self._uid, _NAME, self._epoch, self._subtask, f"{self._nonce}r{self._file_count}")
         self._store.put(name, data)
         self._files.append({"file": name, "bytes": len(data), "crc32": zlib.crc32(data)})
-        self._written += 1
+        self._file_count += 1
         self._blocks, self._bytes = [], 0
 
 
@@ -84,7 +84,7 @@ class RecordedSource(Source):
     @property
     def subtasks(self) -> dict[str, int]:
         """Which subtask read each split."""
-        return {name: told["subtask"] for name, told in self._recorded.items()}
+        return {name: account["subtask"] for name, account in self._recorded.items()}
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         """In the order in which each subtask read them."""
@@ -94,11 +94,11 @@ class RecordedSource(Source):
         return offset  # there is nothing but what was read
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        for told in self._recorded[split.name]["files"]:
-            data = self._store.get(told["file"])
-            if len(data) != told["bytes"] or zlib.crc32(data) != told["crc32"]:
+        for entry in self._recorded[split.name]["files"]:
+            data = self._store.get(entry["file"])
+            if len(data) != entry["bytes"] or zlib.crc32(data) != entry["crc32"]:
                 raise StoreDamagedError(
-                    f"Store {self._store.url}: {told['file']!r}, recorded input, was cut or changed after it was "
+                    f"Store {self._store.url}: {entry['file']!r}, recorded input, was cut or changed after it was "
                     "written. Restore it from a copy"
                 )
             with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
@@ -108,8 +108,8 @@ class RecordedSource(Source):
         return stop
 
     def watermark(self, split: Split, offset: Offset) -> int | None:
-        found: int | None = self._recorded[split.name]["watermark"]
-        return found
+        watermark: int | None = self._recorded[split.name]["watermark"]
+        return watermark
 
     def describe(self) -> str:
         return f"what was recorded of {self._described}"

@@ -13,9 +13,12 @@ anew from what the last manifest keeps, when what it remembers is of another epo
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from millstream.graph.nodes import Node
+from millstream.common.typeinfo import TypeInformation
+from millstream.graph.nodes import Node, Process
 from millstream.metrics.registry import MetricRegistry
 from millstream.plan.stages import Plan
 from millstream.runtime.operators.context import TaskContext
@@ -23,20 +26,23 @@ from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
 from millstream.runtime.operators.registry import operator_for
 from millstream.runtime.task.shipped_job import ShippedJob
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
 
 __all__ = ["Residents", "Subtask"]
 
 _LOG = logging.getLogger(__name__)
 
+_Place: TypeAlias = tuple[str, str, int, int]
+
 
 @dataclass
 class Subtask:
-    """The open operators of one subtask of one stage, in topological order."""
+    """The open operators of one subtask of one stage, in topological order. `channel_types` are of the records."""
 
     plan: Plan
     operators: dict[int, Operator]
     metrics: MetricRegistry
+    channel_types: Mapping[int, TypeInformation | None]
 
 
 @dataclass
@@ -44,95 +50,105 @@ class Residents:
     """The open subtasks of a process, by (job, run, stage, subtask). `openings` counts those ever opened."""
 
     openings: int = 0
-    _open: dict[tuple[str, str, int, int], Subtask] = field(default_factory=dict)
+    _open: dict[_Place, Subtask] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def subtask(self, job: ShippedJob, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> Subtask:
+    def subtask(self, job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> Subtask:
         """The open operators of a subtask; opened now if this process does not have them yet."""
-        key = (job.facts.job_id, job.facts.run, stage, subtask)
-        if key not in self._open:
+        place = _place(job, assignment)
+        subtask = self._open.get(place)
+        if subtask is None:
             self._close_other_runs(job.facts)
-            self._open[key] = _opened(job, spec, stage, subtask, attempt)
+            subtask = self._open[place] = _open_subtask(job, spec, assignment)
             self.openings += 1
-        elif _renewed(self._open[key], job, spec, stage, subtask, attempt):
+        elif _renew(subtask, job, spec, assignment):
             self.openings += 1
-        return self._open[key]
+        return subtask
 
-    def discard(self, job: ShippedJob, stage: int, subtask: int) -> None:
+    def discard(self, job: ShippedJob, assignment: Assignment) -> None:
         """Close and forget a subtask."""
-        found = self._open.pop((job.facts.job_id, job.facts.run, stage, subtask), None)
-        if found is not None:
-            _close(found)
+        subtask = self._open.pop(_place(job, assignment), None)
+        if subtask is not None:
+            _close_subtask(subtask)
 
     def close(self) -> None:
         """Close and forget all subtasks."""
-        for key in list(self._open):
-            _close(self._open.pop(key))
+        for place in list(self._open):
+            _close_subtask(self._open.pop(place))
 
     def _close_other_runs(self, facts: JobFacts) -> None:
-        for key in [key for key in self._open if key[0] == facts.job_id and key[1] != facts.run]:
-            _close(self._open.pop(key))
+        for place in [place for place in self._open if place[0] == facts.job_id and place[1] != facts.run]:
+            _close_subtask(self._open.pop(place))
 
 
-def _opened(job: ShippedJob, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> Subtask:
-    found = Subtask(job.plan(), {}, MetricRegistry())
-    for node in found.plan.stages[stage].operators:
+def _place(job: ShippedJob, assignment: Assignment) -> _Place:
+    return job.facts.job_id, job.facts.run, assignment.stage, assignment.subtask
+
+
+def _open_subtask(job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> Subtask:
+    plan = job.plan()
+    subtask = Subtask(plan, {}, MetricRegistry(), _channel_types(plan))
+    for node in plan.stages[assignment.stage].operators:
         assert node.parallelism is not None
-        if subtask < node.parallelism:
-            own = _with_own_function(node, job, stage)
-            found.operators[node.id] = _operator(own, job, spec, subtask, attempt, found.metrics)
-    return found
+        if assignment.subtask < node.parallelism:
+            _open_operator(subtask, node, job, spec, assignment)
+    return subtask
 
 
-def _renewed(found: Subtask, job: ShippedJob, spec: EpochSpec, stage: int, subtask: int, attempt: int) -> bool:
+def _renew(subtask: Subtask, job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> bool:
     """Replace the operators whose function does not hold what the last manifest keeps; whether there were any."""
     outdated = [
         operator
-        for operator in found.operators.values()
+        for operator in subtask.operators.values()
         if operator.operator_state.is_outdated(spec.operator_states.get(operator.uid, {}))
     ]
     for operator in outdated:
         _close_operator(operator)
         try:
-            own = _with_own_function(operator.node, job, stage)
-            found.operators[own.id] = _operator(own, job, spec, subtask, attempt, found.metrics)
+            _open_operator(subtask, operator.node, job, spec, assignment)
         except BaseException:
-            del found.operators[operator.node.id]  # it is closed; the others will be when the subtask is discarded
+            del subtask.operators[operator.node.id]  # it is closed; the others will be when the subtask is discarded
             raise
     return bool(outdated)
 
 
-def _with_own_function(node: Node, job: ShippedJob, stage: int) -> Node:
-    """The node with an unused copy of its function, when that keeps operator state: of one operator, once."""
+def _open_operator(subtask: Subtask, node: Node, job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> None:
+    """Make the operator of a node, and open it with what the last manifest keeps."""
     function = getattr(node.operation, "function", getattr(node.operation, "source", None))
-    if not keeps_state(function):
-        return node
-    return next(copy for copy in job.plan().stages[stage].operators if copy.id == node.id)
-
-
-def _operator(
-    node: Node, job: ShippedJob, spec: EpochSpec, subtask: int, attempt: int, metrics: MetricRegistry
-) -> Operator:
-    """One operator, restored and open."""
+    if keeps_state(function):  # such a function is one operator's, and is opened once
+        node = next(copy for copy in job.plan().stages[assignment.stage].operators if copy.id == node.id)
     assert node.parallelism is not None and node.max_parallelism is not None and node.uid is not None
     context = TaskContext(
         task_name=node.name,
         parallelism=node.parallelism,
         max_parallelism=node.max_parallelism,
-        subtask=subtask,
-        attempt=attempt,
+        subtask=assignment.subtask,
+        attempt=assignment.attempt,
         parameters=job.facts.parameters,
-        metrics=metrics.group(node.uid),
+        metrics=subtask.metrics.group(node.uid),
     )
-    operator = operator_for(OperatorSetting(node, context, job.facts.batch_records_max))
-    operator.operator_state.restore(spec.operator_states.get(node.uid, {}), job.facts.store)
-    operator.open()
-    return operator
+    input_type = next((subtask.channel_types[channel.id] for channel in subtask.plan.into(node.id)), None)
+    operator = operator_for(OperatorSetting(node, context, job.facts, input_type))
+    operator.open(spec.operator_states.get(node.uid, {}))
+    subtask.operators[node.id] = operator
 
 
-def _close(subtask: Subtask) -> None:
+def _channel_types(plan: Plan) -> dict[int, TypeInformation | None]:
+    """The type of the records on each channel: that of the source node's output, or of its side output."""
+    by_id = {node.id: node for node in plan.nodes()}
+    types: dict[int, TypeInformation | None] = {}
+    for channel in plan.channels:
+        source = by_id[channel.source]
+        if channel.edge.tag is not None and isinstance(source.operation, Process):
+            types[channel.id] = dict(source.operation.tags)[channel.edge.tag]
+        else:
+            types[channel.id] = source.output_type
+    return types
+
+
+def _close_subtask(subtask: Subtask) -> None:
     for operator in subtask.operators.values():
         _close_operator(operator)
 

@@ -1,4 +1,4 @@
-"""What the driver tells every task about an epoch, and about the job.
+"""What every task is told: about the job, about the epoch, and which task it is.
 
 `JobFacts` never change while a driver runs and are sent once, with the plan. An `EpochSpec` changes every epoch
 and reaches the tasks as a Spark local property: the Spark plan itself is built once.
@@ -23,7 +23,7 @@ from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.event_time import restored_event_time
 from millstream.storage.store import Store
 
-__all__ = ["EpochSpec", "JobFacts", "ReadRange", "own_accounts"]
+__all__ = ["Assignment", "EpochSpec", "JobFacts", "ReadRange", "own_accounts"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,19 @@ class JobFacts:
     cache_folder: Path | None = None  # where segments of a remote store are kept; None: in memory
     batch: bool = False  # bounded input, whole: aggregations give their final results only
     records_input: bool = False  # what sources read is kept beside the epoch, for a replay
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which task this is. `nonce` is unique among all attempts of all tasks, for ever. `raises`: a failure of user code
+    is raised where it happened, not sent: somebody stands by with a debugger."""
+
+    stage: int
+    subtask: int
+    attempt: int
+    nonce: str
+    capture: bool = True
+    raises: bool = False
 
 
 @dataclass(frozen=True)

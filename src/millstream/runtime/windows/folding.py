@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.rolling_records import mutable_copy
-from millstream.graph.nodes import Window
+from millstream.plan.operations import FoldedWindow
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.states import StateHandle
@@ -31,8 +31,7 @@ from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.keyed.visits import Visit
 from millstream.runtime.operators.keyed_operator import Part
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.windows.contents import Fold
 from millstream.runtime.windows.contexts import FunctionContext
 from millstream.runtime.windows.window_functions import WindowFunctions
@@ -56,12 +55,13 @@ _Place = tuple[int, int]
 
 
 class FoldingWindowOperator(WindowFunctions):
-    """A window node whose windows are `operation.panes`."""
+    """A node of folded windows, which are `operation.panes`."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
         operation = setting.node.operation
-        assert isinstance(operation, Window) and operation.panes is not None
+        assert isinstance(operation, FoldedWindow)
+        self._folded = operation
         self._panes = operation.panes
         self._fold = Fold(operation)
         self._codec = task_codec(operation.contents_type, f"the windows of '{self.node.name}'")
@@ -75,7 +75,7 @@ class FoldingWindowOperator(WindowFunctions):
         )
         self.backend.keep(_STATE, StateHandle(self._table, self.backend.scope))
         self._function_context = FunctionContext(self.time, self.store, self.of_key, False)
-        self._is_batch = False
+        self._is_batch = setting.facts.batch
         self._begin()
 
     def _begin(self) -> None:
@@ -84,9 +84,8 @@ class FoldingWindowOperator(WindowFunctions):
         self._stamps: list[int] = []
         self._made: dict[int, Any] = {}
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        self._is_batch = facts.batch
-        super().prepare(spec, facts, nonce)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._begin()
 
     # --- time -------------------------------------------------------------------------------------------------------
@@ -254,7 +253,8 @@ class FoldingWindowOperator(WindowFunctions):
         fires, stays = due_ms == ends - 1, last_ms > self._passed()
         with self.call.running("state"):
             values, key_values = self._codec.decode(rows.column("value")), self._table.keys_of(rows.column("key"))
-            self.announce(key_values, [self.window(number) for number in numbers.tolist()])
+            if not self._folded.passes_through:
+                self.announce(key_values, [self.window(number) for number in numbers.tolist()])
         self._fire_all(key_values, numbers.tolist(), values, fires.tolist(), stays.tolist())
         with self.call.running("state"):
             ended, staying = np.flatnonzero(~stays), np.flatnonzero(stays)
@@ -269,7 +269,7 @@ class FoldingWindowOperator(WindowFunctions):
     def _fire_all(
         self, keys: list[Any], numbers: list[int], values: list[Any], fires: list[bool], stays: list[bool]
     ) -> None:
-        result, passes = self._fold.result, self._operation.passes_through
+        result, passes = self._fold.result, self._folded.passes_through
         for key, number, value, fire, stay in zip(keys, numbers, values, fires, stays, strict=True):
             try:
                 if fire:
@@ -285,7 +285,7 @@ class FoldingWindowOperator(WindowFunctions):
 
     def _fire(self, key: Any, number: int, value: Any) -> None:
         """Give out what a window comes to."""
-        if self._operation.passes_through:
+        if self._folded.passes_through:
             self._out.append(value)
         else:
             self._enter(key, number)
@@ -300,7 +300,7 @@ class FoldingWindowOperator(WindowFunctions):
         window = self._made.get(number)
         if window is None:
             start, end = self._panes.bounds(number)
-            window = self._made[number] = self._operation.window_type(int(start), int(end))
+            window = self._made[number] = self._folded.window_type(int(start), int(end))
         return window
 
     def _results(self) -> Iterator[Part]:
@@ -309,18 +309,17 @@ class FoldingWindowOperator(WindowFunctions):
             self._out, self._stamps = [], []
             yield from self._parts(out, stamps)
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        super().acknowledge(acknowledgement)
-        panes = self._panes
+    def write_states(self) -> dict[str, Any]:
+        account, panes = super().write_states(), self._panes
         # For readers of the store: which window a number stands for.
-        acknowledgement.states[self.uid]["windows_ms"] = [panes.size_ms, panes.slide_ms, panes.offset_ms, panes.step_ms]
+        account["windows_ms"] = [panes.size_ms, panes.slide_ms, panes.offset_ms, panes.step_ms]
         if panes.is_event_time or self._is_batch:
-            return
+            return account
         self._table.settle()
         due_ms = None if self._table.view.is_empty else self._table.view.min_due(after_ms=self.time.now_ms - 1)
         if due_ms is not None:  # a window is over when its last millisecond is
-            account = acknowledgement.states[self.uid]
             account["wake_ms"] = min(due_ms + 1, account.get("wake_ms", due_ms + 1))
+        return account
 
 
 def _by_place(codes: Int64s, numbers: Int64s) -> tuple[Int64s, list[int]]:

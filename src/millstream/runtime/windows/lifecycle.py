@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.graph.nodes import Window
+from millstream.graph.window_traits import Firing, Merging, firing
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.context import TaskContext, TaskTimerService
@@ -45,12 +46,14 @@ class WindowLife:
         self._operation = operation
         self._store = store
         self._trigger = operation.trigger
+        self._sets_one_timer = firing(operation.trigger) is Firing.AT_ITS_END
         self.tokens = tokens
         self.times = WindowTimes(operation.assigner.is_event_time(), operation.allowed_lateness_ms, time)
         self.contents = contents_of(store, operation, EvictorContext(time, context.metrics))
-        self.merged = MergedWindows(store, operation.assigner, self.tokens) if operation.merges else None
+        merges = isinstance(operation.assigner, Merging)
+        self.merged = MergedWindows(store, operation.assigner, self.tokens) if merges else None
         self._trigger_context = TriggerContext(time, context.metrics, store)
-        self.firings = WindowFirings(store, function, FunctionContext(time, store, of_key, operation.merges))
+        self.firings = WindowFirings(store, function, FunctionContext(time, store, of_key, merges))
         # Windows whose trigger has been told of a record in this epoch, and would say and do the same for the next.
         self._waiting: set[Place] = set()
 
@@ -90,7 +93,7 @@ class WindowLife:
         last = self.times.last_moment(window)
         if last < MAX_WATERMARK:
             self._timers().register(last, place)
-        if self._operation.waits_only and self.merged is None and window.max_timestamp() > self.times.service.watermark:
+        if self._sets_one_timer and self.merged is None and window.max_timestamp() > self.times.service.watermark:
             self._waiting.add(place)
         return True
 

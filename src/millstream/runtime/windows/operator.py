@@ -24,11 +24,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from millstream.graph.window_traits import Firing, firing
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.windows.contexts import AssignerContext
 from millstream.runtime.windows.lifecycle import NO_TIMESTAMP, WindowLife
 from millstream.runtime.windows.merging import MergedWindows
@@ -52,16 +53,17 @@ class WindowOperator(WindowFunctions):
         super().__init__(setting)
         context = self.setting.context
         self._assigner_context = AssignerContext(self.time, context)
+        self._fires_by_time = firing(self._operation.trigger) is not Firing.UNKNOWN
         self._windows = WindowLife(
             self._operation, self.store, self.of_key, self.tokens, context, self.time, self._function
         )
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        super().prepare(spec, facts, nonce)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._windows.begin()
-        if facts.batch:
+        if self.setting.facts.batch:
             self._windows.want_final_only()
             self.time.watermark = MIN_WATERMARK
 
@@ -122,7 +124,8 @@ class WindowOperator(WindowFunctions):
                 assigned.append([(window, (key, token(window))) for window in windows])
         except Exception as error:
             raise self.call.failed(error, "window assigner", self.call.current(values, remaining)) from error
-        if self._operation.merges or not self._windows.times.is_event_time or self.time.watermark == MIN_WATERMARK:
+        is_event_time = self._windows.times.is_event_time
+        if self._windows.merged is not None or not is_event_time or self.time.watermark == MIN_WATERMARK:
             return assigned
         over = {window for windows in assigned for window, _ in windows}
         over = {window for window in over if is_over(window)}
@@ -136,7 +139,7 @@ class WindowOperator(WindowFunctions):
             return
         places = {place: window for pairs in assigned for window, place in pairs}
         self.store.prefetch((), places)
-        if self._operation.waits:
+        if self._fires_by_time:
             # Open windows wait for their time; only those that are late fire for a record.
             now = self.time.watermark
             self._windows.contents.prepare([place for place, window in places.items() if window.max_timestamp() <= now])

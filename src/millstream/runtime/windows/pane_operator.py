@@ -28,7 +28,7 @@ from millstream.aggregation.groups import groups_of
 from millstream.aggregation.pane_firing import FiredWindows, WindowRange, fired_windows
 from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator_type
 from millstream.errors import ProgramError
-from millstream.graph.nodes import PaneAggregate
+from millstream.plan.operations import PaneAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -36,8 +36,6 @@ from millstream.runtime.keyed.queryable_states import queryable_of_panes
 from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.pane_table import PaneHandle, PaneTable
 from millstream.state.keys.equality import Bools
 
@@ -68,22 +66,20 @@ class PaneOperator(KeyedOperator):
         self._panes = PaneHandle(table, self.backend.scope, self._windows, self._accumulators)
         self.backend.keep(_STATE, self._panes)
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
-        self._batch = False
+        self._batch = setting.facts.batch
         self._before_ms = MIN_WATERMARK
 
     # --- an epoch -----------------------------------------------------------------------------------------------
 
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        self._batch = facts.batch
-        kept = self.kept(spec)
-        self._check_panes(kept)
-        self._before_ms = self._time_before(kept)
+    def open_states(self, accounts: Mapping[str, Any]) -> None:
+        self._check_panes(accounts)
+        self._before_ms = self._time_before(accounts)
         self._panes.table.time_ms = self._before_ms
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
         self._next_end: int | None = None
         self._started_ns = 0
-        super().prepare(spec, facts, nonce)
+        super().open_states(accounts)
 
     def _check_panes(self, kept: Mapping[str, Any]) -> None:
         """Refuse to go on with panes that the windows of the program would cut."""
@@ -231,21 +227,21 @@ class PaneOperator(KeyedOperator):
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return Batch.of_columns(batch, self._type, ends - 1)
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        super().acknowledge(acknowledgement)
-        account = acknowledgement.states[self.uid]
+    def write_states(self) -> dict[str, Any]:
+        account = super().write_states()
         account[_PANE_MS] = self._own_panes
         if self.node.queryable is not None:
             key_type = self.node.inputs[0].key_type
             assert key_type is not None
             account["queryable"] = {self.node.queryable: queryable_of_panes(self._operation, key_type)}
         if self._windows.is_event_time or self._batch:
-            return
+            return account
         now_ms = self._time_now()
         account[_FIRED_MS] = now_ms
         wake_ms = self._next_firing(now_ms)
         if wake_ms is not None:
             account["wake_ms"] = min(wake_ms, account.get("wake_ms", wake_ms))
+        return account
 
     def _next_firing(self, now_ms: int) -> int | None:
         """When the next window by the clock that holds a pane is over."""

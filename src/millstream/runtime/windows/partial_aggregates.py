@@ -21,7 +21,7 @@ from millstream.aggregation.kernels import column_of
 from millstream.aggregation.pane_rows import Accumulators
 from millstream.errors import ProgramError
 from millstream.graph.field_key import FieldKey
-from millstream.graph.nodes import PartialAggregate
+from millstream.plan.operations import PartialAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.runtime.exchange.keying import Keying
@@ -65,8 +65,8 @@ class PartialAggregateOperator(Operator):
         self._lot: list[pa.RecordBatch] = []
         self._lot_bytes = self._batches_to_skip = self._lots_to_skip = 0
 
-    def begin(self, spec: EpochSpec) -> None:
-        super().begin(spec)
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
         self._gathered, self._gathered_rows = [], 0
         self._begin_lots()
 

@@ -7,6 +7,7 @@ and written with the operator's own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from millstream.errors import ProgramError
@@ -16,8 +17,6 @@ from millstream.runtime.keyed.queryable_states import queryable_of_windows
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.operators.process_operator import ProcessOperator
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows.window_store import PartyStates, WindowStore
 from millstream.state.windows.places import WindowTokens
 
@@ -44,41 +43,28 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
     def stateful(self) -> Any:
         return getattr(self._operation.function, "_wrapped_function", None)
 
-    def open(self) -> None:
-        """Open the window function and the one that folds records."""
-        super().open()
-        for function in (self._operation.reduce, self._operation.aggregate):
-            opener = getattr(function, "open", None)
-            if callable(opener):
-                with self.call.running("open"):
-                    opener(self.setting.context)
+    def user_functions(self) -> Iterable[Any]:
+        """The window function, and the one that folds records."""
+        return (self.user_function(), self._operation.reduce, self._operation.aggregate)
 
-    def close(self) -> None:
-        """Close them again."""
-        super().close()
-        for function in (self._operation.reduce, self._operation.aggregate):
-            closer = getattr(function, "close", None)
-            if callable(closer):
-                with self.call.running("close"):
-                    closer()
-
-    def prepare(self, spec: EpochSpec, facts: JobFacts, nonce: str) -> None:
-        super().prepare(spec, facts, nonce)
+    def open_states(self, accounts: Mapping[str, Any]) -> None:
+        super().open_states(accounts)
         self.tokens.forget()
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+    def write_states(self) -> dict[str, Any]:
         self.store.leave()
-        super().acknowledge(acknowledgement)
-        self.store.tell_wake(self.time.now_ms, acknowledgement.states[self.uid])
+        account = super().write_states()
+        self.store.tell_wake(self.time.now_ms, account)
         if self.node.queryable is not None:
             told = queryable_of_windows(self._operation, self.node.inputs[0].key_type)
-            names = acknowledgement.states[self.uid].setdefault("queryable", {})
+            names = account.setdefault("queryable", {})
             if self.node.queryable in names:
                 raise ProgramError(
                     f"the windows of '{self.node.name}' and its state '{names[self.node.queryable]['state']}' are both "
                     f"queryable as '{self.node.queryable}'. Give one of them another name"
                 )
             names[self.node.queryable] = told
+        return account
 
     def check_timestamps(self, batch: Batch) -> None:
         """Refuse records without timestamps where windows go by event time."""
@@ -105,6 +91,5 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def announce(self, keys: list[Any], windows: list[Any]) -> None:
         """The window function is about to be called for these: read what it keeps of them at once."""
-        if not self._operation.passes_through:
-            token = self.tokens.token
-            self.store.prefetch(keys, [(key, token(window)) for key, window in zip(keys, windows, strict=True)])
+        token = self.tokens.token
+        self.store.prefetch(keys, [(key, token(window)) for key, window in zip(keys, windows, strict=True)])

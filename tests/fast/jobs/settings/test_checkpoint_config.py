@@ -17,8 +17,8 @@ from millstream.checkpoint.protocol import ProtocolState, begin, decide
 from millstream.checkpoint.restart import FixedDelay, NoRestart, Tolerance
 from millstream.common import Configuration, Duration, JobStatus, Types
 from millstream.datastream import CheckpointingMode, StreamExecutionEnvironment
-from millstream.datastream.streams import notices
 from millstream.errors import ConfigurationError, JobFailedError, StoreError
+from millstream.graph import notices
 from millstream.jobs.epochs.epoch_deadline import EpochDeadline
 from millstream.jobs.epochs.epoch_history import history
 from millstream.jobs.launch.job import Job

@@ -41,8 +41,8 @@ from millstream.records.batch import Batch
 from millstream.runtime.exchange.envelope import open_envelopes
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
-from millstream.runtime.task.spec import EpochSpec, JobFacts, ReadRange
-from millstream.runtime.task.task import Assignment, run_task
+from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts, ReadRange
+from millstream.runtime.task.task import run_task
 from millstream.state.stored.operator_lists import INLINE_BYTES_MAX, Slice, shares
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import SEGMENTS, parse_segment

@@ -74,14 +74,14 @@ class OneOperator:
         """An epoch over these batches; returns its output."""
         self.epoch += 1
         context = TaskContext("total", 1, 128, 0, 0, {}, MetricRegistry().group(UID))
-        operator = operator_for(OperatorSetting(self.node, context, 1024))
+        facts = JobFacts("job", "id", "run", self.store, batch_records_max=1024, batch=batch)
+        operator = operator_for(OperatorSetting(self.node, context, facts))
         assert isinstance(operator, KeyedOperator)
         out: list[Any] = []
         operator.outputs = [lambda given: out.extend(given.values())]
         watermarks = {UID: MAX_WATERMARK} if had_ended else {}
         spec = EpochSpec(self.epoch, 0, 0, ends, {}, {}, watermarks, {UID: self.kept} if self.kept else {})
-        operator.begin(spec)
-        operator.prepare(spec, JobFacts("job", "id", "run", self.store, batch=batch), f"n{self.epoch}")
+        operator.begin(spec, f"n{self.epoch}")
         for values in batches:
             operator.take(Batch.of_values(values, self.node.output_type))
         operator.advance(MAX_WATERMARK if ends else MIN_WATERMARK)

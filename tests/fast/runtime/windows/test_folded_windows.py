@@ -12,8 +12,8 @@ from millstream.common import Types, WatermarkStrategy
 from millstream.compiler.passes import compile_graph
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
-from millstream.graph.nodes import Window
 from millstream.metrics.registry import MetricRegistry
+from millstream.plan.operations import FoldedWindow
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
@@ -40,12 +40,12 @@ class OneOperator:
         stream = env.from_source(Script([], type_info=PAIR), strategy, "in").key_by(0).window(assigner)
         stream.allowed_lateness(lateness_ms).reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(Collect())
         plan = compile_graph(env._graph(None))
-        (node,) = (node for node in plan.nodes() if isinstance(node.operation, Window))
+        (node,) = (node for node in plan.nodes() if isinstance(node.operation, FoldedWindow))
         context = TaskContext("windows", 1, 128, 0, 0, {}, MetricRegistry().group("windows"))
-        made = operator_for(OperatorSetting(node, context, 1_024))
+        facts = JobFacts("job", "id", "run", MemoryStore(f"folded-{next(STORES)}"), batch_records_max=1_024)
+        made = operator_for(OperatorSetting(node, context, facts))
         assert isinstance(made, FoldingWindowOperator)
         self.operator = made
-        self._store = MemoryStore(f"folded-{next(STORES)}")
         self._epoch, self._watermark, self._kept = 0, MIN_WATERMARK, dict[str, Any]()
 
     def run(self, records: list[tuple[str, int]], watermark: int) -> list[Any]:
@@ -54,8 +54,7 @@ class OneOperator:
         operator, uid, out = self.operator, self.operator.uid, list[Any]()
         operator.outputs = [lambda batch: out.extend(batch.values())]
         spec = EpochSpec(self._epoch, 0, 0, False, {}, {}, {uid: self._watermark}, {uid: self._kept})
-        operator.begin(spec)
-        operator.prepare(spec, JobFacts("job", "id", "run", self._store), f"n{self._epoch}")
+        operator.begin(spec, f"n{self._epoch}")
         if records:
             operator.take(Batch.of_values(records, PAIR, np.array([time for _, time in records], dtype=np.int64)))
         operator.advance(watermark)

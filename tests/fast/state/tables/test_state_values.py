@@ -94,7 +94,7 @@ def test_keys_taken_as_a_column_are_the_keys_the_selector_gives(records: list[An
     by_column, by_call = Keying(FieldKey(field, field), key_type, call), Keying(lambda r: r[field], key_type, call)
     batch = Batch.of_columns(to_record_batch(present, PAIR), PAIR)
     table = StateTable("keys", key_type, 128, None)
-    gathered, keys = by_column.gathered(batch), by_call.values(batch)
+    gathered, keys = by_column.gathered_keys(batch), by_call.values(batch)
     found = table.keys_of(gathered.column.array)
     assert found == keys
     assert list(map(type, found)) == list(map(type, keys))

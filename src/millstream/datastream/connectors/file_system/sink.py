@@ -23,9 +23,9 @@ from millstream.datastream.connectors.file_system.parts import (
 )
 from millstream.datastream.functions.source_and_sink import SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
-from millstream.datastream.streams.notices import say_once
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotYetError
+from millstream.graph.notices import say_once
 
 if TYPE_CHECKING:
     from typing import Self

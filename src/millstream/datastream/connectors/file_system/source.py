@@ -11,8 +11,8 @@ from millstream.connectors.files.lines import JsonLines, TextLines
 from millstream.connectors.files.source import FileSource as EngineFileSource
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
-from millstream.datastream.streams.notices import say_once
 from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.graph.notices import say_once
 
 if TYPE_CHECKING:
     from typing import Self

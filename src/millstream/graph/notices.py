@@ -1,4 +1,5 @@
-"""Tells the user, once per process, that a PyFlink setting is accepted and has no effect here.
+"""Tells the user, once per process, what his program asks for and does not get: a setting of PyFlink's that has no
+effect here, or windows that run slower than others would.
 
 Such settings tune Flink's own machinery (buffers, slots, state backends). Refusing them would break programs that
 run fine without; ignoring them silently would be a lie. So they are accepted, and said once, as a log line.

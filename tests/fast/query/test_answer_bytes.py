@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.query.server.answer_bytes import encoded, encoded_at_once, has_small_values, json_size, read_in_portions
+from millstream.query.server.answer_bytes import (
+    encoded,
+    encoded_at_once,
+    has_small_values,
+    json_size,
+    read_in_portions,
+)
 from millstream.query.wire.refusals import TooLargeError
 from millstream.query.wire.served_state import ServedState
 

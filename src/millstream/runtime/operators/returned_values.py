@@ -13,7 +13,7 @@ import traceback
 from millstream.errors import ProgramError
 from millstream.graph.site import PACKAGE_FOLDER
 
-__all__ = ["explained", "is_engine_file"]
+__all__ = ["explanation_of", "is_engine_file"]
 
 _NOT_ITERABLE = re.compile(r"'(.+)' object is not (?:iterable|an iterator)")
 _RECORDS = "records, one by one: yield them, or return a list of them (None when there are none)"
@@ -25,7 +25,7 @@ def is_engine_file(filename: str) -> bool:
     return filename.startswith(PACKAGE_FOLDER)
 
 
-def explained(error: BaseException, role: str) -> BaseException:
+def explanation_of(error: BaseException, role: str) -> BaseException:
     """`error`, or what it means where it is about a returned value. `role`: what the function is to its operator."""
     if not all(is_engine_file(frame.filename) for frame in traceback.extract_tb(error.__traceback__)):
         return error

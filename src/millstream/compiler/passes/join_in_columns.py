@@ -1,0 +1,65 @@
+"""Join two streams in columns where results are chosen fields of both records.
+
+An interval join can always be. A window join can where the windows are fixed ones of event time without gaps that fire
+at their end; others give the same rows, a pair at a time, and the program is told once, because that is slower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.compiler.stream_types import typed_input
+from millstream.graph.nodes import CoGroupWindow, Graph, IntervalJoin, Node
+from millstream.graph.notices import say_once
+from millstream.graph.window_traits import fixed_windows, is_plain
+from millstream.plan.operations import ProjectedIntervalJoin, WindowJoin
+from millstream.state.windows.pane_windows import PaneWindows
+
+__all__ = ["join_in_columns"]
+
+
+def join_in_columns(graph: Graph) -> Graph:
+    """Every join of chosen fields that can be is a ProjectedIntervalJoin or a WindowJoin."""
+
+    def joined(node: Node) -> Node:
+        operation = node.operation
+        if isinstance(operation, IntervalJoin) and operation.fields is not None:
+            return replace(node, operation=ProjectedIntervalJoin(**vars(operation)))
+        if isinstance(operation, CoGroupWindow) and operation.fields is not None:
+            windows = _windows_in_columns(node, operation)
+            if windows is not None:
+                types = typed_input(graph, node, 1), typed_input(graph, node, 2)
+                fields, tags, late = operation.fields, operation.tags, operation.late_tags
+                in_columns = WindowJoin(None, tags, types=types, windows=windows, fields=fields, late_tags=late)
+                return replace(node, operation=in_columns)
+        return node
+
+    return replace(graph, nodes=tuple(map(joined, graph.nodes)))
+
+
+def _windows_in_columns(node: Node, operation: CoGroupWindow) -> PaneWindows | None:
+    """The windows as panes, where nothing was asked for that needs every record; else it is said what it costs."""
+    windows = fixed_windows(operation.assigner, 0)
+    slower = [
+        reason
+        for reason, applies in (
+            (f"windows of {type(operation.assigner).__name__}", not _are_fixed(windows)),
+            ("an evictor", operation.evictor is not None),
+            ("a trigger of its own", operation.has_own_trigger and not is_plain(operation.trigger, True)),
+            ("allowed lateness", operation.allowed_lateness_ms > 0),
+        )
+        if applies
+    ]
+    if not slower:
+        return windows
+    say_once(
+        f"window join, {slower}",
+        f"the join at {node.site} has {' and '.join(slower)}: it runs a pair at a time and not in columns, which is "
+        "slower",
+    )
+    return None
+
+
+def _are_fixed(windows: PaneWindows | None) -> bool:
+    """Whether windows stand fixed in event time, without holes between them."""
+    return windows is not None and windows.is_event_time and not windows.has_gaps

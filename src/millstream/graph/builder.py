@@ -1,0 +1,62 @@
+"""Collects the nodes of a program while it runs, and makes the frozen graph of each job of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millstream.graph.nodes import Graph, LoopHead, LoopTail, Node, Operation
+
+__all__ = ["GraphBuilder"]
+
+
+@dataclass
+class GraphBuilder:
+    """Collects nodes while the user's program runs. `amend` replaces a node's attributes (`name`, `uid`, …).
+
+    A job is made of the nodes added since the last job was taken, and of all they read from: an environment
+    can be used again after `execute`, and a stream of the first job can feed the second.
+    """
+
+    nodes: dict[int, Node] = field(default_factory=dict)
+    _fresh: set[int] = field(default_factory=set)
+
+    def add(self, operation: Operation, name: str, **attributes: Any) -> Node:
+        """Add a node and return it. Its id is its place in the order of calls, which makes plans stable."""
+        node = Node(len(self.nodes) + 1, operation, name, **attributes)
+        self.nodes[node.id] = node
+        self._fresh.add(node.id)
+        return node
+
+    def amend(self, id: int, **changes: Any) -> Node:
+        """Replace attributes of node `id`; unknown names are a TypeError of the dataclass."""
+        self.nodes[id] = replace(self.nodes[id], **changes)
+        return self.nodes[id]
+
+    def graph(self, job_name: str, parallelism: int, max_parallelism: int, chaining: bool = True) -> Graph:
+        """The frozen graph of what was added since `take`, with all it reads from, numbered from 1."""
+        reached: set[int] = set()
+        pending = sorted(self._fresh)
+        tails = {n.operation.loop: n.id for n in self.nodes.values() if isinstance(n.operation, LoopTail)}
+        while pending:
+            id = pending.pop()
+            if id not in reached:
+                reached.add(id)
+                pending.extend(edge.source for edge in self.nodes[id].inputs)
+                operation = self.nodes[id].operation
+                if isinstance(operation, LoopHead) and operation.loop in tails:
+                    pending.append(tails[operation.loop])
+        number = {old: new for new, old in enumerate(sorted(reached), start=1)}
+        nodes = tuple(
+            replace(
+                self.nodes[old],
+                id=new,
+                inputs=tuple(replace(edge, source=number[edge.source]) for edge in self.nodes[old].inputs),
+            )
+            for old, new in number.items()
+        )
+        return Graph(job_name, nodes, parallelism, max_parallelism, chaining)
+
+    def take(self) -> None:
+        """The nodes so far belong to a job that was started; the next job begins with what is added from now on."""
+        self._fresh.clear()

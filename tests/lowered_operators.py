@@ -1,0 +1,23 @@
+"""What the compiler puts in the place of the operator that a stream came from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.compiler.passes import LOWERING
+from millstream.datastream import DataStream
+from millstream.graph.nodes import Graph, Operation
+
+__all__ = ["lowered_operation"]
+
+
+def lowered_operation(stream: DataStream) -> Operation:
+    """The physical operation of the operator that `stream` leaves; the logical one where that is what runs."""
+    own = stream._own_node("test")
+    nodes = stream.get_execution_environment()._builder.nodes.values()
+    graph = Graph("job", tuple(node for node in nodes if node.id <= own.id), 1, 128)
+    # Its number may change, so that it is found by a mark.
+    graph = replace(graph, nodes=tuple(replace(n, description="it") if n is own else n for n in graph.nodes))
+    for lower in LOWERING:
+        graph = lower(graph)
+    return next(node.operation for node in graph.nodes if node.description == "it")
