@@ -153,13 +153,12 @@ def _blocks(first: Int64s, last: Int64s, most: int) -> Iterator[tuple[int, int]]
         yield int(first.min()), int(last.max()) + 1
         return
     starts, stops = np.sort(first), np.sort(np.maximum(last + 1, first))
-    begun, ended = np.append(0, np.cumsum(starts - starts[0])), np.append(0, np.cumsum(stops - starts[0]))
+    start_sums, stop_sums = np.append(0, np.cumsum(starts - starts[0])), np.append(0, np.cumsum(stops - starts[0]))
 
     def before(window: int) -> int:
         """How many rows there are in all windows before this one."""
-        own = [(int(np.searchsorted(bounds, window)), sums) for bounds, sums in ((starts, begun), (stops, ended))]
-        (a, of_starts), (b, of_stops) = own
-        return (a - b) * (window - int(starts[0])) - int(of_starts[a]) + int(of_stops[b])
+        begun, ended = int(np.searchsorted(starts, window)), int(np.searchsorted(stops, window))
+        return (begun - ended) * (window - int(starts[0])) - int(start_sums[begun]) + int(stop_sums[ended])
 
     start, end = int(starts[0]), int(stops[-1])
     while start < end:

@@ -19,10 +19,10 @@ from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
 from millstream.storage.json_records import to_json
 
-__all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_told"]
+__all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_of_states"]
 
 
-def queryables_told(
+def queryables_of_states(
     descriptors: Mapping[str, Any], shapes: Mapping[str, str], key_type: TypeInformation | None, operator: str
 ) -> dict[str, Any]:
     """What an account tells of the states whose descriptors were made queryable, by that name."""
@@ -90,8 +90,8 @@ def queryable_of_windows(operation: Window, key_type: TypeInformation | None) ->
 
 
 def _fields(windows: PaneWindows) -> tuple[Any, ...]:
-    own = (windows.size_ms, windows.slide_ms, windows.offset_ms, windows.step_ms)
-    return (*own, windows.is_event_time, windows.lateness_ms)
+    lengths = (windows.size_ms, windows.slide_ms, windows.offset_ms, windows.step_ms)
+    return (*lengths, windows.is_event_time, windows.lateness_ms)
 
 
 def _measures(measures: Sequence[Measure]) -> tuple[tuple[str, str, tuple[Any, ...], int], ...]:

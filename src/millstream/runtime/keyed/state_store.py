@@ -21,7 +21,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
 from millstream.runtime.keyed.declared_states import declared_state, name_conflict
-from millstream.runtime.keyed.queryable_states import queryables_told
+from millstream.runtime.keyed.queryable_states import queryables_of_states
 from millstream.runtime.keyed.row_numbers import last_row_numbers, tell_row_numbers
 from millstream.runtime.keyed.states import AggregatingHandle, ReducingHandle, StateHandle, ValueHandle
 from millstream.runtime.keyed.timers import Timers
@@ -147,7 +147,7 @@ class StateStore:
         tell_debt(account, (handle.table for handle in self._handles.values()))
         descriptors = {name: declaration.descriptor for name, declaration in self._declarations.items()}
         shapes = {name: handle.shape for name, handle in self._handles.items()}
-        queryable = queryables_told(descriptors, shapes, self._key_type, self.operator)
+        queryable = queryables_of_states(descriptors, shapes, self._key_type, self.operator)
         if queryable:
             account["queryable"] = queryable
         return account

@@ -53,15 +53,17 @@ class Timers(StateHandle):
         """Delete a timer, if it is set."""
         self._set[time, key] = False
 
-    def come(self, through: int, after: int | None) -> list[tuple[int, Any]]:
+    def due_through(self, through: int, after: int | None) -> list[tuple[int, Any]]:
         """The timers up to `through`: those stored and not deleted since, then those set in this epoch."""
         stored = [timer for timer in self._stored(through, after) if self._set.get(timer, True)]
-        known = set(stored)
+        stored_timers = set(stored)
         return stored + [
-            timer for timer, is_set in self._set.items() if is_set and timer[0] <= through and timer not in known
+            timer
+            for timer, is_set in self._set.items()
+            if is_set and timer[0] <= through and timer not in stored_timers
         ]
 
-    def due(self, timers: list[tuple[int, Any]], through: int) -> Iterator[tuple[int, Any]]:
+    def take_in_order(self, timers: list[tuple[int, Any]], through: int) -> Iterator[tuple[int, Any]]:
         """Take these timers, which have come, by their times. The caller fires each before it asks for the next."""
         self._heap = [(time, next(self._order), key) for time, key in timers]
         heapq.heapify(self._heap)

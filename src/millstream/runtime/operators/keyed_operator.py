@@ -56,7 +56,7 @@ class KeyedOperator(Operator):
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
-        self.place = TableSetting(
+        self._table_setting = TableSetting(
             self.uid,
             spec.epoch,
             self.setting.context.subtask,
@@ -72,7 +72,7 @@ class KeyedOperator(Operator):
     def open_states(self, accounts: Mapping[str, Any]) -> None:
         """Open the states at the last version. `accounts` are of this subtask's keys, by the subtask that kept them."""
         with self.call.running("state"):
-            self.backend.begin(self.place, accounts)
+            self.backend.begin(self._table_setting, accounts)
 
     @property
     def state_read_ns(self) -> int:

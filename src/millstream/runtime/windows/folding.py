@@ -82,7 +82,7 @@ class FoldingWindowOperator(WindowFunctions):
         self._values: dict[_Place, Any] = {}
         self._out: list[Any] = []
         self._stamps: list[int] = []
-        self._made: dict[int, Any] = {}
+        self._windows: dict[int, Any] = {}
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
@@ -155,7 +155,7 @@ class FoldingWindowOperator(WindowFunctions):
         firsts = order[bounds[:-1]]
         places = list(zip(codes[rows[firsts]].tolist(), numbers[firsts].tolist(), strict=True))
         with self.call.running("state"):
-            self._read(visit.keys, places)
+            self._read_values(visit.keys, places)
         self._fold_in(piece, rows[order], bounds, places, self._panes.fired_through(now))
 
     def _refuse(self, piece: Batch, times: Int64s, placed: Int64s, now: int) -> None:
@@ -165,7 +165,7 @@ class FoldingWindowOperator(WindowFunctions):
         for row in np.flatnonzero(late).tolist():
             self.refuse_late(piece.slice(row, 1).values()[0], int(times[row]), self._out, self._stamps)
 
-    def _read(self, keys: KeyColumn, places: list[_Place]) -> None:
+    def _read_values(self, keys: KeyColumn, places: list[_Place]) -> None:
         """The values of windows that this visit has not met yet."""
         new = [place for place in places if place not in self._values]
         if not new or self._table.view.is_empty:
@@ -297,10 +297,10 @@ class FoldingWindowOperator(WindowFunctions):
 
     def window(self, number: int) -> Any:
         """The window of this number, as functions see it."""
-        window = self._made.get(number)
+        window = self._windows.get(number)
         if window is None:
             start, end = self._panes.bounds(number)
-            window = self._made[number] = self._folded.window_type(int(start), int(end))
+            window = self._windows[number] = self._folded.window_type(int(start), int(end))
         return window
 
     def _results(self) -> Iterator[Part]:

@@ -175,13 +175,13 @@ class WindowOperator(WindowFunctions):
         """Time has come to `through`: go to the window of every timer up to it."""
         started = time.perf_counter_ns()
         with self.call.running("timers"):
-            come = timers.come(through, after)
-        come.sort(key=lambda timer: timer[0])
+            timers_due = timers.due_through(through, after)
+        timers_due.sort(key=lambda timer: timer[0])
         announced: set[Place] = set()
-        for moment, place in timers.due(come, through):
+        for moment, place in timers.take_in_order(timers_due, through):
             if place not in announced:
                 with self.call.running("state"):
-                    self._announce_timers(come, announced, place)
+                    self._announce_timers(timers_due, announced, place)
             self.store.keys.at = place[0]
             try:
                 self._windows.on_timer(moment, place, timers is self.store.event_timers)
@@ -195,10 +195,12 @@ class WindowOperator(WindowFunctions):
         self.busy_ns += time.perf_counter_ns() - started
         self._hand_on_results()
 
-    def _announce_timers(self, arrivals: list[tuple[int, Place]], announced: set[Place], place: Place) -> None:
+    def _announce_timers(self, timers_due: list[tuple[int, Place]], announced: set[Place], place: Place) -> None:
         """Read what the next windows hold at once: that of `place`, and of those whose time comes soon after."""
         start = len(announced)
-        places = list(dict.fromkeys([place, *(other for _, other in arrivals[start : start + _ANNOUNCED_PLACES_MAX])]))
+        places = list(
+            dict.fromkeys([place, *(other for _, other in timers_due[start : start + _ANNOUNCED_PLACES_MAX])])
+        )
         announced.update(places)
         keys = [key for key, _ in places]
         self.store.prefetch(keys, places)
