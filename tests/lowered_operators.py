@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.compiler.passes import LOWERING
+from millstream.compiler.passes import fold_windows, join_in_columns, roll_in_columns, split_windows
 from millstream.datastream import DataStream
 from millstream.graph.nodes import Graph, Operation
 
@@ -18,6 +18,6 @@ def lowered_operation(stream: DataStream) -> Operation:
     graph = Graph("job", tuple(node for node in nodes if node.id <= own.id), 1, 128)
     # Its number may change, so that it is found by a mark.
     graph = replace(graph, nodes=tuple(replace(n, description="it") if n is own else n for n in graph.nodes))
-    for lower in LOWERING:
+    for lower in (roll_in_columns, split_windows, fold_windows, join_in_columns):
         graph = lower(graph)
     return next(node.operation for node in graph.nodes if node.description == "it")

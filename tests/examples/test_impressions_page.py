@@ -25,7 +25,8 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from millstream import query
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.clock import SystemClock
+from millstream.jobs.launch.launch import Launch
 from millstream.query.server import QueryServer, ServerSettings
 from millstream.query.server.rights import Reader, Rights
 from millstream.runtime.task.local import LocalRunner

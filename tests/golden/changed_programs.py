@@ -25,7 +25,7 @@ from millstream.common.typeinfo import TupleTypeInfo, TypeInformation
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.state import MapStateDescriptor
 from millstream.graph.nodes import Edge, Graph, LoopHead, LoopTail, Map, Node
-from millstream.jobs.settings.settings import JobSettings
+from millstream.jobs.settings.job_settings import JobSettings
 from millstream.testing import Collect, Script
 
 __all__ = ["Version", "narrow_states"]

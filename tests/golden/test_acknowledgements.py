@@ -342,7 +342,7 @@ def test_what_a_subtask_decodes_of_a_spec_is_its_ranges_and_everybodys_accounts(
     assert {uid: dict(own) for uid, own in found.states.items()} == states
     assert dict(found.operator_states["f"]) == {"2": {"x": "\n"}}
     assert found.states.get("a", {}).get("77") is None and found.states.get("a", {}).get("splits") is None
-    same = ("epoch", "try_", "now_ms", "final", "floors", "watermarks")
+    same = ("epoch", "round", "now_ms", "final", "floors", "watermarks")
     assert [getattr(found, name) for name in same] == [getattr(spec, name) for name in same]
 
 

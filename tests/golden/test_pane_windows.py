@@ -35,6 +35,7 @@ from millstream.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from millstream.errors import JobFailedError, ProgramError
+from millstream.graph import notices
 from millstream.graph.nodes import Window
 from millstream.plan.operations import PaneAggregate
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -398,7 +399,10 @@ def test_a_window_over_a_whole_stream_has_no_key_in_its_results() -> None:
     assert sorted(found, key=lambda row: row.window_start) == expected
 
 
-def test_an_evictor_is_allowed_and_it_is_said_that_it_is_slower(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_evictor_is_allowed_and_it_is_said_that_it_is_slower(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "_SAID", set())
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:

@@ -186,22 +186,39 @@ def test_a_newer_epoch_is_answered_of_a_moment_after_it_is_committed() -> None:
 # --- looking for a newer epoch ------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_was_at_rest_when_it_was_listed_is_unchanged_until_something_is_in_it(tmp_path: Path) -> None:
-    listed, now_ms = ListedFolder(), int(os.stat(tmp_path).st_mtime * 1000)
-    listed.note(tmp_path, now_ms + 1_000)
-    assert listed.is_unchanged()
-    (tmp_path / "manifest").write_text("")
-    assert not listed.is_unchanged()
+def test_a_folder_has_nothing_new_until_something_is_put_into_it(tmp_path: Path) -> None:
+    for age_ms in (1, 1_000):  # it has just changed, so that its time may not tell, or is at rest
+        folder = tmp_path / str(age_ms)
+        folder.mkdir()
+        (folder / "manifest-1").write_text("")
+        listed, now_ms = ListedFolder(), int(os.stat(folder).st_mtime * 1000) + age_ms
+        listed.note(folder, now_ms)
+        assert listed.has_nothing_new(now_ms)
+        (folder / "manifest-2").write_text("")
+        assert not listed.has_nothing_new(now_ms)
 
 
-def test_a_folder_that_has_just_changed_or_is_elsewhere_is_listed_again(tmp_path: Path) -> None:
-    listed, now_ms = ListedFolder(), int(os.stat(tmp_path).st_mtime * 1000)
-    listed.note(tmp_path, now_ms + 1)
-    assert not listed.is_unchanged()
-    listed.note(None, now_ms + 1_000)
-    assert not listed.is_unchanged()
-    listed.note(tmp_path / "absent", now_ms + 1_000)
-    assert not listed.is_unchanged()
+def test_what_leaves_a_folder_is_nothing_new_and_what_comes_afterwards_is(tmp_path: Path) -> None:
+    for name in ("manifest-1", "manifest-2"):
+        (tmp_path / name).write_text("")
+    listed, now_ms = ListedFolder(), int(os.stat(tmp_path).st_mtime * 1000) + 1_000
+    listed.note(tmp_path, now_ms)
+    (tmp_path / "manifest-1").unlink()
+    assert listed.has_nothing_new(now_ms) and listed.has_nothing_new(now_ms + 2_000)
+    (tmp_path / "manifest-3").write_text("")
+    assert not listed.has_nothing_new(now_ms)
+
+
+def test_a_folder_that_is_elsewhere_or_gone_is_listed_again(tmp_path: Path) -> None:
+    listed, now_ms = ListedFolder(), int(os.stat(tmp_path).st_mtime * 1000) + 1_000
+    listed.note(None, now_ms)
+    assert not listed.has_nothing_new(now_ms)
+    listed.note(tmp_path / "absent", now_ms)
+    assert not listed.has_nothing_new(now_ms)
+    (tmp_path / "folder").mkdir()
+    listed.note(tmp_path / "folder", now_ms)
+    (tmp_path / "folder").rmdir()
+    assert not listed.has_nothing_new(now_ms)
 
 
 def test_epochs_of_a_local_store_are_at_hand_until_there_is_a_newer_one(tmp_path: Path) -> None:

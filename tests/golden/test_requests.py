@@ -21,11 +21,12 @@ from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.errors import JobFailedError, ProgramError, StoreError
+from millstream.jobs.clock import SystemClock
 from millstream.jobs.control.command import Command, Parameter
 from millstream.jobs.control.request_files import answer_of, request_of
 from millstream.jobs.control.requests import Mailbox, RequestServer
 from millstream.jobs.launch.job import Job
-from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import answer_name, request_name

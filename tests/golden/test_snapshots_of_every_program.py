@@ -157,7 +157,7 @@ def places_of(case: Case, store: MemoryStore) -> tuple[str, str]:
 def is_restored(store: MemoryStore) -> bool:
     """Whether the manifest stands with which the job goes on from the snapshot."""
     log = ManifestLog(store)
-    return any(log.read(epoch).attempt.startswith("restore") for epoch in log.epochs())
+    return any(log.read(epoch).run.startswith("restore") for epoch in log.epochs())
 
 
 def restored(case: Case, version: Version, path: str, name: str) -> list[Collect]:

@@ -22,7 +22,8 @@ from millstream.compiler.passes import compile_graph
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from millstream.errors import JobFailedError, ProgramError
-from millstream.jobs.epochs.input_plan import AlignedSplit, PlannedSource, held_back, homes, plan_input
+from millstream.jobs.epochs.input_plan import AlignedSplit, PlannedSource, held_back, homes
+from millstream.jobs.epochs.input_planner import plan_input
 from millstream.jobs.epochs.watermarks import next_watermark_ms, strategies_of, watermark_is_due
 from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.task.event_time import KeptTime, restored_times

@@ -25,10 +25,10 @@ from millstream.datastream.window import (
     TimeEvictor,
     TumblingEventTimeWindows,
 )
+from millstream.graph.tagged_rows import split_by_side, tag_records
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.joins.co_group_reference import CoGroupReference, TwoSidedEpoch
 from millstream.runtime.windows.reference import Epoch, WindowReference
-from millstream.state.windows.tagged_rows import split_by_side, tag_records
 from millstream.testing import CRASH, EPOCH, Collect, Result, Script, Watermark, run
 
 LEFT_LATE, RIGHT_LATE = OutputTag("left late"), OutputTag("right late")

@@ -24,7 +24,8 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
-from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.clock import SystemClock
+from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
 from millstream.spark.session import make_session
 from millstream.storage import open_store

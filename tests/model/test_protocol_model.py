@@ -42,7 +42,7 @@ class Record(NamedTuple):
     end: int
     through: int
     status: str
-    attempt: int
+    run: int
     staged: str
 
 
@@ -67,7 +67,7 @@ class Budget(NamedTuple):
 class Driver(NamedTuple):
     """One driver process: the protocol's state, the operations in flight, and what it holds in memory."""
 
-    attempt: int
+    run: int
     state: ProtocolState
     ops: tuple[tuple[str, Any], ...]
     position: int = 0
@@ -89,7 +89,7 @@ class World(NamedTuple):
     sink: tuple[tuple[int, int, int, int], ...] = ()
     receipts: frozenset[int] = frozenset()
     consumed: frozenset[int] = frozenset()
-    attempts: int = 0
+    runs: int = 0
     finished: bool = False
     drained: bool = False
 
@@ -170,7 +170,7 @@ class Model(NamedTuple):
             for at, (name, data) in enumerate(driver.ops):
                 rest = driver._replace(ops=driver.ops[:at] + driver.ops[at + 1 :])
                 for label, changed, moved, event in getattr(self, name)(world, rest, data):
-                    yield f"driver {driver.attempt}: {label}", self.feed(changed, index, moved, event)
+                    yield f"driver {driver.run}: {label}", self.feed(changed, index, moved, event)
             yield from self.interventions(world, index, driver)
         for record in world.late_puts:
             landed = world._replace(late_puts=tuple(put for put in world.late_puts if put != record))
@@ -191,18 +191,18 @@ class Model(NamedTuple):
         others = world.drivers[:index] + world.drivers[index + 1 :]
         if world.budget.crashes:
             yield (
-                f"driver {driver.attempt} is killed",
+                f"driver {driver.run} is killed",
                 world._replace(drivers=others, budget=world.budget.spend("crashes")),
             )
         requests = (("stops", e.StopRequested()), ("drains", e.StopRequested(drain=True)))
         for name, event in (*requests, ("cancels", e.CancelRequested())):
             if getattr(world.budget, name):
                 told = world._replace(budget=world.budget.spend(name), drained=world.drained or name == "drains")
-                yield f"driver {driver.attempt}: {event}", self.feed(told, index, driver, event)
+                yield f"driver {driver.run}: {event}", self.feed(told, index, driver, event)
 
     def start(self, world: World) -> World:
-        driver = Driver(world.attempts, begin(self.policy), (("read_newest", None),))
-        return world._replace(drivers=(*world.drivers, driver), attempts=world.attempts + 1)
+        driver = Driver(world.runs, begin(self.policy), (("read_newest", None),))
+        return world._replace(drivers=(*world.drivers, driver), runs=world.runs + 1)
 
     def feed(self, world: World, index: int, driver: Driver, event: Event | None) -> World:
         """Tell the protocol what happened, and put what it answers in flight."""
@@ -227,7 +227,7 @@ class Model(NamedTuple):
         newest = world.newest()
         fresh = driver._replace(position=newest.end if newest else 0, known=(newest,) if newest else ())
         if driver.state.phase is not Phase.NEW:
-            fresh, world = fresh._replace(attempt=world.attempts), world._replace(attempts=world.attempts + 1)
+            fresh, world = fresh._replace(run=world.runs), world._replace(runs=world.runs + 1)
         summary = e.ManifestSummary(newest.epoch, newest.through, newest.status) if newest else None  # type: ignore[arg-type]
         yield f"reads newest {newest}", world, fresh, e.Started(summary, max(world.receipts, default=0))
 
@@ -249,7 +249,7 @@ class Model(NamedTuple):
 
     def run(self, world: World, driver: Driver, action: e.RunEpoch) -> Iterator[Any]:
         def staged(*attempts: str) -> tuple[World, list[str]]:
-            names = [f"{action.epoch}-{driver.attempt}-{attempt}" for attempt in attempts]
+            names = [f"{action.epoch}-{driver.run}-{attempt}" for attempt in attempts]
             return world._replace(files=world.files | {(name, *driver.planned) for name in names}), names
 
         changed, names = staged("a")
@@ -269,7 +269,7 @@ class Model(NamedTuple):
     def commit(self, world: World, driver: Driver, action: e.Commit) -> Iterator[Any]:
         start, end = (driver.position, driver.position) if action.status in CLOSING else driver.planned
         name = "" if action.status in CLOSING else driver.staged
-        mine = Record(action.epoch, start, end, action.published_through, action.status, driver.attempt, name)
+        mine = Record(action.epoch, start, end, action.published_through, action.status, driver.run, name)
         driver = driver._replace(known=(*driver.known[-1:], mine))
         there = world.manifest(mine.epoch)
         stored = world if there and not self.create_overwrites else self.store(world, mine)

@@ -30,10 +30,11 @@ from millstream.common import Configuration, RestartStrategies, Types
 from millstream.common.job_status import JobStatus
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, PlatformError, StoreError
+from millstream.jobs.clock import SystemClock
 from millstream.jobs.console.console import attach_console
 from millstream.jobs.console.console_view import ConsoleView, render
 from millstream.jobs.launch.job import Job
-from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.launch.launch import Launch
 from millstream.query.client import QueryClient
 from millstream.query.wire.servers import registrations_of
 from millstream.runtime.task.local import LocalRunner

@@ -20,7 +20,8 @@ from query_programs import PAIR, Keeps
 
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.clock import SystemClock
+from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
 from millstream.state.segments import open_segments
 from millstream.storage import open_store

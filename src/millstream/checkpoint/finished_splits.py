@@ -5,9 +5,9 @@ can be replayed. When that list has grown long (`LISTED_MAX`), the names of thos
 epoch go into a file, once, and the manifests from then on name the file. A job that has read a million files has a
 thousand such files at most, and small manifests.
 
-A file is written before the manifest that names it, under a name no other attempt has. One that no manifest names was
-written for an epoch that never happened; it is swept like a segment. Its checksum stands in the manifest too: a file
-that was exchanged for another would make the job read its input twice, or not at all.
+A file is written before the manifest that names it, under a name that is never used again. A file that no manifest
+names was written for an epoch that never happened; it is swept like a segment. The manifest also has its checksum: if
+the file were exchanged for another, the job would read its input twice, or not at all.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class FinishedSplits:
         return {uid: self._of_source(uid, files) for uid, files in manifest.finished.items()}
 
     def _of_source(self, uid: str, files: tuple[SplitFile, ...]) -> frozenset[str]:
-        known = self._names.get(uid)
-        if known is None or known[0] != files:
+        cached = self._names.get(uid)
+        if cached is None or cached[0] != files:
             names = frozenset().union(*(self._read(file) for file in files))
-            known = self._names[uid] = (files, names)
-        return known[1]
+            cached = self._names[uid] = (files, names)
+        return cached[1]
 
     def _read(self, file: SplitFile) -> frozenset[str]:
         if file not in self._files:

@@ -1,12 +1,12 @@
 """Which epochs pins and leases hold, of those that are there.
 
-A pin holds its epoch until it is removed, a lease while it is written again in time. How long ago that was, the store
-says: the age of a lease is the difference of two dates of the same store, its own and that of a file written just now.
-So no clock of any machine is compared with another's.
+A pin holds its epoch until it is removed; a lease holds its epoch as long as it is renewed in time. The age of a lease
+is the difference of two dates that the same store gave: that of the lease, and that of a file written just now. So the
+clocks of two machines are never compared.
 
 A file that cannot be read must not cost anybody an epoch, and must not stop collection for ever either. It holds what
-it might hold: the epoch in its name, or, where that tells none, every epoch that was there when it was written. Epochs
-that came later are nothing of its, and a lease of which nothing more is heard ends like any other.
+it might be about: the epoch in its name, or, if the name has none, every epoch that was there when it was written. It
+does not hold later epochs, and an unreadable lease that is not renewed ends like any other.
 """
 
 from __future__ import annotations

@@ -75,11 +75,11 @@ def claim(
     millstream.errors.StoreError: Store memory://doctest-claim belongs to job 'clicks', not to 'orders'. \
 Give another --store, or name the job 'clicks' to go on with it.
     """
-    mine = JobRecord(job, job_id, now_ms, bases, begins, program)
+    record = JobRecord(job, job_id, now_ms, bases, begins, program)
     if not store.exists(job_name()):
         _check_unclaimed(store)
-        if store.create(job_name(), _encode(mine)):
-            return mine
+        if store.create(job_name(), _encode(record)):
+            return record
     owner = read(store)
     if owner is None:
         raise StoreError(f"Store {store.url}: {job_name()} vanished while it was read. Start the job again.")

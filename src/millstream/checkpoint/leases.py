@@ -1,11 +1,10 @@
 """Leases keep an epoch for a while: a reader that holds a version does not lose it under its feet.
 
-A lease is a small file that names an epoch; its holder writes it again in time and removes it when done. A holder that
-dies leaves a file that means nothing once it has not been written for a while, and is then swept away. As with pins,
-the lease is written before the manifest is looked for, so a reader either finds its epoch whole or is told that it is
-gone.
+A lease is a small file that names an epoch. Its holder renews it in time by writing it again, and removes it when done.
+If the holder dies, the lease ends after `DURATION_MS`, and its file is swept away. As with pins, the lease is written
+before the manifest is looked for, so a reader either finds its epoch whole or is told that it is gone.
 
-How old a lease is, the store says, which dates every file that is written: two machines need not agree on the time
+The age of a lease is measured by the store, which dates every file: two machines need not agree on the time
 (`holds.py`). `ends_ms` is the end by the holder's own clock; it is there for people.
 """
 

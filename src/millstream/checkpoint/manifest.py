@@ -41,9 +41,9 @@ from millstream.storage.store import Store
 __all__ = [
     "FORMAT",
     "JSON",
-    "Found",
     "Manifest",
     "ManifestLog",
+    "ManifestOwner",
     "SplitFile",
     "SplitPosition",
     "Staged",
@@ -101,9 +101,10 @@ class Staged:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of one epoch: where its sources stand, its state, its output, and what is known to be published.
+    """All of one epoch: where its sources stand, its state, its output, and what is known to be published. `run` names
+    the driver's run that committed it.
 
-    >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, attempt="a1",
+    >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, run="a1",
     ...                  sources={"in": {"0": SplitPosition(offset=10)}})
     >>> decode(encode(first), "manifests/000000000001.json") == first
     True
@@ -116,7 +117,7 @@ class Manifest:
     epoch: int
     parent: int
     created_ms: int
-    attempt: str
+    run: str
     status: Status = "RUNNING"
     sources: Mapping[str, Mapping[str, SplitPosition]] = field(default_factory=dict)
     states: Mapping[str, JSON] = field(default_factory=dict)
@@ -151,12 +152,14 @@ class Manifest:
 
 
 _FIELDS = tuple(Manifest.__dataclass_fields__)
+_KEYS = {name: name for name in _FIELDS} | {"run": "attempt"}
+"""How fields are called in the file. The first Millstreams called a run of the driver an attempt."""
 
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest as the bytes of its file."""
     document: dict[str, Any] = {"format": f"millstream-manifest-{FORMAT if manifest.finished else 1}"}
-    values = {name: getattr(manifest, name) for name in _FIELDS if name != "finished" or manifest.finished}
+    values = {_KEYS[name]: getattr(manifest, name) for name in _FIELDS if name != "finished" or manifest.finished}
     if manifest.finished:
         values["finished"] = {uid: list(map(vars, files)) for uid, files in manifest.finished.items()}
     values["sources"] = {uid: _positions(splits) for uid, splits in manifest.sources.items()}
@@ -194,7 +197,7 @@ def decode(data: bytes, name: str) -> Manifest:
 
 def _from_document(document: dict[str, Any]) -> Manifest:
     document = {"finished": {}, **document}
-    values = {name: document[name] for name in _FIELDS}
+    values = {name: document[_KEYS[name]] for name in _FIELDS}
     values["finished"] = {uid: tuple(SplitFile(**one) for one in files) for uid, files in document["finished"].items()}
     for name in ("epoch", "parent", "created_ms", "published_through"):
         if type(values[name]) is not int:
@@ -247,7 +250,7 @@ def _damaged(name: str, what: str) -> StoreDamagedError:
     return StoreDamagedError(f"{name} is damaged: {what}. Nothing was overwritten; restore the file from a copy.")
 
 
-class Found(Enum):
+class ManifestOwner(Enum):
     """Who wrote the manifest that stands under an epoch's name."""
 
     MINE = "mine"
@@ -263,7 +266,7 @@ class ManifestLog:
 
     >>> from millstream.storage import open_store
     >>> log = ManifestLog(open_store("memory://doctest-manifest-log"))
-    >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, attempt="a1")
+    >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, run="a1")
     >>> log.newest() is None, log.commit(first), log.newest() == first
     (True, True, True)
     """
@@ -337,17 +340,17 @@ class ManifestLog:
         name, data = manifest_name(manifest.epoch), encode(manifest)
         if self._store.create(name, data):
             return not self._is_passed(manifest)
-        return self.find(manifest) is Found.MINE
+        return self.find(manifest) is ManifestOwner.MINE
 
-    def find(self, manifest: Manifest) -> Found:
+    def find(self, manifest: Manifest) -> ManifestOwner:
         """After a commit whose outcome is unknown: is it there, and does this driver still own the job?"""
         name = manifest_name(manifest.epoch)
         if self._is_passed(manifest):
-            return Found.OTHER
+            return ManifestOwner.OTHER
         if not self._store.exists(name):
-            return Found.ABSENT
+            return ManifestOwner.ABSENT
         self._store.settle(name)
-        return Found.MINE if self._store.get(name) == encode(manifest) else Found.OTHER
+        return ManifestOwner.MINE if self._store.get(name) == encode(manifest) else ManifestOwner.OTHER
 
     def _is_passed(self, manifest: Manifest) -> bool:
         epochs = self.epochs()

@@ -53,8 +53,8 @@ Only epochs that are retained can be kept.
     manifest = log.read_if_there(pin.epoch)
     if manifest is None:
         store.delete(pin_name(pin.name))
-        there = log.epochs()
-        have = "none" if not there else f"{there[0]}" if len(there) == 1 else f"{there[0]} to {there[-1]}"
+        epochs = log.epochs()
+        have = "none" if not epochs else f"{epochs[0]}" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]}"
         raise StoreError(
             f"store {store.url} has no epoch {pin.epoch}; it has {have}. Only epochs that are retained can be kept."
         )

@@ -78,7 +78,8 @@ class IllegalMoveError(MillstreamError):
     """The driver reported something that cannot happen in this phase; a fault in Millstream, with its history."""
 
     def __init__(self, state: ProtocolState, event: Event, why: str = "cannot happen") -> None:
-        steps = "\n".join(f"  {phase.name:<10} {past}" for phase, past in (*state.history, (state.phase, event)))
+        history = (*state.history, (state.phase, event))
+        steps = "\n".join(f"  {phase.name:<10} {step}" for phase, step in history)
         super().__init__(
             f"Epoch protocol: {type(event).__name__} {why} in phase {state.phase.name} "
             f"(committed {state.committed}, published {state.published}). "

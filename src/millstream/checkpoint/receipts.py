@@ -12,7 +12,7 @@ Old receipts are swept away with the epochs (`jobs/epochs/sweeper.py`).
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.sealed import seal, unseal
@@ -28,18 +28,19 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Receipt:
-    """`epoch` of the job `job_id` is published, as the manifest of `attempt` lists it."""
+    """`epoch` of the job `job_id` is published, as the manifest that `run` committed lists it."""
 
     job_id: str
     epoch: int
-    attempt: str
+    run: str
 
 
 def write_receipt(store: Store, manifest: Manifest) -> None:
     """Say that an epoch is published; nothing is written for one without output."""
     if any(manifest.staged.values()):
-        receipt = Receipt(manifest.job_id, manifest.epoch, manifest.attempt)
-        store.put(receipt_name(manifest.epoch), seal("receipt", FORMAT, asdict(receipt)))
+        receipt = Receipt(manifest.job_id, manifest.epoch, manifest.run)
+        fields = {"job_id": receipt.job_id, "epoch": receipt.epoch, "attempt": receipt.run}
+        store.put(receipt_name(manifest.epoch), seal("receipt", FORMAT, fields))
 
 
 def newest_receipt(store: Store, job_id: str) -> Receipt | None:
@@ -65,10 +66,10 @@ def _read(store: Store, epoch: int) -> Receipt | None:
 
 def _decoded(data: bytes, where: str) -> Receipt:
     fields = unseal(data, "receipt", FORMAT, where)
-    job_id, epoch, attempt = fields.get("job_id"), fields.get("epoch"), fields.get("attempt")
-    if not isinstance(job_id, str) or type(epoch) is not int or not isinstance(attempt, str):
+    job_id, epoch, run = fields.get("job_id"), fields.get("epoch"), fields.get("attempt")
+    if not isinstance(job_id, str) or type(epoch) is not int or not isinstance(run, str):
         raise StoreDamagedError(f"{where} is no whole receipt: it names no epoch. Remove it.")
-    return Receipt(job_id, epoch, attempt)
+    return Receipt(job_id, epoch, run)
 
 
 def known_published(store: Store, newest: Manifest | None, job_id: str) -> int:
@@ -101,4 +102,4 @@ def _has_receipt(store: Store, manifest: Manifest) -> bool:
     with its receipt, and both have the id of before."""
     name = receipt_name(manifest.epoch)
     receipt = _read(store, manifest.epoch) if store.exists(name) else None
-    return receipt == Receipt(manifest.job_id, manifest.epoch, manifest.attempt)
+    return receipt == Receipt(manifest.job_id, manifest.epoch, manifest.run)

@@ -24,7 +24,7 @@ def restored_manifest(
     *,
     job: str,
     job_id: str,
-    attempt: str,
+    run: str,
     epoch: int,
     now_ms: int,
     parent: int,
@@ -41,7 +41,7 @@ def restored_manifest(
         epoch=epoch,
         parent=parent,
         created_ms=now_ms,
-        attempt=attempt,
+        run=run,
         status="RUNNING",
         staged={},
         published_through=epoch if published_through is None else published_through,
@@ -89,15 +89,15 @@ def derived_uids(snapshot: Manifest) -> dict[str, str]:
     """
     states: Mapping[str, Any] = snapshot.states
     program: Mapping[str, Any] = snapshot.program
-    kept = (uid for uid, state in states.items() if not {"subtasks", "functions"}.isdisjoint(state))
-    return {uid: program[uid]["name"] for uid in kept if program.get(uid, {}).get("uid") == "derived"}
+    uids = (uid for uid, state in states.items() if not {"subtasks", "functions"}.isdisjoint(state))
+    return {uid: program[uid]["name"] for uid in uids if program.get(uid, {}).get("uid") == "derived"}
 
 
 def _keeping(snapshot: Manifest) -> set[str]:
     """The uids of operators that have something to lose."""
     states: Mapping[str, Any] = snapshot.states
-    kept = {uid for uid, state in states.items() if not {"pending", "subtasks", "functions"}.isdisjoint(state)}
-    return kept | set(snapshot.sources)
+    stateful = {uid for uid, state in states.items() if not {"pending", "subtasks", "functions"}.isdisjoint(state)}
+    return stateful | set(snapshot.sources)
 
 
 def without_states(snapshot: Manifest, dropped: Collection[str]) -> Manifest:
@@ -107,5 +107,5 @@ def without_states(snapshot: Manifest, dropped: Collection[str]) -> Manifest:
         sources={uid: splits for uid, splits in snapshot.sources.items() if uid not in dropped},
         finished={uid: files for uid, files in snapshot.finished.items() if uid not in dropped},
         states={uid: state for uid, state in snapshot.states.items() if uid not in dropped},
-        program={uid: one for uid, one in snapshot.program.items() if uid not in dropped},
+        program={uid: operator for uid, operator in snapshot.program.items() if uid not in dropped},
     )

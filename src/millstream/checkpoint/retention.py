@@ -69,7 +69,7 @@ def named_files(manifest: Manifest) -> frozenset[str]:
     its lists of finished splits."""
     places: list[JSON] = [dict(manifest.states), *(p.payload for parts in manifest.staged.values() for p in parts)]
     texts = (text for place in places for text in _texts(place))
-    lists = (one.file for files in manifest.finished.values() for one in files)
+    lists = (list_file.file for files in manifest.finished.values() for list_file in files)
     return frozenset((*lists, *(text for text in texts if parse_segment(text) or parse_staged(text))))
 
 
@@ -84,15 +84,15 @@ def files_to_delete(files: Iterable[str], named: Collection[str], *, newest: int
 
 def epoch_of_file(name: str) -> int:
     """The epoch that wrote a segment, a staged file or a list of finished splits; 0 for any other."""
-    written = parse_segment(name) or parse_staged(name)
-    return written.epoch if written is not None else epoch_of_finished(name) or 0
+    parsed = parse_segment(name) or parse_staged(name)
+    return parsed.epoch if parsed is not None else epoch_of_finished(name) or 0
 
 
 def _is_past(name: str, newest: int, published_through: int) -> bool:
     segment = parse_segment(name)
-    written = segment.epoch if segment is not None else epoch_of_finished(name)
-    if written is not None:
-        return written < newest
+    epoch = segment.epoch if segment is not None else epoch_of_finished(name)
+    if epoch is not None:
+        return epoch < newest
     staged = parse_staged(name)
     return staged is not None and staged.epoch <= published_through and staged.epoch < newest
 

@@ -50,13 +50,13 @@ class StoredSnapshot:
 def open_job_store(url: str, *, read_only: bool = False) -> Store:
     """The store of a job, on top of those it was forked from. `read_only`: nothing will be written to any of them."""
 
-    def opened(address: str) -> Store:
+    def open_at(address: str) -> Store:
         store = open_store(address)
         return ReadOnlyStore(store) if read_only else store
 
-    store = opened(url)
+    store = open_at(url)
     record = read_job_record(store)
-    bases = () if record is None else tuple(map(opened, record.bases))
+    bases = () if record is None else tuple(map(open_at, record.bases))
     return layered_store(store, bases)
 
 
@@ -94,8 +94,8 @@ def _newest_published(store: Store, log: ManifestLog, epochs: list[int]) -> Mani
     """The newest epoch known to be published; where none is, the newest."""
     newest = log.newest()
     assert newest is not None  # there are epochs, and the newest is never removed
-    known = known_published(store, newest, newest.job_id)
-    return (log.read_if_there(known) if known in epochs else None) or newest
+    published = known_published(store, newest, newest.job_id)
+    return (log.read_if_there(published) if published in epochs else None) or newest
 
 
 def _savepoint(name: SnapshotName, store: Store) -> StoredSnapshot:

@@ -35,16 +35,16 @@ def unseal(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
     """The fields of the document in `data`; `version` is the newest that can be read."""
     try:
         document: dict[str, Any] = json.loads(data)
-        written = document["format"]
-        prefix, _, number = written.rpartition("-")
+        format_ = document["format"]
+        prefix, _, number = format_.rpartition("-")
         if prefix != f"millstream-{kind}":
-            raise ValueError(f"it is a {written}")
+            raise ValueError(f"it is a {format_}")
         newer = int(number) > version
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(name, kind, str(error)) from error
     if newer:
         raise StoreDamagedError(
-            f"{name} has format {written}, this Millstream reads up to {version}: it was written by a newer "
+            f"{name} has format {format_}, this Millstream reads up to {version}: it was written by a newer "
             "Millstream. Upgrade Millstream."
         )
     checksum = document.pop("checksum", None)

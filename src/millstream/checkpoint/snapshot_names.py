@@ -39,13 +39,13 @@ def parse_snapshot_name(text: str) -> SnapshotName:
     >>> parse_snapshot_name("s3://user@bucket/clicks"), parse_snapshot_name("jobs/a@before upgrade")
     (SnapshotName(store='s3://user@bucket/clicks', at=None), SnapshotName(store='jobs/a', at='before upgrade'))
     """
-    found = _NAME.fullmatch(text.strip())
-    if found is None or (found["at"] is not None and found["at"].isdigit() and int(found["at"]) < 1):
+    match = _NAME.fullmatch(text.strip())
+    if match is None or (match["at"] is not None and match["at"].isdigit() and int(match["at"]) < 1):
         raise ConfigurationError(
             f"{text!r} names no snapshot. Give a job's store, STORE@EPOCH, STORE@SAVEPOINT or a savepoint's folder"
         )
-    at = found["at"]
-    return SnapshotName(found["store"], int(at) if at is not None and at.isdigit() else at)
+    at = match["at"]
+    return SnapshotName(match["store"], int(at) if at is not None and at.isdigit() else at)
 
 
 def check_savepoint_name(name: str) -> None:

@@ -155,14 +155,14 @@ class StagedFile:
 def staged_files(manifest: Manifest, published_through: int) -> list[StagedFile]:
     """The staged files that a start from this epoch would publish: those in the job's store, and those elsewhere of
     which the manifest tells where."""
-    own = set(staged_needed(manifest, published_through))
+    in_store = set(staged_needed(manifest, published_through))
     places: list[JSON] = [dict(manifest.states)]
     if manifest.epoch > published_through:
         places += [staged.payload for parts in manifest.staged.values() for staged in parts]
-    files: dict[tuple[str | None, str], StagedFile] = {(None, name): StagedFile(name) for name in own}
+    files: dict[tuple[str | None, str], StagedFile] = {(None, name): StagedFile(name) for name in in_store}
     for place in places:
         for file in _told_of(place, None, ""):
-            if file.target is not None or file.file in own:
+            if file.target is not None or file.file in in_store:
                 files[file.target, file.file] = file
     return [files[key] for key in sorted(files, key=lambda key: (key[0] or "", key[1]))]
 
@@ -198,8 +198,8 @@ def _without_output(manifest: Manifest) -> Manifest:
 def epoch_report(epoch: int, files: Iterable[tuple[NamedFile, Iterable[str]]]) -> EpochReport:
     """The report of an epoch that needs these files, each with what was found wrong with it."""
     needed: dict[str, NamedFile] = {}
-    finding: dict[Problem, None] = {}  # a file may be named several times, for ranges of key groups
+    all_problems: dict[Problem, None] = {}  # a file may be named several times, for ranges of key groups
     for file, problems in files:
         needed[file.name] = file
-        finding.update(dict.fromkeys(Problem(file.name, problem, file.what) for problem in problems))
-    return EpochReport(epoch, len(needed), sum(file.bytes for file in needed.values()), tuple(finding))
+        all_problems.update(dict.fromkeys(Problem(file.name, problem, file.what) for problem in problems))
+    return EpochReport(epoch, len(needed), sum(file.bytes for file in needed.values()), tuple(all_problems))

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.savepoints import open_job_store
-from millstream.cli.job_argument import named_snapshot
+from millstream.cli.job_argument import find_snapshot_name
 from millstream.cli.tables import print_table
 from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, time_text
@@ -41,14 +41,14 @@ def show_checkpoints(
     screen = screen or sys.stdout
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     try:
-        name = named_snapshot(job)
+        name = find_snapshot_name(job)
         manifests = _manifests(open_job_store(name.store, read_only=True), name.store)
         if epoch is None and isinstance(name.at, int):
             epoch = name.at
         if epoch is None:
             _print_history(history(manifests), last, as_json, screen, now_ms)
         else:
-            _print_epoch(_found(manifests, epoch, name.store), history(manifests), as_json, screen, now_ms)
+            _print_epoch(_manifest_of(manifests, epoch, name.store), history(manifests), as_json, screen, now_ms)
     except MillstreamError as error:
         print(f"millstream: {error}", file=sys.stderr)
         return 2
@@ -59,16 +59,16 @@ def _manifests(store: Store, job: str) -> list[Manifest]:
     if not store.exists(job_name()) and not store.list("manifests"):
         raise StoreError(f"{job} holds no job. Give the store of one; `millstream list` shows where they are")
     log = ManifestLog(store)
-    found = (log.read_if_there(epoch) for epoch in log.epochs())
-    return [manifest for manifest in found if manifest is not None]  # a running job may have collected some by now
+    manifests = (log.read_if_there(epoch) for epoch in log.epochs())
+    return [manifest for manifest in manifests if manifest is not None]  # a running job may have collected some by now
 
 
-def _found(manifests: Sequence[Manifest], epoch: int, job: str) -> Manifest:
+def _manifest_of(manifests: Sequence[Manifest], epoch: int, job: str) -> Manifest:
     for manifest in manifests:
         if manifest.epoch == epoch:
             return manifest
-    kept = f"{manifests[0].epoch} to {manifests[-1].epoch}" if manifests else "none"
-    raise StoreError(f"{job} has no epoch {epoch}; retained are {kept}. See millstream.retention.epochs")
+    epochs = f"{manifests[0].epoch} to {manifests[-1].epoch}" if manifests else "none"
+    raise StoreError(f"{job} has no epoch {epoch}; retained are {epochs}. See millstream.retention.epochs")
 
 
 # --- all epochs -----------------------------------------------------------------------------------------------
@@ -79,15 +79,18 @@ _RIGHT = frozenset(_HEADINGS) - {"status"}
 
 def _print_history(entries: Sequence[EpochEntry], last: int | None, as_json: bool, screen: TextIO, now_ms: int) -> None:
     totals = summary(entries)
-    shown = entries if last is None else entries[-last:] if last > 0 else []
+    entries_shown = entries if last is None else entries[-last:] if last > 0 else []
     if as_json:
         figures = {measure: asdict(figure) for measure, figure in totals.items()}
-        print(json.dumps({"epochs": [asdict(one) for one in shown], "summary": figures}, indent=1), file=screen)
+        print(
+            json.dumps({"epochs": [asdict(entry) for entry in entries_shown], "summary": figures}, indent=1),
+            file=screen,
+        )
         return
     if not entries:
         print("no epoch yet", file=screen)
         return
-    print_table(_HEADINGS, [_cells(entry, now_ms) for entry in shown], screen, right=_RIGHT)
+    print_table(_HEADINGS, [_cells(entry, now_ms) for entry in entries_shown], screen, right=_RIGHT)
     print(file=screen)
     rows = [_summary_cells(measure, figure) for measure, figure in totals.items()]
     headings = (f"of {len(entries)} epochs", "min", "avg", "p99", "max")
@@ -168,8 +171,8 @@ def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: boo
     statistics = statistics_of(manifest)
     entry = next(entry for entry in entries if entry.epoch == manifest.epoch)
     if as_json:
-        named = None if statistics is None else named_tasks(statistics)
-        print(json.dumps({**asdict(entry), "statistics": named}, indent=1), file=screen)
+        with_names = None if statistics is None else named_tasks(statistics)
+        print(json.dumps({**asdict(entry), "statistics": with_names}, indent=1), file=screen)
         return
     if statistics is None or "operators" not in statistics:
         print(f"epoch {manifest.epoch}: {entry.status}; it has no statistics of its own", file=screen)
@@ -186,7 +189,8 @@ def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: boo
     headings = ("stage", "tasks", "took min", "avg", "max", "slowest", "alignment max")
     print_table(headings, stages, screen, right=headings)
     print(file=screen)
-    rows = [row for uid, one in statistics["operators"].items() for row in _operator_rows(manifest, uid, one, now_ms)]
+    operators = statistics["operators"].items()
+    rows = [row for uid, figures in operators for row in _operator_rows(manifest, uid, figures, now_ms)]
     print_table(_OPERATOR_HEADINGS, rows, screen, right=frozenset(_OPERATOR_HEADINGS) - {"operator", "task"})
 
 
@@ -196,21 +200,19 @@ def _stage_cells(number: int, stage: Mapping[str, Any]) -> tuple[str, ...]:
     return (str(number), str(stage["tasks"]), *times, f"task {took['slowest']}", _time(alignment["max"] / 1000))
 
 
-def _operator_rows(
-    manifest: Manifest, uid: str, statistics: Mapping[str, Any], now_ms: int
-) -> Iterator[tuple[str, ...]]:
+def _operator_rows(manifest: Manifest, uid: str, figures: Mapping[str, Any], now_ms: int) -> Iterator[tuple[str, ...]]:
     program: Mapping[str, Any] = manifest.program
     states: Mapping[str, Any] = manifest.states
     name = program.get(uid, {}).get("name", uid)
     watermark = _watermark(states.get(uid, {}).get("watermark"), now_ms)
-    whole = [statistics[column] for column in TASK_COLUMNS]
-    yield (name, "all", *_task_cells(whole), _count(statistics["rows"]), _size(statistics["bytes"]), watermark)
-    if "spread" in statistics:
+    whole = [figures[column] for column in TASK_COLUMNS]
+    yield (name, "all", *_task_cells(whole), _count(figures["rows"]), _size(figures["bytes"]), watermark)
+    if "spread" in figures:
         for which in _SPREAD:
-            values = [statistics["spread"][column][which] for column in TASK_COLUMNS]
-            yield ("", f"{which} of {statistics['count']}", *_task_cells(values), "", "", "")
-    elif len(statistics["tasks"]) > 1:
-        for subtask, *values in statistics["tasks"]:
+            values = [figures["spread"][column][which] for column in TASK_COLUMNS]
+            yield ("", f"{which} of {figures['count']}", *_task_cells(values), "", "", "")
+    elif len(figures["tasks"]) > 1:
+        for subtask, *values in figures["tasks"]:
             yield ("", str(subtask), *_task_cells(values), "", "", "")
 
 

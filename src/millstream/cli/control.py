@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from millstream.cli.job_argument import job_store
+from millstream.cli.job_argument import open_store_of_job
 from millstream.cli.savepoint import now_ms, save
 from millstream.errors import MillstreamError
 from millstream.jobs.control.requests import Mailbox
@@ -23,7 +23,7 @@ _TAKEN_WITHIN_S = 10.0
 def ask_job(job: str, root: str | None, command: str, arguments: Mapping[str, Any], timeout_s: float) -> int:
     """Ask a running job; prints what came of it, and returns the exit code."""
     try:
-        store = job_store(job, root)
+        store = open_store_of_job(job, root)
     except MillstreamError as error:
         return _refused(error, 2)
     try:
@@ -40,7 +40,7 @@ def stop_job(job: str, root: str | None, *, drain: bool, saves: bool, to: str | 
     if code or not saves:
         return code
     try:
-        save(job_store(job, root), to, None)
+        save(open_store_of_job(job, root), to, None)
     except MillstreamError as error:
         return _refused(error, 1)
     return 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
-from millstream.cli.job_argument import named_snapshot
+from millstream.cli.job_argument import find_snapshot_name
 from millstream.cli.savepoint import now_ms
 from millstream.errors import ConfigurationError, MillstreamError, StoreError
 from millstream.jobs.snapshots.forking import claim_fork
@@ -26,14 +26,14 @@ __all__ = ["fork_job"]
 def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> int:
     """Make a store ready for the fork; returns the exit code."""
     try:
-        stored = find_snapshot(named_snapshot(snapshot, root))
+        original = find_snapshot(find_snapshot_name(snapshot, root))
         where = place or str(Path(root or DEFAULT_ROOT, _folder_of(name)))
-        _make(stored, name, where)
+        _make(original, name, where)
     except MillstreamError as error:
         print(f"millstream: {error}", file=sys.stderr)
         return 2
     print(
-        f"'{name}' begins where epoch {stored.manifest.epoch} of '{stored.manifest.job}' ended. "
+        f"'{name}' begins where epoch {original.manifest.epoch} of '{original.manifest.job}' ended. "
         f"Run it with: millstream run JOB.PY --store {where}",
         file=sys.stderr,
     )
@@ -41,14 +41,14 @@ def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> i
     return 0
 
 
-def _make(snapshot: StoredSnapshot, name: str, where: str) -> None:
+def _make(original: StoredSnapshot, name: str, where: str) -> None:
     store = open_store(where)
     if ManifestLog(store).epochs():
         raise StoreError(f"{where} already has epochs of a job. Give the fork another --store")
     store.check_writable()
-    original = read_job_record(snapshot.store)
-    called = snapshot.manifest.job if original is None else original.program or original.job
-    claim_fork(store, snapshot, name, now_ms(), program="" if called == name else called)
+    record = read_job_record(original.store)
+    program = original.manifest.job if record is None else record.program or record.job
+    claim_fork(store, original, name, now_ms(), program="" if program == name else program)
 
 
 def _folder_of(name: str) -> str:

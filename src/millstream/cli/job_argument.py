@@ -21,13 +21,13 @@ from millstream.state_reader.stored_jobs import DEFAULT_ROOT, ListedJob, jobs
 from millstream.storage.names import job_name
 from millstream.storage.store import Store, shown_address
 
-__all__ = ["job_store", "named_snapshot", "named_store", "shown"]
+__all__ = ["find_snapshot_name", "find_store", "open_store_of_job", "short_address"]
 
 
 _LOOK = "Give the folder or address of its store, or look for it with `millstream list`"
 
 
-def named_store(text: str, root: str | None = None) -> str:
+def find_store(text: str, root: str | None = None) -> str:
     """The store of the job that people mean; StoreError saying which jobs there are."""
     if not text.strip():
         # Every id begins so: a shell's variable that is not set would stop or cancel whichever job is the only one.
@@ -35,47 +35,47 @@ def named_store(text: str, root: str | None = None) -> str:
     if "://" in text or (Path(text) / job_name()).is_file():
         return text
     where = root or DEFAULT_ROOT
-    there = jobs(root)
-    named = [job for job in there if job.name == text] or [job for job in there if job.id.startswith(text)]
-    if len(named) == 1:
-        return named[0].store
-    if named:
-        raise StoreError(f"{len(named)} jobs are called {text!r}. Give the store of one: {_stores(named)}")
-    if not there:
+    all_jobs = jobs(root)
+    matches = [job for job in all_jobs if job.name == text] or [job for job in all_jobs if job.id.startswith(text)]
+    if len(matches) == 1:
+        return matches[0].store
+    if matches:
+        raise StoreError(f"{len(matches)} jobs are called {text!r}. Give the store of one: {_stores(matches)}")
+    if not all_jobs:
         raise StoreError(f"{text!r} is neither the store of a job nor a job below {where}, which has none. {_LOOK}")
     raise StoreError(
-        f"{text!r} is neither the store of a job nor a job below {where}. There are: {_names(there)}. {_LOOK}"
+        f"{text!r} is neither the store of a job nor a job below {where}. There are: {_names(all_jobs)}. {_LOOK}"
     )
 
 
-def job_store(text: str, root: str | None = None) -> Store:
+def open_store_of_job(text: str, root: str | None = None) -> Store:
     """The store of the job that people mean, opened, on top of those it shares files with."""
-    store = open_job_store(named_store(text, root))
+    store = open_job_store(find_store(text, root))
     if read_job_record(store) is None:
         raise StoreError(f"{text} holds no job. {_LOOK}")
     return store
 
 
-def named_snapshot(text: str, root: str | None = None) -> SnapshotName:
+def find_snapshot_name(text: str, root: str | None = None) -> SnapshotName:
     """The snapshot that people mean, with its store as a path or an address."""
     name = parse_snapshot_name(text)
     if Path(name.store).is_dir():
         return name  # a store, or a savepoint's folder, or whatever it is: it is looked into
-    return replace(name, store=named_store(name.store, root))
+    return replace(name, store=find_store(name.store, root))
 
 
-def shown(url: str) -> str:
+def short_address(url: str) -> str:
     """A store, or a snapshot in one, as people write it from this folder.
 
-    >>> shown("file:///jobs/clicks@7"), shown("s3://bucket/clicks")
+    >>> short_address("file:///jobs/clicks@7"), short_address("s3://bucket/clicks")
     ('/jobs/clicks@7', 's3://bucket/clicks')
     """
     return shown_address(url).removeprefix(f"{Path.cwd()}/")
 
 
-def _stores(jobs: list[ListedJob]) -> str:
-    return ", ".join(job.store for job in jobs)
+def _stores(matches: list[ListedJob]) -> str:
+    return ", ".join(job.store for job in matches)
 
 
-def _names(jobs: list[ListedJob]) -> str:
-    return ", ".join(sorted({job.name for job in jobs}))
+def _names(all_jobs: list[ListedJob]) -> str:
+    return ", ".join(sorted({job.name for job in all_jobs}))

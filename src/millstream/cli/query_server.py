@@ -59,11 +59,11 @@ def _server(command: ServerCommand) -> QueryServer:
     settings = server_settings(command.request)
 
     from millstream import query
-    from millstream.cli.job_argument import named_store
+    from millstream.cli.job_argument import find_store
     from millstream.query.server import QueryServer
 
     view = query.open(
-        named_store(command.job, command.root),
+        find_store(command.job, command.root),
         cache_folder=command.cache_folder,
         allow_undeclared=command.request.allow_undeclared,
         read_only=command.read_only,

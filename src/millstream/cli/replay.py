@@ -20,7 +20,7 @@ from millstream.errors import JobFailedError, MillstreamError
 
 if TYPE_CHECKING:
     from millstream.graph.nodes import Graph
-    from millstream.jobs.settings.settings import JobSettings
+    from millstream.jobs.settings.job_settings import JobSettings
 
 __all__ = ["ReplayRequest", "replay_epoch"]
 
@@ -47,20 +47,20 @@ class _Replayed(SystemExit):
 
 def replay_epoch(request: ReplayRequest) -> int:
     """Replay it; returns the exit code."""
-    from millstream.cli.job_argument import named_snapshot
+    from millstream.cli.job_argument import find_snapshot_name
     from millstream.datastream.environment.launch_defaults import with_job_receiver
-    from millstream.jobs.replay.replay import found_epoch, replay
+    from millstream.jobs.replay.replay import past_epoch, replay
 
     try:
-        snapshot = str(named_snapshot(request.snapshot))
-        found_epoch(snapshot).close()  # what is wrong with it is told before the program runs
+        snapshot = str(find_snapshot_name(request.snapshot))
+        past_epoch(snapshot).close()  # what is wrong with it is told before the program runs
     except MillstreamError as error:
         print(f"millstream: {error}", file=sys.stderr)
         return WRONG_COMMAND
 
     def take(graph: Graph, settings: JobSettings) -> NoReturn:
         try:
-            found = replay(
+            result = replay(
                 graph,
                 settings,
                 snapshot,
@@ -76,8 +76,8 @@ def replay_epoch(request: ReplayRequest) -> int:
                 print(error.report, file=sys.stderr)
                 pdb.post_mortem(raised.__traceback__)
             raise
-        print(found.text())
-        raise _Replayed(DONE if found.is_same else FAILED)
+        print(result.text())
+        raise _Replayed(DONE if result.is_same else FAILED)
 
     # The console would announce Spark, which a replay does not use.
     program = RunRequest(

@@ -130,10 +130,10 @@ def start_of(text: str) -> Start:
     from millstream.checkpoint.job_record import read
     from millstream.checkpoint.manifest import ManifestLog
     from millstream.checkpoint.savepoints import find_snapshot
-    from millstream.cli.job_argument import named_snapshot
+    from millstream.cli.job_argument import find_snapshot_name
     from millstream.storage.store import open_store
 
-    name = named_snapshot(text)
+    name = find_snapshot_name(text)
     if (Path(name.store) / "_metadata").is_file():
         raise NotAvailableError(
             f"--from {text}: that is a savepoint of Flink, whose state is in a form of its own. Build one from data "
@@ -142,8 +142,8 @@ def start_of(text: str) -> Start:
     store = open_store(name.store)
     if name.at is None and read(store) is not None and not ManifestLog(store).epochs():
         return Start(None, name.store)
-    found = find_snapshot(name)
-    return Start(str(name), None if found.is_savepoint else name.store)
+    snapshot = find_snapshot(name)
+    return Start(str(name), None if snapshot.is_savepoint else name.store)
 
 
 # --- running it -----------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def start_of(text: str) -> Start:
 def _as_main(request: RunRequest) -> Iterator[None]:
     """This process as `python job.py args…` would find it, in its workers too; put back afterwards."""
     folder = str(request.script.resolve().parent)
-    kept_arguments, kept_path = sys.argv, list(sys.path)
+    arguments_before, path_before = sys.argv, list(sys.path)
     changes = {"PYTHONPATH": os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))}
     if request.pyflink:
         serve_pyflink()
@@ -164,7 +164,7 @@ def _as_main(request: RunRequest) -> Iterator[None]:
         try:
             yield
         finally:
-            sys.argv, sys.path[:] = kept_arguments, kept_path
+            sys.argv, sys.path[:] = arguments_before, path_before
 
 
 @contextmanager
@@ -227,10 +227,10 @@ def _show_traceback(error: Exception, request: RunRequest, screen: TextIO) -> No
 
 
 def _from_the_program(trace: TracebackType | None, script: str) -> TracebackType | None:
-    found = trace
-    while found is not None and found.tb_frame.f_code.co_filename != script:
-        found = found.tb_next
-    if found is not None:
-        return found
+    frame = trace
+    while frame is not None and frame.tb_frame.f_code.co_filename != script:
+        frame = frame.tb_next
+    if frame is not None:
+        return frame
     # A SyntaxError: the program never began, and the frames that tried to compile it say nothing.
     return None

@@ -17,7 +17,7 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pins_of, unpin
 from millstream.checkpoint.receipts import known_published
-from millstream.cli.job_argument import job_store, shown
+from millstream.cli.job_argument import open_store_of_job, short_address
 from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.control.requests import Mailbox, UnansweredError
 from millstream.jobs.snapshots.program_changes import derived_uids_text
@@ -43,7 +43,7 @@ class SavepointRequest:
 def take_savepoint(request: SavepointRequest) -> int:
     """Save the newest published epoch; returns the exit code."""
     try:
-        store = job_store(request.job, request.root)
+        store = open_store_of_job(request.job, request.root)
     except MillstreamError as error:
         return _refused(error, 2)
     try:
@@ -56,11 +56,11 @@ def take_savepoint(request: SavepointRequest) -> int:
 def dispose_savepoint(job: str, root: str | None, name: str) -> int:
     """Let a savepoint by reference go: its epoch is then collected like any other; returns the exit code."""
     try:
-        store = job_store(job, root)
+        store = open_store_of_job(job, root)
         pin = next((pin for pin in pins_of(store) if pin.name == name), None)
         if pin is not None and _is_in_use(pin):
             raise StoreError(
-                f"'{name}' is no savepoint: the fork in {shown(pin.by)} reads epoch {pin.epoch} of this store. "
+                f"'{name}' is no savepoint: the fork in {short_address(pin.by)} reads epoch {pin.epoch} of this store. "
                 "Remove that store first"
             )
         unpin(store, name)
@@ -74,14 +74,14 @@ def save(store: Store, to: str | None, name: str | None) -> None:
     """Save the newest published epoch of the job in `store`, and say how to start from it."""
     if to is not None:
         check_folder(to)
-    saved = save_newest(store, lambda: published_epoch(store), now_ms, to=to, name=name, note=_progress())
+    snapshot = save_newest(store, lambda: published_epoch(store), now_ms, to=to, name=name, note=_progress())
     how = "by reference; its files stay in the store" if to is None else "in a folder of its own"
-    place = shown(saved.name)
+    place = short_address(snapshot.name)
     print(
-        f"saved epoch {saved.manifest.epoch}, {how}. Start from it with: millstream run JOB.PY --from {place}",
+        f"saved epoch {snapshot.manifest.epoch}, {how}. Start from it with: millstream run JOB.PY --from {place}",
         file=sys.stderr,
     )
-    advice = derived_uids_text(saved.manifest)
+    advice = derived_uids_text(snapshot.manifest)
     if advice:
         print(f"millstream: {advice}", file=sys.stderr)
     print(place)

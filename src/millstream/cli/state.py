@@ -124,23 +124,24 @@ def show_difference(
 
     def show() -> None:
         out = screen or sys.stdout
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             snapshots = (state_reader.open(name, read_only=read_only).at() for name in (before, after))
-            old, new = map(opened.enter_context, snapshots)
+            old, new = map(stack.enter_context, snapshots)
             if operator is not None and state is not None:
                 _print_rows(old.diff(new, operator, state, unpickle=_NotShown), limit, as_json, False, out)
                 return
-            found = list(_counted(old, new, operator))
+            changes = list(_counted(old, new, operator))
             if as_json:
-                for one in found:
-                    print(json.dumps(one), file=out)
+                for change in changes:
+                    print(json.dumps(change), file=out)
                 return
-            if not any(one[change] for one in found for change in _CHANGES):
+            if not any(change[kind] for change in changes for kind in _CHANGES):
                 print("no state has changed", file=out)
                 return
             headings = ["operator", "uid", "state", *_CHANGES]
             cells = [
-                [one["operator"], one["uid"], one["state"], *(count_text(one[c]) for c in _CHANGES)] for one in found
+                [change["operator"], change["uid"], change["state"], *(count_text(change[c]) for c in _CHANGES)]
+                for change in changes
             ]
             print_table(headings, cells, out, right=_CHANGES, styles={"state": "bold"})
 
@@ -152,9 +153,9 @@ _CHANGES = ("added", "removed", "changed")
 
 def _counted(old: Snapshot, new: Snapshot, operator: str | None) -> Iterator[dict[str, Any]]:
     """How many rows changed, for every state that either snapshot has."""
-    infos = {(one.uid, one.name): one for snapshot in (old, new) for one in snapshot.states()}
+    infos = {(info.uid, info.name): info for snapshot in (old, new) for info in snapshot.states()}
     if operator is not None:
-        infos = {place: one for place, one in infos.items() if operator in (one.uid, one.operator)}
+        infos = {place: info for place, info in infos.items() if operator in (info.uid, info.operator)}
         if not infos:
             new.states(operator)  # says which operators there are
     for uid, name in sorted(infos):
@@ -167,21 +168,21 @@ def _counted(old: Snapshot, new: Snapshot, operator: str | None) -> Iterator[dic
 
 def _print_rows(rows: StateRows, limit: int | None, as_json: bool, as_csv: bool, screen: TextIO) -> None:
     shown_max = limit if limit is not None else 0 if as_json or as_csv else _ROWS_SHOWN
-    wanted = iter(rows)
-    shown: Iterable[dict[str, Any]] = islice(wanted, shown_max) if shown_max else wanted
+    remaining = iter(rows)
+    first_rows: Iterable[dict[str, Any]] = islice(remaining, shown_max) if shown_max else remaining
     names = rows.schema.names
     if as_json:
-        for row in shown:
+        for row in first_rows:
             print(json.dumps(_plain(row)), file=screen)
     elif as_csv:
         writer = csv.writer(screen, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([_cell(row[name], "") for name in names] for row in shown)
+        writer.writerows([_cell(row[name], "") for name in names] for row in first_rows)
     else:
-        cells = [[_cut(_cell(row[name], "-")) for name in names] for row in shown]
+        cells = [[_cut(_cell(row[name], "-")) for name in names] for row in first_rows]
         numbers = [field.name for field in rows.schema if pa.types.is_integer(field.type) and field.name != "key"]
         print_table(names, cells, screen, right=numbers, styles={"key": "bold", "change": "bold"})
-    if shown_max and next(wanted, None) is not None:
+    if shown_max and next(remaining, None) is not None:
         print(f"({shown_max:,} rows shown; there are more: --limit 0 shows all)", file=sys.stderr)
 
 

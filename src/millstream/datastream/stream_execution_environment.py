@@ -126,20 +126,22 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         A streaming one runs for ever; `trigger={"availableNow": True}` takes what is there and ends. The job then
         runs in the DataFrame's session.
         """
-        from millstream.compiler.passes.split_windows import split_windows
         from millstream.connectors.spark_frame import SparkFrameSource
 
         session = getattr(df, "sparkSession", None)
         if session is None:
             raise refuse(f"from_spark: found {df!r} ({type(df).__name__}), expected a Spark DataFrame")
         self.use_spark_session(session)
-        # The place in the program is the same in every run, and differs between DataFrames. Stores know it as a number
-        # that counts both halves of windows that are split.
-        before = split_windows(Graph("", tuple(self._builder.nodes.values()), 1, 1))
-        place = f"frame-{len(before.nodes) + 1}"
         with at_users_line():
-            source = SparkFrameSource(df, name=place, trigger=trigger)
+            source = SparkFrameSource(df, name=f"frame-{self._next_place()}", trigger=trigger)
         return self._read(source, None, checked_text("from_spark, source_name", source_name))
+
+    def _next_place(self) -> int:
+        """Where in the program the next operator stands: the same in every run, and another for each. Stores know
+        inputs by this number, which counts both halves of windows that are split."""
+        from millstream.compiler.passes.split_windows import split_windows
+
+        return len(split_windows(Graph("", tuple(self._builder.nodes.values()), 1, 1)).nodes) + 1
 
     def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
         raise NotYetError.of(

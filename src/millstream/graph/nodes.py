@@ -326,7 +326,8 @@ class Write(Operation):
 class Node:
     """One operation. `parallelism` None means the environment's; `uid` None means derived by a pass.
 
-    `output_type` None means untyped: records travel as pickled values.
+    `output_type` None means untyped: records travel as pickled values. Many fields: they are what a program can say of
+    any operator, one call each.
     """
 
     id: int

@@ -17,16 +17,16 @@ from typing import Any, TypeVar
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = [
-    "Firing",
-    "FixedInTime",
-    "Merging",
-    "PassingThrough",
+    "FiringRule",
+    "FixedTimeAssigner",
+    "MergingAssigner",
+    "PassThrough",
     "TimedTrigger",
     "as_described",
     "fires_at_its_end",
-    "firing",
+    "firing_rule",
     "fixed_windows",
-    "is_plain",
+    "is_plain_trigger",
     "passes_through",
 ]
 
@@ -46,7 +46,7 @@ def _is_described(instance: Any) -> bool:
 # --- assigners --------------------------------------------------------------------------------------------------------
 
 
-class FixedInTime:
+class FixedTimeAssigner:
     """An assigner whose windows are stretches of time that are known beforehand."""
 
     window_type: type[Any]  # what a window is to functions: made of its start and its end
@@ -56,20 +56,20 @@ class FixedInTime:
         """Its windows, which take late records for so long."""
 
 
-class Merging:
+class MergingAssigner:
     """An assigner whose windows can become one. Derived classes are such, too."""
 
 
 def fixed_windows(assigner: Any, lateness_ms: int) -> PaneWindows | None:
     """The windows of an assigner as panes; None where it is one of the program's own, or its windows depend on more
     than a record's time."""
-    return assigner.panes(lateness_ms) if isinstance(assigner, FixedInTime) and _is_described(assigner) else None
+    return assigner.panes(lateness_ms) if isinstance(assigner, FixedTimeAssigner) and _is_described(assigner) else None
 
 
 # --- triggers ---------------------------------------------------------------------------------------------------------
 
 
-class Firing(Enum):
+class FiringRule(Enum):
     """When a window that is still open fires."""
 
     UNKNOWN = "unknown"  # a record alone may make it fire
@@ -80,27 +80,29 @@ class Firing(Enum):
 class TimedTrigger:
     """A trigger that follows a clock. `follows_event_time` matters where it fires at the end of its window."""
 
-    fires = Firing.BY_TIME
+    fires = FiringRule.BY_TIME
     follows_event_time = False
     wraps: Any = None  # the trigger whose firings it changes
 
 
-def firing(trigger: Any) -> Firing:
+def firing_rule(trigger: Any) -> FiringRule:
     """When windows with this trigger fire."""
     timed = _timed(trigger)
-    return Firing.UNKNOWN if timed is None else timed.fires
+    return FiringRule.UNKNOWN if timed is None else timed.fires
 
 
-def is_plain(trigger: Any, is_event_time: bool) -> bool:
+def is_plain_trigger(trigger: Any, is_event_time: bool) -> bool:
     """Whether a trigger fires windows at their end, by event time or by the clock, and does nothing else."""
     timed = _timed(trigger)
-    return timed is trigger and timed.fires is Firing.AT_ITS_END and timed.follows_event_time == is_event_time
+    if timed is None or timed is not trigger:
+        return False
+    return timed.fires is FiringRule.AT_ITS_END and timed.follows_event_time == is_event_time
 
 
 def fires_at_its_end(assigner: Any, trigger: Any) -> bool:
     """Whether windows fire when they are over, in the assigner's own time, and for no other reason but late records."""
     timed = _timed(trigger)
-    return timed is not None and is_plain(timed, assigner.is_event_time())
+    return timed is not None and is_plain_trigger(timed, assigner.is_event_time())
 
 
 def _timed(trigger: Any) -> TimedTrigger | None:
@@ -113,11 +115,11 @@ def _timed(trigger: Any) -> TimedTrigger | None:
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-class PassingThrough:
+class PassThrough:
     """A window function that gives out what it gets."""
 
 
 def passes_through(function: Any) -> bool:
     """Whether a window function, in the adapter that calls it, gives out the window's value as it is."""
     inner = getattr(function, "_wrapped_function", None)
-    return isinstance(inner, PassingThrough) and _is_described(inner)
+    return isinstance(inner, PassThrough) and _is_described(inner)

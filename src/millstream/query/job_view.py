@@ -14,6 +14,7 @@ import os
 import threading
 import time as system_time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,39 +36,69 @@ _KNOWN_MS = 40
 """How long it counts for who has it asked again meanwhile."""
 _SETTLED_MS = 100
 _TRUSTED_S = 1.0  # a file server may answer from memory for a while
+_COMPARED_NAMES_MAX = 1_000
 _TRIES = 20
 _KEEP = "Keep more of the past with millstream.retention.epochs, or save an epoch with `millstream savepoint`."
 
 
 class ListedFolder:
-    """A folder of this machine, as it stood when it was listed last; one look at its time says whether it has changed.
+    """A folder of this machine, as it stood when it was listed last, and whether anything may have come since.
 
-    "Unchanged" is certain: a folder whose time was long past when it was listed gets another time by any change
-    afterwards. Where that is not so, or nobody knows, the answer is that it may have changed.
+    "Nothing new" is certain. One look at the folder's time says so where that was long past at the listing: any change
+    afterwards gives it another time. Else its names are compared, which is still far cheaper than to wake a thread that
+    lists the store. Where the folder is on no disk of this machine, or large, the answer is that something may be new.
 
-    >>> ListedFolder().is_unchanged()
+    >>> ListedFolder().has_nothing_new(0)
     False
     """
 
     def __init__(self) -> None:
-        self._listing: tuple[str, int, float] | None = None
+        self._listing: _Listing | None = None
+        self._listed_s = float("-inf")
 
     def note(self, folder: Path | None, now_ms: int) -> None:
-        """It is about to be listed. None: it is none of this machine."""
-        self._listing = None
-        if folder is not None:
-            changed_ns = _changed_ns(str(folder))
-            # Clocks of file systems tick by milliseconds: what changes within a tick of the listing is not told apart.
-            if changed_ns is not None and now_ms - changed_ns // 1_000_000 > _SETTLED_MS:
-                self._listing = (str(folder), changed_ns, system_time.monotonic())
+        """It is about to be listed. None: it is on no disk of this machine."""
+        self._listing = None if folder is None else _Listing.of(str(folder), now_ms)
+        self._listed_s = system_time.monotonic()
 
-    def is_unchanged(self) -> bool:
-        """Whether a listing would find what the last one found."""
+    def forget(self) -> None:
+        """What was listed could not be read, so the listing counts for nothing."""
+        self._listing = None
+
+    def has_nothing_new(self, now_ms: int) -> bool:
+        """Whether a listing would find nothing that the last one did not find."""
         listing = self._listing
-        if listing is None:
+        if listing is None or system_time.monotonic() - self._listed_s >= _TRUSTED_S:
             return False
-        folder, changed_ns, listed_s = listing
-        return system_time.monotonic() - listed_s < _TRUSTED_S and _changed_ns(folder) == changed_ns
+        if listing.is_settled and _changed_ns(listing.folder) == listing.changed_ns:
+            return True
+        newer = _Listing.of(listing.folder, now_ms) if len(listing.names) <= _COMPARED_NAMES_MAX else None
+        if newer is None or not newer.names <= listing.names:
+            return False
+        self._listing = newer
+        return True
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """The names in a folder, and its time, seen before them. `is_settled`: whatever changes gives it another time."""
+
+    folder: str
+    changed_ns: int
+    is_settled: bool
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, folder: str, now_ms: int) -> _Listing | None:
+        changed_ns = _changed_ns(folder)
+        if changed_ns is None:
+            return None
+        # Clocks of file systems tick by milliseconds: what changes within a tick of the listing is not told apart.
+        is_settled = now_ms - changed_ns // 1_000_000 > _SETTLED_MS
+        try:
+            return cls(folder, changed_ns, is_settled, frozenset(os.listdir(folder)))
+        except OSError:
+            return None
 
 
 def _changed_ns(folder: str) -> int | None:
@@ -131,7 +162,7 @@ class JobView:
             # Monotonic time, not the clock: a clock that is set back must not stop anybody from looking.
             if not self._follows or system_time.monotonic() - self._looked_s < POLL_MS / 1000:
                 return current
-            if self._manifests.is_unchanged():  # one look at a folder's time, in place of a listing
+            if self._manifests.has_nothing_new(self._clock()):  # a look at a folder, in place of a listing
                 self._looked_s = system_time.monotonic()
                 return current
             if not self._looking.acquire(blocking=False):
@@ -146,7 +177,7 @@ class JobView:
     def known_newest(self, is_sought: bool = False) -> EpochView | None:
         """The newest epoch as far as it is known, for who must not wait; None unless it was looked for a moment ago, or
         a newer one is being sought."""
-        if self.is_look_due and self._manifests.is_unchanged():
+        if self.is_look_due and self._manifests.has_nothing_new(self._clock()):
             self._looked_s = system_time.monotonic()
         if not is_sought and self._look_age_ms() >= _KNOWN_MS and not self._looking.locked():
             return None
@@ -173,12 +204,15 @@ class JobView:
             epochs = self._log.epochs()
             if current is None or epochs[-1:] > [current.epoch]:
                 self._newest = current = self._opened_newest(0 if current is None else current.epoch)
+                if epochs[-1:] > [current.epoch]:
+                    self._manifests.forget()
         except StoreDamagedError:
             self.look_again()
-            self._manifests.note(None, 0)  # what was listed could not be read, so it counts for nothing
+            self._manifests.forget()
             raise
         except StoreError:
             # A store that cannot be reached now: what there is stays right, and tells its age.
+            self._manifests.forget()
             if current is None:
                 raise
         assert current is not None

@@ -7,6 +7,7 @@ never "not found".
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,13 @@ from millstream.query.errors import KeyTypeError
 from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow
 from millstream.state.schemas.saved_types import type_of_arrow
 
-__all__ = ["KeyEncoding"]
+__all__ = ["KeyEncoding", "stored_key_type"]
+
+
+@lru_cache(maxsize=256)
+def stored_key_type(key_type: TypeInformation) -> pa.DataType:
+    """The Arrow type of the key column of keys of a declared type."""
+    return key_column([], key_type).array.type
 
 
 class KeyEncoding:

@@ -20,7 +20,7 @@ from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformati
 from millstream.common.types import Row
 from millstream.query.catalog import StateLocation, value_type_of
 from millstream.query.errors import StateKindError
-from millstream.query.key_encoding import KeyEncoding
+from millstream.query.key_encoding import KeyEncoding, stored_key_type
 from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.records.columns import arrow_type
 from millstream.state.keys.key_columns import KeyColumn
@@ -232,7 +232,7 @@ def _map_key_codec(location: StateLocation, view: TableView | None, open_pickle:
 def _stored_key(key_type: TypeInformation | None) -> pa.DataType | None:
     if key_type is None:
         return None
-    sample = KeyEncoding(key_type, None, "").column([]).array.type
+    sample = stored_key_type(key_type)
     return None if sample == pa.binary() and arrow_type(key_type) != pa.binary() else sample
 
 

@@ -27,7 +27,7 @@ from millstream.aggregation.pane_firing import WindowRange, fired_windows
 from millstream.aggregation.pane_rows import Accumulators, PaneRows
 from millstream.common.types import Row
 from millstream.query.catalog import StateLocation
-from millstream.query.key_encoding import KeyEncoding
+from millstream.query.key_encoding import KeyEncoding, stored_key_type
 from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.state.keys.equality import same
 from millstream.state.keys.hashing import xxhash64_column
@@ -75,7 +75,8 @@ class WindowReads:
         self._open_pickle = open_pickle
         self.location, self.view, self._homes = location, view, homes
         self.declared: Queryable = location.declared
-        self.keys = KeyEncoding(self.declared.key_type, self._stored_key(), location.what)
+        key_type = self.declared.key_type
+        self.keys = KeyEncoding(key_type, None if key_type is None else stored_key_type(key_type), location.what)
         self._result_of = result_of
         self.is_accumulator = self.declared.contents == "aggregated" and result_of is None
         self._panes = self._pane_results() if self.declared.kept == PANES else None
@@ -83,10 +84,6 @@ class WindowReads:
         self._codec = self._content_codec()
         self._point = self._quick_windows()
         self.is_quick = self._point is not None
-
-    def _stored_key(self) -> pa.DataType | None:
-        key_type = self.declared.key_type
-        return None if key_type is None else KeyEncoding(key_type, None, "").column([]).array.type
 
     def _pane_results(self) -> tuple[Accumulators, Row, list[StateCodec]]:
         """What makes results of panes: the kernels, the row of results, and what decodes each."""

@@ -77,13 +77,13 @@ def check_platform() -> None:
     java = str(Path(home, "bin", "java")) if home else "java"
     install = "Run: apt-get install openjdk-17-jre-headless (or set JAVA_HOME to a Java 17 or 21)"
     try:
-        printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PlatformError(f"no Java was found ({java}: {error}); Spark runs on Java 17 or 21. {install}") from error
-    found = re.search(r'version "(\d+)', printed)
-    version = int(found.group(1)) if found else 0
+    match = re.search(r'version "(\d+)', output)
+    version = int(match.group(1)) if match else 0
     if version not in JAVA_VERSIONS:
-        raise PlatformError(f"{java} is Java {version or printed.strip()!r}; Spark 4.3 runs on 17 or 21. {install}")
+        raise PlatformError(f"{java} is Java {version or output.strip()!r}; Spark 4.3 runs on 17 or 21. {install}")
 
 
 def make_session(master: str, settings: Mapping[str, str], log: Path | None = None) -> SparkSession:
@@ -96,8 +96,8 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # … and find the modules beside the user's program, as the program itself does.
-    beside = [path for path in (sys.path[0], os.environ.get("PYTHONPATH", "")) if path]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(beside).split(os.pathsep)))
+    module_paths = [path for path in (sys.path[0], os.environ.get("PYTHONPATH", "")) if path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(module_paths).split(os.pathsep)))
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName("millstream")
     for key, value in {**APPLICATION_SETTINGS, **_shuffle_dir(master, settings), **settings}.items():
@@ -151,14 +151,14 @@ def _screen_to(log: Path) -> Iterator[None]:
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
+    screen = os.dup(1), os.dup(2)
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.dup2(target, 1)
         os.dup2(target, 2)
         yield
     finally:
-        os.dup2(kept[0], 1)
-        os.dup2(kept[1], 2)
-        for descriptor in (*kept, target):
+        os.dup2(screen[0], 1)
+        os.dup2(screen[1], 2)
+        for descriptor in (*screen, target):
             os.close(descriptor)

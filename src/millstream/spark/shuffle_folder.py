@@ -80,9 +80,13 @@ def _locked(path: Path, how: int) -> int | None:
         return None
     try:
         fcntl.flock(descriptor, how)
-        held, named = os.fstat(descriptor), os.lstat(path)
+        locked, current = os.fstat(descriptor), os.lstat(path)
         # Between making a folder and locking it somebody may have taken it for abandoned, and removed it.
-        if os.path.samestat(held, named) and held.st_uid == os.getuid() and not stat.S_IMODE(held.st_mode) & 0o077:
+        if (
+            os.path.samestat(locked, current)
+            and locked.st_uid == os.getuid()
+            and not stat.S_IMODE(locked.st_mode) & 0o077
+        ):
             return descriptor
     except OSError:
         pass  # somebody holds it, or it has just gone

@@ -47,7 +47,7 @@ def _run_in_worker(job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch]) 
         stage=stage,
         subtask=context.partitionId(),
         attempt=context.attemptNumber(),
-        nonce=f"{job.facts.run}t{spec.try_}n{context.taskAttemptId()}",
+        nonce=f"{job.facts.run}t{spec.round}n{context.taskAttemptId()}",
     )
     openings = _RESIDENTS.openings
     with fewer_collections():

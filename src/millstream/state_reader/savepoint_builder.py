@@ -321,7 +321,7 @@ class SavepointBuilder:
                 status="SUSPENDED",
                 staged={},
                 published_through=self._epoch,
-                attempt=nonce,
+                run=nonce,
             )
         return Manifest(
             job=self.job,
@@ -329,7 +329,7 @@ class SavepointBuilder:
             epoch=1,
             parent=0,
             created_ms=self.now_ms(),
-            attempt=nonce,
+            run=nonce,
             status="SUSPENDED",
             states=states,
             program=program,

@@ -3,7 +3,7 @@
     Script, CRASH, EPOCH, Watermark, Pause     input that says what happens, and when it goes wrong
     run, Result                                a whole job, in this process, with the real engine
     Collect, Collected                         a sink whose output the test reads
-    OperatorHarness, Snapshot                  one function, record by record, with its state and timers
+    OperatorHarness, HarnessSnapshot           one function, record by record, with its state and timers
     ManualClock                                processing time that moves only when told to
 
 Only Spark is left out: graph, stages, exchanges, epochs, manifests and publishing are what runs in production.
@@ -12,7 +12,7 @@ Only Spark is left out: graph, stages, exchanges, epochs, manifests and publishi
 from __future__ import annotations
 
 from millstream.testing.collecting import Collect, Collected
-from millstream.testing.harness_epochs import Snapshot
+from millstream.testing.harness_epochs import HarnessSnapshot
 from millstream.testing.in_memory import Result, run
 from millstream.testing.manual_clock import ManualClock
 from millstream.testing.operator_harness import OperatorHarness
@@ -23,6 +23,7 @@ __all__ = [
     "EPOCH",
     "Collect",
     "Collected",
+    "HarnessSnapshot",
     "ManualClock",
     "OperatorHarness",
     "Pause",
@@ -33,3 +34,6 @@ __all__ = [
     "Watermark",
     "run",
 ]
+
+Snapshot = HarnessSnapshot
+"""The name that a `HarnessSnapshot` had first."""

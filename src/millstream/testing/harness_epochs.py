@@ -23,13 +23,13 @@ from millstream.runtime.task.operator_runner import run_epoch
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 
-__all__ = ["HarnessEpochs", "Snapshot", "harness_facts"]
+__all__ = ["HarnessEpochs", "HarnessSnapshot", "harness_facts"]
 
 Accounts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class HarnessSnapshot:
     """What a committed epoch keeps of a function: its state, its timers and its event time.
 
     `OperatorHarness.snapshot` makes it; give it to another harness as `restore=`. It is whole in itself, and the
@@ -46,8 +46,8 @@ class Snapshot:
     _broadcast: Accounts = field(default_factory=dict)  # what all subtasks have: versions of broadcast states
 
     def __repr__(self) -> str:
-        subtasks = sorted({*self._states, *self._functions}, key=int)
-        return f"Snapshot(epoch={self.epoch}, watermark={self.watermark}, subtasks={', '.join(subtasks) or 'none'})"
+        subtasks = ", ".join(sorted({*self._states, *self._functions}, key=int)) or "none"
+        return f"HarnessSnapshot(epoch={self.epoch}, watermark={self.watermark}, subtasks={subtasks})"
 
 
 def harness_facts() -> JobFacts:
@@ -83,7 +83,7 @@ class _OneCall:
 class HarnessEpochs:
     """Runs epochs of `operator`, from where the snapshots left off. Several are those of different subtasks."""
 
-    def __init__(self, operator: Operator, snapshots: Sequence[Snapshot]) -> None:
+    def __init__(self, operator: Operator, snapshots: Sequence[HarnessSnapshot]) -> None:
         self._operator = operator
         self._context = operator.setting.context
         self._facts = operator.setting.facts
@@ -114,13 +114,13 @@ class HarnessEpochs:
             pass
         self._commit(acknowledgement, traffic.reached)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> HarnessSnapshot:
         """What the last epoch kept."""
         store = self._facts.store
         files = {name: store.get(name) for name in store.list("")}
         parallelism, max_parallelism = self._context.parallelism, self._context.max_parallelism
         accounts = self._states, self._functions, files, self._broadcast
-        return Snapshot(self._epoch, self._watermark, parallelism, max_parallelism, *accounts)
+        return HarnessSnapshot(self._epoch, self._watermark, parallelism, max_parallelism, *accounts)
 
     def _spec(self, now_ms: int) -> EpochSpec:
         uid, states = self._operator.uid, dict(self._states)
@@ -128,7 +128,7 @@ class HarnessEpochs:
             states[WRITER] = {**states.get(WRITER, {}), ACCOUNT: self._broadcast}
         spec = EpochSpec(
             epoch=self._epoch + 1,
-            try_=self._attempts,
+            round=self._attempts,
             now_ms=now_ms,
             final=False,
             reads={},
@@ -152,9 +152,9 @@ class HarnessEpochs:
         self._watermark = reached
 
 
-def _check(snapshots: Sequence[Snapshot], max_parallelism: int) -> None:
+def _check(snapshots: Sequence[HarnessSnapshot], max_parallelism: int) -> None:
     for snapshot in snapshots:
-        if not isinstance(snapshot, Snapshot):
+        if not isinstance(snapshot, HarnessSnapshot):
             raise refuse(
                 f"OperatorHarness: restore= found {snapshot!r}, expected what snapshot() of a harness returned"
             )

@@ -29,8 +29,8 @@ from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.operators.registry import operator_for
-from millstream.testing.harness_epochs import HarnessEpochs, Snapshot, harness_facts
+from millstream.runtime.task.registry import operator_for
+from millstream.testing.harness_epochs import HarnessEpochs, HarnessSnapshot, harness_facts
 from millstream.testing.harness_functions import (
     TAGGING,
     AsyncSettings,
@@ -90,7 +90,7 @@ class OperatorHarness(HarnessInputs):
         attempt: int = 0,
         job_parameters: Mapping[str, str] | None = None,
         clock: ManualClock | None = None,
-        restore: Snapshot | Sequence[Snapshot] = (),
+        restore: HarnessSnapshot | Sequence[HarnessSnapshot] = (),
         timeout_ms: int = 60_000,
         capacity: int = 100,
         ordered: bool = True,
@@ -127,7 +127,7 @@ class OperatorHarness(HarnessInputs):
         context = TaskContext(name, parallelism, max_parallelism, subtask, attempt, parameters, metrics)
         self._operator: Operator = operator_for(OperatorSetting(node, context, harness_facts(), self._input_types[0]))
         self._operator.outputs = [self._collect]
-        self._epochs = HarnessEpochs(self._operator, (restore,) if isinstance(restore, Snapshot) else restore)
+        self._epochs = HarnessEpochs(self._operator, (restore,) if isinstance(restore, HarnessSnapshot) else restore)
 
     def open(self) -> Self:
         """Open the function, once; `push` does it when nobody has."""
@@ -157,7 +157,7 @@ class OperatorHarness(HarnessInputs):
         """
         self._epoch()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> HarnessSnapshot:
         """What an epoch that ends now keeps of the function, for `restore=` of another harness.
 
         >>> from millstream.common import Types

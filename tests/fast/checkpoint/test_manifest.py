@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from millstream.checkpoint import job_record
 from millstream.checkpoint.manifest import (
-    Found,
     Manifest,
     ManifestLog,
+    ManifestOwner,
     SplitPosition,
     Staged,
     decode,
@@ -39,7 +39,7 @@ def manifest(epoch: int = 7, **changes: Any) -> Manifest:
         "epoch": epoch,
         "parent": epoch - 1,
         "created_ms": 1_700_000_000_000,
-        "attempt": "a1",
+        "run": "a1",
         "published_through": epoch - 1,
     }
     return Manifest(**{**values, **changes})
@@ -203,17 +203,17 @@ def test_the_newest_is_the_highest_epoch_and_an_empty_store_has_none(log: Manife
 
 
 def test_the_second_committer_of_an_epoch_loses_and_changes_nothing(log: ManifestLog) -> None:
-    assert log.commit(manifest(1, attempt="a1"))
-    assert not log.commit(manifest(1, attempt="b2"))
-    assert log.read(1).attempt == "a1"
-    assert log.find(manifest(1, attempt="b2")) is Found.OTHER
+    assert log.commit(manifest(1, run="a1"))
+    assert not log.commit(manifest(1, run="b2"))
+    assert log.read(1).run == "a1"
+    assert log.find(manifest(1, run="b2")) is ManifestOwner.OTHER
 
 
 def test_of_many_committers_exactly_one_wins(log: ManifestLog) -> None:
     wins: list[str] = []
 
     def race(me: str) -> None:
-        if log.commit(manifest(1, attempt=me)):
+        if log.commit(manifest(1, run=me)):
             wins.append(me)
 
     racers = [threading.Thread(target=race, args=(f"a{i}",)) for i in range(8)]
@@ -221,14 +221,14 @@ def test_of_many_committers_exactly_one_wins(log: ManifestLog) -> None:
         racer.start()
     for racer in racers:
         racer.join()
-    assert wins == [log.read(1).attempt]
+    assert wins == [log.read(1).run]
 
 
 def test_a_commit_whose_answer_was_lost_is_found_and_may_be_repeated(log: ManifestLog) -> None:
     mine = manifest(1)
-    assert log.find(mine) is Found.ABSENT
+    assert log.find(mine) is ManifestOwner.ABSENT
     log.commit(mine)
-    assert log.find(mine) is Found.MINE
+    assert log.find(mine) is ManifestOwner.MINE
     assert log.commit(mine)
 
 
@@ -236,18 +236,18 @@ def test_the_same_drivers_other_try_of_an_epoch_is_not_mistaken_for_this_one(log
     # A put that was believed lost may land late. Taking its offsets for ours would lose records.
     log.commit(manifest(1, sources={"in": {"0": SplitPosition(100)}}))
     later = manifest(1, sources={"in": {"0": SplitPosition(120)}})
-    assert log.find(later) is Found.OTHER
+    assert log.find(later) is ManifestOwner.OTHER
     assert not log.commit(later)
 
 
 def test_a_driver_that_slept_past_a_trimmed_epoch_cannot_commit_into_the_hole(log: ManifestLog) -> None:
     for epoch in range(1, 20):
-        log.commit(manifest(epoch, attempt="new"))
+        log.commit(manifest(epoch, run="new"))
     log.drop_before(15)
-    asleep = manifest(4, attempt="old")
+    asleep = manifest(4, run="old")
     assert not log.commit(asleep)
-    assert log.find(asleep) is Found.OTHER
-    assert log.newest() == manifest(19, attempt="new")
+    assert log.find(asleep) is ManifestOwner.OTHER
+    assert log.newest() == manifest(19, run="new")
 
 
 def test_trimming_never_takes_the_newest(log: ManifestLog) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from millstream.checkpoint.manifest import JSON, Manifest, Staged
 from millstream.checkpoint.retention import RetentionPolicy, files_to_delete, kept_epochs, named_files
 from millstream.errors import ConfigurationError
-from millstream.jobs.settings.retention_settings import retention_policy
+from millstream.jobs.settings.driver_settings import retention_policy
 from millstream.storage.names import parse_segment, parse_staged, segment_name, staged_name
 
 HOUR_MS = 3_600_000

@@ -210,7 +210,7 @@ def store_of(folder: Path, name: str, *, epoch: int = 0, created_ms: int = 0, st
             epoch=epoch,
             parent=epoch - 1,
             created_ms=created_ms,
-            attempt="a1",
+            run="a1",
             status=status,  # type: ignore[arg-type]
             sources={"in": {"0": SplitPosition(1200)}},
             counters={"operators": {"in": {"in": 0, "out": 1200}, "out": {"in": 1200, "out": 0}}},

@@ -19,7 +19,7 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch, pins_of
 from millstream.checkpoint.savepoints import find_snapshot
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
-from millstream.cli.job_argument import named_store
+from millstream.cli.job_argument import find_store
 from millstream.cli.listing import list_jobs
 from millstream.cli.main import app
 from millstream.cli.run import RunRequest, run_program, settings_of, start_of
@@ -29,10 +29,11 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import FileSink, RollingPolicy
 from millstream.errors import FencedError, JobFailedError, NotAvailableError, StoreError
+from millstream.jobs.clock import SystemClock
 from millstream.jobs.control.command import Command
 from millstream.jobs.control.requests import Mailbox, RequestServer
 from millstream.jobs.launch.job import Job
-from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.launch.launch import Launch
 from millstream.jobs.snapshots.saving import save_newest
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
@@ -209,13 +210,13 @@ def test_jobs_are_found_by_store_name_and_id(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     for folder, job, id_ in (("a", "clicks", "1f00"), ("b", "orders", "2f00"), ("c", "orders", "2e00")):
         job_record.claim(open_store(f".millstream/{folder}"), job, job_id=id_, now_ms=0)
-    assert named_store(".millstream/b") == ".millstream/b"
-    assert named_store("clicks") == named_store("1f") == ".millstream/a"
-    assert named_store("2e", root=".millstream") == ".millstream/c"
+    assert find_store(".millstream/b") == ".millstream/b"
+    assert find_store("clicks") == find_store("1f") == ".millstream/a"
+    assert find_store("2e", root=".millstream") == ".millstream/c"
     with pytest.raises(StoreError, match=r"2 jobs are called 'orders'.*: \.millstream/b, \.millstream/c"):
-        named_store("orders")
+        find_store("orders")
     with pytest.raises(StoreError, match=r"neither the store of a job nor a job below \.millstream. There are: clicks"):
-        named_store("views")
+        find_store("views")
     assert Typed("stop", "views").code == 2 and Typed("savepoint", "views").code == 2
     assert "memory://nobody holds no job" in Typed("cancel", "memory://nobody").err
 
@@ -539,7 +540,7 @@ def test_an_empty_name_means_no_job_also_where_there_is_only_one(
     env.from_collection([1, 2], Types.LONG()).sink_to(Collect())
     store = open_store(".millstream/only", fsync=False)
     Launch(ManualClock(), LocalRunner(), store).start(env._graph("only"), env._job_settings()).result()
-    assert named_store("only").endswith("only")
+    assert find_store("only").endswith("only")
     refused = Typed(command, "")
     assert refused.code == 2 and "'' names no job" in refused.err
     assert not store.list("pins") and not store.list("control")

@@ -148,6 +148,15 @@ def test_a_program_is_lowered_as_before(program: Callable[[StreamExecutionEnviro
     assert text == (GOLDEN / f"{program.__name__}.txt").read_text()
 
 
+def test_a_frame_behind_windows_has_the_place_that_stores_know() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    both = stamped(env).union(stamped(env))
+    both.key_by("id").window(TumblingEventTimeWindows(10, 0)).aggregate(TOTALS)
+    assert env._next_place() == 6, "two sources, a partial aggregate of each, and the windows stand before it"
+    both.key_by("id").window(EventTimeSessionWindows(10)).aggregate(TOTALS)
+    assert env._next_place() == 7
+
+
 # --- what a program says later ----------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from millstream.datastream.functions import (
 )
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from millstream.errors import ProgramError
-from millstream.testing import EPOCH, Collect, ManualClock, OperatorHarness, Script, Snapshot, Watermark, run
+from millstream.testing import EPOCH, Collect, HarnessSnapshot, ManualClock, OperatorHarness, Script, Watermark, run
 
 END = 2**63 - 1
 PASSED = OutputTag("passed")
@@ -258,7 +258,7 @@ def test_event_time_does_not_begin_anew_after_a_restore() -> None:
     assert after.output() == [40]
 
 
-def subtasks(parallelism: int, snapshots: Snapshot | list[Snapshot]) -> list[OperatorHarness]:
+def subtasks(parallelism: int, snapshots: HarnessSnapshot | list[HarnessSnapshot]) -> list[OperatorHarness]:
     return [counting(subtask=at, parallelism=parallelism, restore=snapshots) for at in range(parallelism)]
 
 

@@ -27,22 +27,16 @@ from millstream.compiler.passes.split_windows import split_windows
 from millstream.graph.nodes import Graph
 from millstream.plan.stages import Plan
 
-__all__ = ["LOWERING", "PASSES", "compile_graph"]
+__all__ = ["PASSES", "compile_graph"]
 
-Pass = Callable[[Graph], Graph]
-
-LOWERING: tuple[Pass, ...] = (
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    fill_caches,
+    check_program,
+    check_loops,
     roll_in_columns,
     split_windows,
     fold_windows,
     join_in_columns,
-)
-
-PASSES: tuple[Pass, ...] = (
-    fill_caches,
-    check_program,
-    check_loops,
-    *LOWERING,
     check_event_time,
     check_functions,
     resolve_parallelism,

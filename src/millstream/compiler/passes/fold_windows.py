@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.graph.nodes import Graph, Node, Window
-from millstream.graph.window_traits import FixedInTime, fires_at_its_end, fixed_windows, passes_through
+from millstream.graph.window_traits import FixedTimeAssigner, fires_at_its_end, fixed_windows, passes_through
 from millstream.plan.operations import FoldedWindow
 
 __all__ = ["fold_windows"]
@@ -30,7 +30,7 @@ def _folded(node: Node) -> Node:
     panes = fixed_windows(operation.assigner, operation.allowed_lateness_ms)
     if panes is None or not fires_at_its_end(operation.assigner, operation.trigger):
         return node
-    assert isinstance(operation.assigner, FixedInTime)
+    assert isinstance(operation.assigner, FixedTimeAssigner)
     folded = FoldedWindow(
         **vars(operation),
         panes=panes,

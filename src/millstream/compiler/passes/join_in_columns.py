@@ -11,7 +11,7 @@ from dataclasses import replace
 from millstream.compiler.stream_types import typed_input
 from millstream.graph.nodes import CoGroupWindow, Graph, IntervalJoin, Node
 from millstream.graph.notices import say_once
-from millstream.graph.window_traits import fixed_windows, is_plain
+from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 from millstream.plan.operations import ProjectedIntervalJoin, WindowJoin
 from millstream.state.windows.pane_windows import PaneWindows
 
@@ -45,7 +45,7 @@ def _windows_in_columns(node: Node, operation: CoGroupWindow) -> PaneWindows | N
         for reason, applies in (
             (f"windows of {type(operation.assigner).__name__}", not _are_fixed(windows)),
             ("an evictor", operation.evictor is not None),
-            ("a trigger of its own", operation.has_own_trigger and not is_plain(operation.trigger, True)),
+            ("a trigger of its own", operation.has_own_trigger and not is_plain_trigger(operation.trigger, True)),
             ("allowed lateness", operation.allowed_lateness_ms > 0),
         )
         if applies

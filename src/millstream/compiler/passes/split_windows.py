@@ -20,7 +20,7 @@ from millstream.compiler.stream_types import typed_input
 from millstream.graph.field_key import FieldKey, OneKey
 from millstream.graph.nodes import Edge, Graph, Node, Partitioning, Read, ReadyAggregates, Window
 from millstream.graph.notices import say_once
-from millstream.graph.window_traits import fixed_windows, is_plain
+from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 from millstream.plan.operations import PaneAggregate, PartialAggregate
 from millstream.records.columns import arrow_type
 from millstream.state.keys.key_columns import is_stored_as_is
@@ -71,7 +71,7 @@ def _fires_by_itself(node: Node, operation: Window) -> bool:
         reason
         for reason, applies in (
             ("an evictor", operation.evictor is not None),
-            ("a trigger of its own", not is_plain(operation.trigger, operation.assigner.is_event_time())),
+            ("a trigger of its own", not is_plain_trigger(operation.trigger, operation.assigner.is_event_time())),
             ("late records in a side output", operation.late_tag is not None),
         )
         if applies

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
     from millstream.graph.nodes import Graph
-    from millstream.jobs.settings.settings import JobSettings
+    from millstream.jobs.settings.job_settings import JobSettings
 
 __all__ = ["JobReceiver", "job_receiver", "launch_defaults", "with_job_receiver", "with_launch_defaults"]
 

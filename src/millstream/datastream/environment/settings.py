@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from millstream.datastream.state_backend import StateBackend
-    from millstream.jobs.settings.settings import JobSettings, RuntimeMode
+    from millstream.jobs.settings.job_settings import JobSettings, RuntimeMode
 
 __all__ = ["EnvironmentSettings"]
 
@@ -265,7 +265,7 @@ class EnvironmentSettings:
         return self
 
     def _job_settings(self) -> JobSettings:
-        from millstream.jobs.settings.settings import JobSettings
+        from millstream.jobs.settings.job_settings import JobSettings
 
         interval_ms = self.get_checkpoint_interval()
         say_what_has_no_effect(self._configuration)

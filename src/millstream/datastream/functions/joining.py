@@ -14,7 +14,7 @@ from typing import Any
 from millstream.datastream.functions.function import Function
 from millstream.datastream.functions.internal_window import InternalWindowFunction
 from millstream.datastream.functions.runtime_context import RuntimeContext
-from millstream.state.windows.tagged_rows import split_by_side
+from millstream.graph.tagged_rows import split_by_side
 
 __all__ = ["CoGroupFunction", "CoGroupsOfWindow", "FlatJoinFunction", "JoinFunction", "PairsOfWindow"]
 

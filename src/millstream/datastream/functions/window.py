@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from millstream.datastream.functions.function import Function
 from millstream.datastream.functions.runtime_context import KeyedStateStore
-from millstream.graph.window_traits import PassingThrough, as_described
+from millstream.graph.window_traits import PassThrough, as_described
 
 __all__ = [
     "AllWindowFunction",
@@ -106,7 +106,7 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
 
 @as_described
-class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W], PassingThrough):
+class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W], PassThrough):
     """Emits a window's records as they are.
 
     >>> list(PassThroughWindowFunction().apply("key", None, [1, 2]))

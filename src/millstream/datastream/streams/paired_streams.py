@@ -23,7 +23,7 @@ from millstream.datastream.streams.window_operation import Contents, window_oper
 from millstream.datastream.streams.windowing import DescribedWindows
 from millstream.graph.nodes import CoGroupWindow, Edge, PairFields, Partitioning
 from millstream.graph.site import here
-from millstream.state.windows.tagged_rows import tagged_type
+from millstream.graph.tagged_rows import tagged_type
 
 if TYPE_CHECKING:
     from typing import Self

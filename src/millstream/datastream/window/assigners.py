@@ -27,7 +27,7 @@ from millstream.datastream.window.windows import (
     TimeWindowSerializer,
     Window,
 )
-from millstream.graph.window_traits import FixedInTime, Merging, as_described
+from millstream.graph.window_traits import FixedTimeAssigner, MergingAssigner, as_described
 from millstream.state.windows.pane_windows import PaneWindows
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Whether windows go by event time; else by the clock or a count."""
 
 
-class MergingWindowAssigner(WindowAssigner[T, W], Merging):
+class MergingWindowAssigner(WindowAssigner[T, W], MergingAssigner):
     """An assigner whose windows can become one."""
 
     class MergeCallback(ABC, Generic[W2]):
@@ -147,7 +147,7 @@ class _EventTimeAssigner(WindowAssigner[T, TimeWindow]):
         return _timestamp_of(type(self).__name__, timestamp)
 
 
-class _FixedWindows(WindowAssigner[T, TimeWindow], FixedInTime):
+class _FixedWindows(WindowAssigner[T, TimeWindow], FixedTimeAssigner):
     """Windows that follow from a record's time alone. Which time, a `_ClockAssigner` or `_EventTimeAssigner` says."""
 
     window_type = TimeWindow

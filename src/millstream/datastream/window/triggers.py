@@ -16,7 +16,7 @@ from millstream.datastream.functions.function import ReduceFunction
 from millstream.datastream.state import ReducingState, ReducingStateDescriptor, State, StateDescriptor
 from millstream.datastream.streams.argument_checks import checked_count
 from millstream.datastream.window.windows import TimeWindow, Window
-from millstream.graph.window_traits import Firing, TimedTrigger, as_described
+from millstream.graph.window_traits import FiringRule, TimedTrigger, as_described
 
 if TYPE_CHECKING:
     from millstream.metrics import MetricGroup
@@ -130,7 +130,7 @@ class Trigger(ABC, Generic[T, W]):
 class EventTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
     """Fires when the watermark passes the window's end, and again for each late record."""
 
-    fires = Firing.AT_ITS_END
+    fires = FiringRule.AT_ITS_END
     follows_event_time = True
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -166,7 +166,7 @@ class EventTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
 class ProcessingTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
     """Fires when the clock passes the window's end."""
 
-    fires = Firing.AT_ITS_END
+    fires = FiringRule.AT_ITS_END
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         ctx.register_processing_time_timer(window.max_timestamp())

@@ -4,8 +4,8 @@ Two forms of one thing. In a terminal a panel stands at the bottom of the screen
 what the program, its logs and the print sink write appears above it, whole lines at a time. Elsewhere there are plain
 lines, one a second at most and only when something has changed.
 
-The console only reads the job's progress board. It never waits for the job and the job never waits for it; closing it
-gives the streams back as they were, also after an error.
+The console only reads the job's progress board. It never waits for the job, and the job never waits for it. Closing it
+restores the streams as they were, also after an error.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class _SilentConsole:
 class _PlainConsole:
     def __init__(self, watch: _Watch, stream: TextIO) -> None:
         self._watch, self._stream = watch, stream
-        self._shown: object = None
-        self._said_url = ""
+        self._progress_shown: object = None
+        self._url_shown = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="millstream-console", daemon=True)
         self._thread.start()
@@ -118,12 +118,12 @@ class _PlainConsole:
 
     def _show(self) -> None:
         view = self._watch.look()
-        if view.progress is self._shown:
+        if view.progress is self._progress_shown:
             return
-        self._shown = view.progress
-        if view.progress.query_url not in ("", self._said_url):
-            self._said_url = view.progress.query_url
-            self._write(f"{view.progress.job_name} answers queries at {self._said_url}")
+        self._progress_shown = view.progress
+        if view.progress.query_url not in ("", self._url_shown):
+            self._url_shown = view.progress.query_url
+            self._write(f"{view.progress.job_name} answers queries at {self._url_shown}")
         self._write(plain_line(view))
 
     def _write(self, text: str) -> None:
@@ -201,56 +201,56 @@ class _PanelConsole:
 @contextmanager
 def _streams_above(screen: Any, drawing: threading.RLock) -> Iterator[None]:
     """While inside, what goes to the terminal through `sys.stdout` and `sys.stderr` appears above the panel."""
-    kept = sys.stdout, sys.stderr
-    through = {stream: _AbovePanel(screen, drawing, stream) for stream in kept if stream.isatty()}
+    streams = sys.stdout, sys.stderr
+    above_panel = {stream: _AbovePanel(screen, drawing, stream) for stream in streams if stream.isatty()}
     # Handlers made by logging.basicConfig hold the stream they were made with.
     handlers = [
         handler
         for handler in logging.getLogger().handlers
-        if isinstance(handler, logging.StreamHandler) and handler.stream in through
+        if isinstance(handler, logging.StreamHandler) and handler.stream in above_panel
     ]
-    before = [handler.setStream(through[handler.stream]) for handler in handlers]
-    sys.stdout, sys.stderr = through.get(kept[0], kept[0]), through.get(kept[1], kept[1])
+    streams_before = [handler.setStream(above_panel[handler.stream]) for handler in handlers]
+    sys.stdout, sys.stderr = above_panel.get(streams[0], streams[0]), above_panel.get(streams[1], streams[1])
     try:
         yield
     finally:
-        for above in through.values():
-            above.finish()
-        sys.stdout, sys.stderr = kept
-        for handler, stream in zip(handlers, before, strict=True):
+        for panel_stream in above_panel.values():
+            panel_stream.finish()
+        sys.stdout, sys.stderr = streams
+        for handler, stream in zip(handlers, streams_before, strict=True):
             handler.setStream(stream)
 
 
 class _AbovePanel(io.TextIOBase):
     """A stream whose complete lines are written above the panel, as they are: not wrapped, not coloured."""
 
-    def __init__(self, screen: Any, drawing: threading.RLock, behind: TextIO) -> None:
-        self._screen, self._drawing, self._behind = screen, drawing, behind
-        self._open = ""
+    def __init__(self, screen: Any, drawing: threading.RLock, terminal: TextIO) -> None:
+        self._screen, self._drawing, self._terminal = screen, drawing, terminal
+        self._unfinished_line = ""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        return self._behind.encoding
+        return self._terminal.encoding
 
     def isatty(self) -> bool:
         return True
 
     def fileno(self) -> int:
-        return self._behind.fileno()
+        return self._terminal.fileno()
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
         with self._drawing:
-            whole, newline, self._open = (self._open + text).rpartition("\n")
+            whole, newline, self._unfinished_line = (self._unfinished_line + text).rpartition("\n")
             if newline:
                 self._screen.print(_Verbatim(whole + newline), end="", crop=False)
         return len(text)
 
     def finish(self) -> None:
         """Write what has no newline yet."""
-        if self._open:
+        if self._unfinished_line:
             self.write("\n")
 
 

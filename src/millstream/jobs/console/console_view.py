@@ -127,8 +127,8 @@ def render(view: ConsoleView) -> RenderableType:
     if progress.operators:
         blocks += [Text(), _operators(progress)]
     if progress.last_error:
-        shown = ("last error  ", "red"), _first_line(progress.last_error)
-        blocks += [Text(), Text.assemble(*shown, no_wrap=True, overflow="ellipsis")]
+        parts = ("last error  ", "red"), _first_line(progress.last_error)
+        blocks += [Text(), Text.assemble(*parts, no_wrap=True, overflow="ellipsis")]
     footer = "" if progress.status in _ENDED else view.notice or "Ctrl-C finishes the epoch, then stops"
     return Panel(
         Group(*blocks),

@@ -44,11 +44,11 @@ def run_in_foreground(
     job = start()
     console = attach_console(job.board, mode, stream)
     try:
-        with stop_on_interrupt(job, console.notice, lambda: job.board.now.epoch + 1) as asked:
+        with stop_on_interrupt(job, console.notice, lambda: job.board.now.epoch + 1) as interrupts:
             job.wait()
     finally:
         console.close()
-    if asked.aborting:
+    if interrupts.aborting:
         raise KeyboardInterrupt
     if job.status() is JobStatus.SUSPENDED:
         _say_how_to_resume(job, stream)

@@ -33,11 +33,11 @@ class Interrupts:
     >>> class Printed:
     ...     def stop(self): print("stop")
     ...     def cancel(self): print("cancel")
-    >>> asked = Interrupts(Printed(), say=print, epoch=lambda: 12)
-    >>> asked.interrupt()
+    >>> interrupts = Interrupts(Printed(), say=print, epoch=lambda: 12)
+    >>> interrupts.interrupt()
     stop
     finishing epoch 12; Ctrl-C again to abort
-    >>> asked.interrupt()
+    >>> interrupts.interrupt()
     cancel
     aborting: the running epoch is dropped, what is committed stays
     """
@@ -72,20 +72,20 @@ class Interrupts:
 @contextmanager
 def stop_on_interrupt(job: Stoppable, say: Callable[[str], None], epoch: Callable[[], int]) -> Iterator[Interrupts]:
     """Inside, INT and TERM stop the job; the handlers from before come back afterwards. `epoch` is the running one."""
-    asked = Interrupts(job, say, epoch)
+    interrupts = Interrupts(job, say, epoch)
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield interrupts
         return
 
     def on_interrupt(number: int, frame: FrameType | None) -> None:
-        asked.interrupt()
+        interrupts.interrupt()
 
     def on_terminate(number: int, frame: FrameType | None) -> None:
-        asked.terminate()
+        interrupts.terminate()
 
     before = signal.signal(signal.SIGINT, on_interrupt), signal.signal(signal.SIGTERM, on_terminate)
     try:
-        yield asked
+        yield interrupts
     finally:
         signal.signal(signal.SIGINT, before[0])
         signal.signal(signal.SIGTERM, before[1])

@@ -43,10 +43,10 @@ class Command:
         if unknown:
             takes = ", ".join(sorted(self.parameters)) or "none"
             raise JobFailedError(f"found the argument {unknown[0]!r}, which is not known here; it takes {takes}")
-        given = {name: value for name, value in arguments.items() if value is not None}
+        values = {name: value for name, value in arguments.items() if value is not None}
         for name, parameter in self.parameters.items():
-            if name not in given and parameter.required:
+            if name not in values and parameter.required:
                 raise JobFailedError(f"found no {name!r}, expected {_KINDS[parameter.type]}")
-            if name in given and type(given[name]) is not parameter.type:
-                raise JobFailedError(f"found {given[name]!r} for {name!r}, expected {_KINDS[parameter.type]}")
-        return self.call(**given)
+            if name in values and type(values[name]) is not parameter.type:
+                raise JobFailedError(f"found {values[name]!r} for {name!r}, expected {_KINDS[parameter.type]}")
+        return self.call(**values)

@@ -1,8 +1,8 @@
-"""What stands in the files of requests and answers, read without trust: a request is whole, or it is refused in words.
+"""The files of requests and answers, read without trust: a request is whole, or it is refused in words.
 
 Anybody who may write below `control/` writes these files, with any version of Millstream or by hand. A field that is
-not known is refused rather than left out (it might be the one that says "not now"), and so is a newer format, a wrong
-type, a file under another's name. Whoever asked is told; the job goes on.
+not known is refused rather than ignored (it might be the one that says "not now"). So are a newer format, a wrong type,
+and a file under the name of another. The refusal is the answer to the request; the job goes on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class Request:
-    """A wish: a command and its arguments. `created_ms` is by the asker's clock, and compared with no other."""
+    """A command and its arguments. `created_ms` is by the clock of whoever asks, and compared with no other."""
 
     id: str
     command: str
@@ -63,8 +63,7 @@ def sealed_answer(answer: Answer) -> bytes:
 
 def request_of(data: bytes, id: str) -> Request:
     """The request in a file; JobFailedError, in words for whoever asked, when there is none that can be obeyed."""
-    given = _fields(data, "request", Request)
-    request = Request(**given)
+    request = Request(**_fields(data, "request", Request))
     if request.id != id:
         raise JobFailedError(f"the request is called {request.id!r} but stands under {id!r}. Ask again")
     return request
@@ -88,15 +87,15 @@ _TYPES: Mapping[str, type] = {
 
 def _fields(data: bytes, kind: str, shape: type[Any]) -> dict[str, Any]:
     try:
-        given = unseal(data, kind, FORMAT, f"the {kind}")
+        values = unseal(data, kind, FORMAT, f"the {kind}")
     except StoreDamagedError as error:
         raise JobFailedError(f"{error} Ask with the Millstream that runs the job") from error
     names = {place.name for place in fields(shape)}
-    unknown, missing = sorted(given.keys() - names), sorted(names - given.keys() - {"arguments"})
+    unknown, missing = sorted(values.keys() - names), sorted(names - values.keys() - {"arguments"})
     if unknown or missing:
         what = f"has a field {unknown[0]!r}, which is not known here" if unknown else f"has no field {missing[0]!r}"
         raise JobFailedError(f"the {kind} {what}. Ask with the Millstream that runs the job")
-    for name, value in given.items():
+    for name, value in values.items():
         if type(value) is not _TYPES[name]:
             raise JobFailedError(f"field {name!r} of the {kind} is {value!r}, expected {_TYPES[name].__name__}")
-    return given
+    return values

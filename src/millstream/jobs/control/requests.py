@@ -4,14 +4,14 @@
     control/{id}.json            what is asked, sealed (`jobs/control/request_files.py`)
     control/{id}.answer.json     that a job has taken it up; in its place, later, what came of it
 
-Whoever can write to a store may ask. A running job looks every quarter of a second (every two seconds where looking
-costs a call to an object store); a request that nobody takes up in time is taken back. One that was there before the
-job began to look is refused: nobody must be stopped by yesterday's wish. What was there is what the job itself saw: the
-clocks of two machines are never compared. There is no server and no port.
+Whoever can write to a store may make a request. A running job looks for requests every quarter of a second (every two
+seconds where looking costs a call to an object store). If no job takes a request up in time, whoever made it removes
+it. The job refuses requests that it saw at its start: a job must not be stopped by a request of yesterday. It goes by
+what it saw, not by dates, so the clocks of two machines are never compared. There is no server and no port.
 
-Each request is obeyed on a thread of its own: a cancel must not wait for a stop that takes long. No request ends the
-job or its hearing: what cannot be understood or done is answered with no. Answers that nobody fetches, because the
-asker died, are removed with their requests.
+Each request is obeyed on a thread of its own: a cancel must not wait for a stop that takes long. A request that cannot
+be understood or obeyed is answered with no; the job goes on, and so does its looking. Answers that nobody fetches,
+because whoever asked has died, are removed with their requests.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ class Mailbox:
         done. JobFailedError when the answer is no, UnansweredError when nobody takes it up."""
         request = Request(secrets.token_hex(8), command, now_ms, dict(arguments))
         self._store.put(request_name(request.id), sealed_request(request))
-        started, taken = time.monotonic(), False
+        started, is_taken_up = time.monotonic(), False
         try:
-            while (waited_s := time.monotonic() - started) < (patience_s if taken else timeout_s):
+            while (waited_s := time.monotonic() - started) < (patience_s if is_taken_up else timeout_s):
                 answer = self._answer(request.id)
-                taken = answer is not None
+                is_taken_up = answer is not None
                 if answer is not None and answer.done:
                     return _text_of(command, answer)
                 time.sleep(0.05 if waited_s < 5 else 0.5)
         finally:
             self.forget(request.id)
-        if taken:
+        if is_taken_up:
             raise JobFailedError(
                 f"{command}: the job took the request up and has not done it within {patience_s:g} s. It is still at "
                 "it, unless it died; `millstream list` shows when its last epoch was"
@@ -157,11 +157,11 @@ class RequestServer:
         return self
 
     def close(self) -> None:
-        """Take up no more; what was taken up is still answered."""
+        """Take up no more requests; those taken up are still answered."""
         self._closed.set()
 
     def _say_last_words(self) -> None:
-        """The program ends, often because somebody asked: they are told before the threads go with the process."""
+        """The program ends, often because of a request: answer it before the threads end with the process."""
         self.close()
         self._thread.join(_LAST_WORDS_S)
 
@@ -180,14 +180,14 @@ class RequestServer:
     def _look(self) -> None:
         """Take up what is new, and remove what nobody fetches."""
         self._obeying = {id: thread for id, thread in self._obeying.items() if thread.is_alive()}
-        asked, answered = self._mailbox.ids()
-        for id in asked:
+        requests, answered = self._mailbox.ids()
+        for id in requests:
             if id not in answered and id not in self._obeying:
                 with suppress(MillstreamError, OSError):  # one that may not be read, or was just taken back
                     self._take_up(id)
         now_s = time.monotonic()
-        left = (answered | self._earlier.intersection(asked)) - self._obeying.keys()
-        self._answered_s = {id: self._answered_s.get(id, now_s) for id in left}
+        unfetched = (answered | self._earlier.intersection(requests)) - self._obeying.keys()
+        self._answered_s = {id: self._answered_s.get(id, now_s) for id in unfetched}
         for id, since_s in self._answered_s.items():
             if now_s - since_s >= self._unfetched_s:
                 with suppress(MillstreamError, OSError):  # another's file, in a folder where only owners remove

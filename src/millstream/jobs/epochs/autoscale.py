@@ -12,26 +12,14 @@ time it would lead to, at worst, is below `SAFE_SHARE` of the target. A step is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from millstream.common import options
-from millstream.errors import ConfigurationError
+from millstream.jobs.settings.driver_settings import AutoscaleSettings
 
-__all__ = ["AGREEING", "SAFE_SHARE", "AutoscaleSettings", "EpochLoad", "LoadHistory", "autoscale_settings", "decide"]
+__all__ = ["AGREEING", "SAFE_SHARE", "EpochLoad", "LoadHistory", "decide_parallelism"]
 
 AGREEING = 4
 SAFE_SHARE = 0.7
-
-
-@dataclass(frozen=True)
-class AutoscaleSettings:
-    """The bounds within which a job moves, what it aims at, and how long it stays after a move."""
-
-    parallelism_min: int
-    parallelism_max: int
-    target_ms: int
-    cooldown_ms: int
 
 
 @dataclass(frozen=True)
@@ -60,14 +48,14 @@ class LoadHistory:
         return replace(self, now_ms=now_ms, epochs=(*self.epochs, epoch)[-AGREEING:])
 
 
-def decide(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
+def decide_parallelism(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
     """The parallelism to go on with; None: the one it has.
 
     >>> settings = AutoscaleSettings(1, 8, target_ms=1000, cooldown_ms=60_000)
     >>> slow = (EpochLoad(1500, lags=True),) * AGREEING
-    >>> decide(LoadHistory(2, changed_ms=0, now_ms=60_000, epochs=slow), settings)
+    >>> decide_parallelism(LoadHistory(2, changed_ms=0, now_ms=60_000, epochs=slow), settings)
     3
-    >>> decide(LoadHistory(2, changed_ms=0, now_ms=59_000, epochs=slow), settings)
+    >>> decide_parallelism(LoadHistory(2, changed_ms=0, now_ms=59_000, epochs=slow), settings)
     """
     now = history.parallelism
     bounded = min(max(now, settings.parallelism_min), settings.parallelism_max)
@@ -95,29 +83,3 @@ def _down(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
     enough = math.ceil(history.parallelism * longest_ms / (SAFE_SHARE * settings.target_ms))
     fewer = max(enough, math.ceil(history.parallelism / 2), settings.parallelism_min)
     return fewer if fewer < history.parallelism else None
-
-
-def autoscale_settings(configuration: Mapping[str, str], max_parallelism: int) -> AutoscaleSettings | None:
-    """The settings of a job; None: it stays at the parallelism it was given.
-
-    >>> autoscale_settings({"millstream.rescale.auto": "true", "millstream.rescale.max": "4"}, 128)
-    AutoscaleSettings(parallelism_min=1, parallelism_max=4, target_ms=1000, cooldown_ms=60000)
-    """
-    if not options.read(options.RESCALE_AUTO, configuration):
-        return None
-    least = options.read(options.RESCALE_MIN, configuration)
-    most = options.read(options.RESCALE_MAX, configuration)
-    target_ms = options.read(options.RESCALE_TARGET_EPOCH, configuration)
-    if most is None:
-        raise ConfigurationError(
-            f"{options.RESCALE_AUTO.key} is on, but nothing says how far. Set {options.RESCALE_MAX.key} to the highest "
-            "parallelism the machines can bear"
-        )
-    if not 1 <= least <= most <= max_parallelism:
-        raise ConfigurationError(
-            f"{options.RESCALE_MIN.key} is {least} and {options.RESCALE_MAX.key} is {most}, expected 1 <= min <= max "
-            f"<= {max_parallelism}, the job's maximum parallelism"
-        )
-    if target_ms < 1:
-        raise ConfigurationError(f"{options.RESCALE_TARGET_EPOCH.key} is {target_ms} ms. Give a duration such as '1 s'")
-    return AutoscaleSettings(least, most, target_ms, options.read(options.RESCALE_COOLDOWN, configuration))

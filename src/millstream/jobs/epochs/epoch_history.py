@@ -56,39 +56,39 @@ class Summary:
 def history(manifests: Sequence[Manifest]) -> list[EpochEntry]:
     """The entries of manifests, oldest first, from manifests in any order."""
     ordered = sorted(manifests, key=lambda manifest: manifest.epoch)
-    through = max((manifest.published_through for manifest in ordered), default=0)
+    published_through = max((manifest.published_through for manifest in ordered), default=0)
     afterwards = {
         before["epoch"]: before
         for manifest in ordered
         if (before := (statistics_of(manifest) or {}).get("before")) is not None
     }
-    return [_entry(manifest, through, afterwards.get(manifest.epoch, {})) for manifest in ordered]
+    return [_entry(manifest, published_through, afterwards.get(manifest.epoch, {})) for manifest in ordered]
 
 
-def _entry(manifest: Manifest, through: int, after: Mapping[str, Any]) -> EpochEntry:
-    known = statistics_of(manifest) or {}
-    published = "published" if manifest.epoch <= through else "committed"
+def _entry(manifest: Manifest, published_through: int, after: Mapping[str, Any]) -> EpochEntry:
+    statistics = statistics_of(manifest) or {}
+    published = "published" if manifest.epoch <= published_through else "committed"
     status = manifest.status.lower() if manifest.status in ("FINISHED", "SUSPENDED") else published
-    duration_ms = known.get("duration_ms")
+    duration_ms = statistics.get("duration_ms")
     commit_ms = after.get("commit_ms")
     return EpochEntry(
         epoch=manifest.epoch,
         status=status,
         created_ms=manifest.created_ms,
-        trigger_ms=known.get("trigger_ms"),
+        trigger_ms=statistics.get("trigger_ms"),
         duration_ms=None if duration_ms is None else duration_ms + (commit_ms or 0.0),
-        run_ms=known.get("run_ms"),
+        run_ms=statistics.get("run_ms"),
         commit_ms=commit_ms,
         publish_ms=after.get("publish_ms"),
-        records_in=known.get("in"),
-        records_out=known.get("out"),
-        new_rows=known.get("new_rows"),
-        new_bytes=known.get("new_bytes"),
-        state_rows=known.get("rows"),
-        state_bytes=known.get("bytes"),
-        failures=known.get("failures"),
-        rounds=known.get("rounds"),
-        lags=known.get("lags"),
+        records_in=statistics.get("in"),
+        records_out=statistics.get("out"),
+        new_rows=statistics.get("new_rows"),
+        new_bytes=statistics.get("new_bytes"),
+        state_rows=statistics.get("rows"),
+        state_bytes=statistics.get("bytes"),
+        failures=statistics.get("failures"),
+        rounds=statistics.get("rounds"),
+        lags=statistics.get("lags"),
     )
 
 
@@ -99,11 +99,11 @@ def summary(entries: Sequence[EpochEntry]) -> dict[str, Summary]:
     >>> summary(entries)
     {'run_ms': Summary(min=1.0, avg=100.5, p99=198.0, max=200.0)}
     """
-    ran = [entry for entry in entries if entry.run_ms is not None]
-    found: dict[str, Summary] = {}
+    entries_run = [entry for entry in entries if entry.run_ms is not None]
+    summaries: dict[str, Summary] = {}
     for measure in SUMMARISED:
-        values = sorted(value for entry in ran if (value := getattr(entry, measure)) is not None)
+        values = sorted(value for entry in entries_run if (value := getattr(entry, measure)) is not None)
         if values:
             p99 = values[math.ceil(0.99 * len(values)) - 1]
-            found[measure] = Summary(values[0], sum(values) / len(values), p99, values[-1])
-    return found
+            summaries[measure] = Summary(values[0], sum(values) / len(values), p99, values[-1])
+    return summaries

@@ -1,77 +1,232 @@
-"""One run of an epoch: all its rounds, each again if Spark mixed two attempts in it, and all of them within the time.
+"""Running an epoch: the job as the runner has it, and all rounds of one epoch on it, within the time.
 
-What comes out is one outcome, or the failure; nothing has been committed either way. An epoch that was not done in
-time has failed, even if it was done after all: by then it may have been told to stop.
+A *deployment* is a job's plan as it was sent to whoever runs the tasks. After a failure it is sent once more, as
+another *run*; between two epochs it may be replaced by the plan of the same program at another parallelism.
+
+An epoch is run in rounds (`rounds.py`; one, where the program has no loops), each of them again if Spark mixed two
+attempts of a task in it. What comes out is one outcome, or the failure; nothing has been committed either way. An epoch
+that was not done in time has failed, even if it was done after all: by then it may have been told to stop.
+
+Which repetition is it? Three words, from the outside in:
+
+- a **run** is one life of a driver, from its start or restart (or a change of its plan) to its end. `JobFacts.run` is
+  its name, new and random each time, and stands in the manifests that the run commits (in their JSON as `attempt`);
+- a **round** is one execution of the whole plan. `EpochSpec.round` counts them within a deployment, over all its runs
+  and epochs, so that a round that is run again has another number;
+- an **attempt** is one execution of one task by Spark. Its id is made of the run, the round and Spark's own number of
+  it, and is part of the name of every file that the attempt writes: no two attempts ever share a name.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import secrets
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import TracebackType
+from typing import Protocol
 
-from millstream.jobs.epochs.epoch_deadline import EpochDeadline, EpochTimedOutError
+import cloudpickle
+
+from millstream.connectors.contracts import Sink
+from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.outcome import EpochOutcome, MixedEpochError, gather
 from millstream.jobs.epochs.rounds import followed_by, next_round, wants_a_round
-from millstream.jobs.settings.driver_settings import DriverSettings, Runner
 from millstream.plan.stages import Plan
 from millstream.runtime.operators.failure import UserFailureError
-from millstream.runtime.task.spec import EpochSpec
+from millstream.runtime.task.shipped_job import ShippedJob
+from millstream.runtime.task.spec import EpochSpec, JobFacts
 
-__all__ = ["EpochRun"]
+__all__ = ["Deployment", "EpochDeadline", "EpochTimedOutError", "Replan", "Runner", "new_run", "run_epoch"]
 
 _LOG = logging.getLogger(__name__)
-_TRIES_OF_A_MIXED_EPOCH = 3
+_ROUNDS_OF_A_MIXED_EPOCH = 3
+_CANCEL_AGAIN_S = 0.2
+
+Replan = Callable[[int], tuple[Plan, tuple[PlannedSource, ...]]]
+"""The plan of the same program at another parallelism, with its sources."""
 
 
-class EpochRun:
-    """Runs epochs one after another. `is_canceling`: whether the job is to end, and no further round is worth it."""
+class Runner(Protocol):
+    """What runs the tasks of an epoch: Spark, or this process."""
 
-    def __init__(self, runner: Runner, settings: DriverSettings, is_canceling: Callable[[], bool]) -> None:
-        self._runner, self._settings, self._is_canceling = runner, settings, is_canceling
-        self._tries = 0
+    def prepare(self, job: ShippedJob) -> None: ...
 
-    def run(self, plan: Plan, spec: EpochSpec) -> EpochOutcome:
-        """Run an epoch; raises what it failed with."""
-        timeout_ms = self._settings.checkpoints.timeout_ms
-        if timeout_ms is None:
-            return self._rounds(plan, spec)
-        deadline = EpochDeadline(timeout_ms, self._runner.cancel)
-        try:
-            with deadline:
-                outcome = self._rounds(plan, spec)
-        except UserFailureError:
-            raise
-        except Exception as error:
-            if deadline.expired:  # what a cancelled run fails with says nothing of why it was cancelled
-                raise EpochTimedOutError(spec.epoch, timeout_ms) from error
-            raise
-        if deadline.expired:
-            raise EpochTimedOutError(spec.epoch, timeout_ms)
-        return outcome
+    def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]: ...
 
-    def _rounds(self, plan: Plan, spec: EpochSpec) -> EpochOutcome:
-        outcome = self._round(plan, spec)
-        rounds = 1
-        while wants_a_round(plan, outcome) and (rounds < self._settings.rounds_max or spec.final):
-            if self._is_canceling():
-                break
-            spec = next_round(spec, outcome)
-            outcome = followed_by(outcome, self._round(plan, spec))
+    def cancel(self) -> None: ...
+
+
+def new_run() -> str:
+    """The name of a run that begins."""
+    return secrets.token_hex(8)
+
+
+class Deployment:
+    """A job's plan with its opened sources and sinks, and what of it the runner has. `replan` None: it is
+    never replaced."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        sources: tuple[PlannedSource, ...],
+        sinks: Mapping[str, Sink],
+        facts: JobFacts,
+        runner: Runner,
+        replan: Replan | None = None,
+    ) -> None:
+        self.plan, self.sources, self.sinks = plan, sources, sinks
+        self._runner, self._replan = runner, replan
+        self._job = ShippedJob(cloudpickle.dumps(plan), facts)
+        self._replacement: tuple[Plan, tuple[PlannedSource, ...]] | None = None
+        self._rounds = 0
+
+    @property
+    def facts(self) -> JobFacts:
+        """What does not change while the job runs, but for the name of the run."""
+        return self._job.facts
+
+    def send(self) -> None:
+        """Give the job to the runner."""
+        self._runner.prepare(self._job)
+
+    def begin_run(self) -> None:
+        """Another run of the same plan, to be sent."""
+        self._job = replace(self._job, facts=replace(self.facts, run=new_run()))
+
+    def rescale(self, parallelism: int) -> None:
+        """Make the plan at another parallelism, for `adopt` to take over; from any thread."""
+        assert self._replan is not None
+        self._replacement = self._replan(parallelism)
+
+    def adopt(self) -> bool:
+        """Take over the plan that `rescale` made; whether there was one. It is to be sent by `send_plan`."""
+        if self._replacement is None:
+            return False
+        (self.plan, self.sources), self._replacement = self._replacement, None
+        return True
+
+    def send_plan(self) -> None:
+        """Give another plan of the job to the runner, as another run."""
+        self._job = ShippedJob(cloudpickle.dumps(self.plan), replace(self.facts, run=new_run()))
+        self.send()
+
+    def run_round(self, spec: EpochSpec) -> EpochOutcome:
+        """Execute the plan once; MixedEpochError if Spark mixed two attempts of a task in it."""
+        self._rounds += 1
+        return gather(self.plan, self._runner.run(replace(spec, round=self._rounds)))
+
+    def cancel(self) -> None:
+        """Stop what is running; from another thread."""
+        self._runner.cancel()
+
+
+def run_epoch(
+    deployment: Deployment,
+    spec: EpochSpec,
+    *,
+    rounds_max: int,
+    timeout_ms: int | None = None,
+    is_canceling: Callable[[], bool] = lambda: False,
+    show: Callable[[list[list[str]]], None] = lambda lines: None,
+) -> EpochOutcome:
+    """Run an epoch; raises what it failed with.
+
+    `is_canceling`: whether the job is to end, so that no further round is worth it. `show` takes what tasks printed.
+    """
+
+    def run_rounds() -> EpochOutcome:
+        outcome = _run_round(deployment, spec, show)
+        following, rounds = spec, 1
+        while wants_a_round(deployment.plan, outcome) and (rounds < rounds_max or spec.final) and not is_canceling():
+            following = next_round(following, outcome)
+            outcome = followed_by(outcome, _run_round(deployment, following, show))
             rounds += 1
         return outcome
 
-    def _round(self, plan: Plan, spec: EpochSpec) -> EpochOutcome:
-        """One run of the plan; if Spark mixed two attempts in it, it is run again."""
-        for left in reversed(range(_TRIES_OF_A_MIXED_EPOCH)):
-            self._tries += 1
-            try:
-                outcome = gather(plan, self._runner.run(replace(spec, try_=self._tries)))
-            except MixedEpochError as error:
-                _LOG.warning("epoch %d: %s", spec.epoch, error)
-                if not left:
-                    raise
-            else:
-                self._settings.show(outcome.output)
-                return outcome
-        raise AssertionError("the last try returns or raises")
+    if timeout_ms is None:
+        return run_rounds()
+    deadline = EpochDeadline(timeout_ms, deployment.cancel)
+    try:
+        with deadline:
+            outcome = run_rounds()
+    except UserFailureError:
+        raise
+    except Exception as error:
+        if deadline.expired:  # what a cancelled run fails with says nothing of why it was cancelled
+            raise EpochTimedOutError(spec.epoch, timeout_ms) from error
+        raise
+    if deadline.expired:
+        raise EpochTimedOutError(spec.epoch, timeout_ms)
+    return outcome
+
+
+def _run_round(deployment: Deployment, spec: EpochSpec, show: Callable[[list[list[str]]], None]) -> EpochOutcome:
+    """One round, run again if Spark mixed two attempts in it."""
+    for repeats_left in reversed(range(_ROUNDS_OF_A_MIXED_EPOCH)):
+        try:
+            outcome = deployment.run_round(spec)
+        except MixedEpochError as error:
+            _LOG.warning("epoch %d: %s", spec.epoch, error)
+            if not repeats_left:
+                raise
+        else:
+            show(outcome.output)
+            return outcome
+    raise AssertionError("the last round returns or raises")
+
+
+# --- the deadline ---------------------------------------------------------------------------------------------
+
+
+class EpochTimedOutError(RuntimeError):
+    """An epoch took longer than `execution.checkpointing.timeout`; it is run again, or the job fails."""
+
+    def __init__(self, epoch: int, timeout_ms: int) -> None:
+        super().__init__(
+            f"epoch {epoch} took longer than {timeout_ms} ms (execution.checkpointing.timeout) and was cancelled. "
+            "If it needs the time, allow more; else let an epoch read less (millstream.epoch.max-records)"
+        )
+
+
+class EpochDeadline:
+    """A block that is to end within `timeout_ms`; None: it may take its time.
+
+    When it does not, `cancel` is called, from another thread and until the block has ended: what is to be cancelled may
+    be starting at that very moment. After the block nothing is cancelled any more.
+
+    >>> with EpochDeadline(60_000, cancel=lambda: None) as deadline:
+    ...     pass
+    >>> deadline.expired
+    False
+    """
+
+    def __init__(self, timeout_ms: int | None, cancel: Callable[[], None]) -> None:
+        self.expired = False
+        self._timeout_ms, self._cancel = timeout_ms, cancel
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> EpochDeadline:
+        if self._timeout_ms is not None:
+            self._thread = threading.Thread(
+                target=self._watch, args=(self._timeout_ms / 1000,), name="millstream-deadline", daemon=True
+            )
+            self._thread.start()
+        return self
+
+    def _watch(self, timeout_s: float) -> None:
+        if self._over.wait(timeout_s):
+            return
+        self.expired = True
+        while not self._over.is_set():
+            self._cancel()
+            self._over.wait(_CANCEL_AGAIN_S)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()

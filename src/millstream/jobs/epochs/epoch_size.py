@@ -1,4 +1,7 @@
-"""How many records an epoch may read, so that it takes about as long as the checkpoint interval. Pure.
+"""How many records an epoch may read, so that it takes about as long as the checkpoint interval.
+
+The decisions are pure functions; the `EpochTuner` remembers what was learnt from one epoch to the next, for the size
+of epochs and for their parallelism (`autoscale.py`).
 
 Every epoch is a checkpoint, so "a checkpoint every so often" means epochs about that long. What an epoch takes is
 
@@ -25,15 +28,21 @@ that cannot be halved, because it is of one record or of one block, is doubled.
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass, replace
 from itertools import combinations
+from statistics import median, median_low
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.jobs.epochs.autoscale import EpochLoad, LoadHistory, decide_parallelism
+from millstream.jobs.epochs.epoch_statistics import statistics_of
+from millstream.jobs.settings.driver_settings import DriverSettings
 
 __all__ = [
     "DEBT_RECORDS_MIN",
     "FIRST_RECORDS",
     "EpochCost",
     "EpochSizing",
+    "EpochTuner",
     "SizeBounds",
     "first_sizing",
     "next_sizing",
@@ -171,15 +180,54 @@ def _pairs(recent: tuple[EpochCost, ...]) -> list[tuple[EpochCost, EpochCost]]:
 
 def _fixed_ms(recent: tuple[EpochCost, ...], known_ms: float | None) -> float | None:
     """What an epoch without records would take, by epochs of different sizes; as known if there are none."""
-    told = [
+    estimates = [
         (small.took_ms * large.records - large.took_ms * small.records) / (large.records - small.records)
         for small, large in _pairs(recent)[:AGREEING_PAIRS]
     ]
-    fixed_ms = statistics.median(told) if told else known_ms
+    fixed_ms = median(estimates) if estimates else known_ms
     return None if fixed_ms is None else min(max(fixed_ms, 0.0), *(epoch.took_ms for epoch in recent))
 
 
 def _record_ms(recent: tuple[EpochCost, ...], fixed_ms: float) -> float:
     """What a record takes, by the middle one of the last epochs (of two, by the quicker one); 0: not known."""
-    told = [max(0.0, epoch.took_ms - fixed_ms) / epoch.records for epoch in recent[-AGREEING_EPOCHS:]]
-    return statistics.median_low(told) if told else 0.0
+    estimates = [max(0.0, epoch.took_ms - fixed_ms) / epoch.records for epoch in recent[-AGREEING_EPOCHS:]]
+    return median_low(estimates) if estimates else 0.0
+
+
+class EpochTuner:
+    """What one driver learns from its epochs: how large the next one may be, and at which parallelism it should run."""
+
+    def __init__(self, settings: DriverSettings, now_ms: int) -> None:
+        self._bounds = SizeBounds(settings.records_max, settings.bytes_max, settings.checkpoints.interval_ms)
+        self._sizing = first_sizing(self._bounds)
+        self._autoscale = settings.autoscale
+        self.load = LoadHistory(settings.parallelism, now_ms)
+
+    @property
+    def budget(self) -> int:
+        """How many records the next epoch may read."""
+        return self._sizing.budget
+
+    def recool(self) -> None:
+        """The job was restarted, or has another plan: its next epochs are cold."""
+        self._sizing = recooled(self._sizing)
+
+    def rescaled(self, parallelism: int, now_ms: int) -> None:
+        """The job is to go on at another parallelism."""
+        self.load = LoadHistory(parallelism, now_ms)
+
+    def rescaling_refused(self) -> None:
+        """The parallelism that `learn` gave cannot be: wait as after a change before another is asked for."""
+        self.load = replace(self.load, changed_ms=self.load.now_ms, epochs=())
+
+    def learn(self, manifest: Manifest, now_ms: int) -> int | None:
+        """Fit the next epoch's size to how long this one took; the parallelism to go on with, None for the same."""
+        statistics = statistics_of(manifest)
+        if statistics is None or manifest.status != "RUNNING":
+            return None
+        cost = EpochCost(
+            statistics["in"], statistics["in_bytes"], statistics["duration_ms"], statistics["compaction_debt_bytes"]
+        )
+        self._sizing = next_sizing(self._sizing, cost, self._bounds)
+        self.load = self.load.followed_by(EpochLoad(statistics["run_ms"], statistics["lags"]), now_ms)
+        return None if self._autoscale is None else decide_parallelism(self.load, self._autoscale)

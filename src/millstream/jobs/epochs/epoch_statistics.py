@@ -1,4 +1,4 @@
-"""What an epoch cost, as its manifest tells it: times, records, sizes, per operator and task. Pure.
+"""What an epoch cost, as its manifest tells it: times, records, sizes, per operator and task.
 
 The statistics stand under `counters["epoch"]` of a manifest, as plain JSON with the unit in every name, and say which
 epoch they are of (`number`): a manifest that repeats another's counters, as one that restores does, has none of its
@@ -11,7 +11,9 @@ smallest, the mean, the largest and who that was.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +25,8 @@ __all__ = [
     "TASKS_MAX",
     "TASK_COLUMNS",
     "EpochTimes",
+    "EpochWatch",
     "PastEpoch",
-    "epoch_statistics",
-    "input_lags",
     "named_tasks",
     "spread",
     "statistics_of",
@@ -59,9 +60,102 @@ class EpochTimes:
     before: PastEpoch | None = None
 
 
-def with_statistics(manifest: Manifest, statistics: Mapping[str, Any]) -> Manifest:
-    """The manifest with the statistics of its own epoch in place of any other."""
-    return replace(manifest, counters={**manifest.counters, "epoch": dict(statistics)})
+class EpochWatch:
+    """The driver's watch: when an epoch was triggered, how long it ran, and what became of the one before.
+
+    It measures by a clock that cannot be set back, and keeps nothing that decides anything: were it wrong, only the
+    statistics would be. The time of publishing is noted from the publishing thread, before the next epoch's end.
+    """
+
+    def __init__(self) -> None:
+        self._trigger_ms = 0
+        self._triggered = self._ended = time.monotonic()
+        self._started = self._ended
+        self.run_ms = 0.0
+        self._failures = 0
+        self._epoch: int | None = None
+        self._commit_ms: float | None = None
+        self._published: tuple[int, float] | None = None
+
+    def trigger(self, now_ms: int) -> None:
+        """The sources are about to be asked."""
+        self._trigger_ms, self._triggered = now_ms, time.monotonic()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Around the run of an epoch's tasks, all rounds of it."""
+        self._started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.run_ms = _since_ms(self._started)
+
+    def failed(self) -> None:
+        """The epoch is to be run again."""
+        self._failures += 1
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """Around the creation of a manifest."""
+        started = time.monotonic()
+        self._commit_ms = None
+        yield
+        self._commit_ms = _since_ms(started)
+
+    def committed(self, epoch: int) -> None:
+        """A manifest stands."""
+        self._epoch, self._failures, self._ended = epoch, 0, time.monotonic()
+
+    def published(self, epoch: int, took_ms: float) -> None:
+        """An epoch's output is visible."""
+        self._published = (epoch, took_ms)
+
+    def pause_ms(self, min_interval_ms: int, min_pause_ms: int) -> float:
+        """How long to wait so that the next epoch starts late enough after the start and the end of the last."""
+        if self._epoch is None:
+            return 0.0
+        return max(0.0, min_interval_ms - _since_ms(self._started), min_pause_ms - _since_ms(self._ended))
+
+    def running_s(self) -> float:
+        """The time since the tasks of the epoch were started."""
+        return time.monotonic() - self._started
+
+    def times(self) -> EpochTimes:
+        """Of the epoch whose manifest is being made."""
+        before = None
+        if self._epoch is not None:
+            published = self._published
+            publish_ms = published[1] if published is not None and published[0] == self._epoch else None
+            before = PastEpoch(self._epoch, _rounded(self._commit_ms), _rounded(publish_ms))
+        return EpochTimes(self._trigger_ms, _since_ms(self._triggered), self.run_ms, self._failures, before)
+
+
+def _since_ms(moment: float) -> float:
+    return (time.monotonic() - moment) * 1000
+
+
+def _rounded(span_ms: float | None) -> float | None:
+    return None if span_ms is None else round(span_ms, 3)
+
+
+def with_statistics(
+    manifest: Manifest,
+    parent: Manifest | None,
+    times: EpochTimes,
+    outcome: EpochOutcome | None = None,
+    planned: InputPlan | None = None,
+    sinks: Collection[str] = (),
+) -> Manifest:
+    """The manifest with the statistics of its own epoch in place of any other.
+
+    No outcome and no plan: it is a closing one, which ran nothing. `sinks`: the uids of the job's sinks.
+    """
+    statistics: dict[str, Any] = {"number": manifest.epoch}
+    if times.before is not None:
+        statistics["before"] = {key: value for key, value in vars(times.before).items() if value is not None}
+    if outcome is not None and planned is not None:
+        statistics |= _statistics_of_run(manifest, parent, times, outcome, planned, sinks)
+    return replace(manifest, counters={**manifest.counters, "epoch": statistics})
 
 
 def statistics_of(manifest: Manifest) -> dict[str, Any] | None:
@@ -70,39 +164,27 @@ def statistics_of(manifest: Manifest) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and found.get("number") == manifest.epoch else None
 
 
-def epoch_statistics(
+def _statistics_of_run(
     manifest: Manifest,
     parent: Manifest | None,
     times: EpochTimes,
-    outcome: EpochOutcome | None = None,
-    *,
-    now_ms: int | None = None,
-    lags: bool = False,
-    sinks: Collection[str] = (),
+    outcome: EpochOutcome,
+    planned: InputPlan,
+    sinks: Collection[str],
 ) -> dict[str, Any]:
-    """The statistics of the epoch that `manifest` commits. No outcome: it is a closing one, which ran nothing.
-
-    `now_ms`: the epoch's processing time. `lags`: more input was there than the epoch was to read.
-    """
-    told: dict[str, Any] = {"number": manifest.epoch}
-    if times.before is not None:
-        told["before"] = {key: value for key, value in vars(times.before).items() if value is not None}
-    if outcome is None:
-        return told
     files, known = _files(manifest), {name for name, *_ in _files(parent)}
     operators = {
         uid: _operator(uid, outcome.tasks, counts, [file for file in files if file[1] == uid], known)
         for uid, counts in outcome.operators.items()
     }
     return {
-        **told,
         "trigger_ms": times.trigger_ms,
-        "now_ms": now_ms,
+        "now_ms": planned.now_ms,
         "duration_ms": round(times.duration_ms, 3),
         "failures": times.failures,
         "run_ms": round(times.run_ms, 3),
         "rounds": _rounds(outcome.tasks),
-        "lags": lags,
+        "lags": _input_lags(planned, outcome.sources),
         "in": sum(outcome.operators[uid]["out"] for uid in manifest.sources if uid in outcome.operators),
         "in_bytes": sum(split["bytes"] for splits in outcome.sources.values() for split in splits.values()),
         "out": sum(outcome.operators[uid]["in"] for uid in sinks if uid in outcome.operators),
@@ -113,7 +195,7 @@ def epoch_statistics(
     }
 
 
-def input_lags(planned: InputPlan, read: Mapping[str, Mapping[str, Any]]) -> bool:
+def _input_lags(planned: InputPlan, read: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a split was read as far as its share of the budget went: there is probably more than that.
 
     `read` is what the sources' tasks told: by uid and split, with the number of `records`.

@@ -1,18 +1,28 @@
-"""What a failure of an epoch means: what the user is told, and whether another try could mend it. Pure, but for the
-look into the store for an epoch that is still whole.
+"""What a failure of an epoch means: what the user is told, and whether running it again could mend it.
 
 A failure of the user's code is the job's: the restart strategy decides. Everything else that fails an epoch (it took
 too long, the store or a machine failed) is a failed checkpoint first, and may be tolerated.
+
+**A damaged segment** is never read as "no value"; the job stops and names the file. What its owner asks next is how far
+back the damage reaches. The answer here is the newest retained epoch that does not name the damaged file and whose
+other files are all there, at their full length. Nothing is changed: going back to it is for a person to decide.
+
+**Beside the protocol** (`do_beside`) sources hear of a commit, progress is shown, a store is tidied. None of it may
+change what became of an epoch: whatever it raises is logged, and the job goes on. A committed epoch is committed, even
+if somebody could not be told of it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sysconfig
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import (
     FencedError,
     JobFailedError,
@@ -21,13 +31,15 @@ from millstream.errors import (
     StoreDamagedError,
     StoreError,
 )
-from millstream.jobs.epochs.damage import whole_epoch_advice
+from millstream.jobs.epochs.manifests import subtask_accounts
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.returned_values import is_engine_file
 from millstream.storage.store import Store
 
-__all__ = ["JudgedFailure", "is_retryable", "judge", "reason_of"]
+__all__ = ["JudgedFailure", "do_beside", "is_retryable", "judge", "reason_of"]
 
+_LOG = logging.getLogger(__name__)
+_SEGMENT = re.compile(r"segments/\S+?\.arrow")
 _INSTALLED = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 # Failures of a task that another try cannot mend: a person must put the program right, or the store.
@@ -85,8 +97,9 @@ def _is_users(filename: str) -> bool:
     return not (is_engine_file(filename) or filename.startswith((*_INSTALLED, "<")))
 
 
-def judge(error: BaseException, log: ManifestLog, store: Store, newest: int) -> JudgedFailure:
-    """What became of an epoch that ended with `error`; `newest` is the epoch it was to follow."""
+def judge(error: BaseException, log: ManifestLog, store: Store, parent: Manifest | None) -> JudgedFailure:
+    """What became of an epoch that ended with `error`; `parent` is the manifest it was to follow."""
+    newest = 0 if parent is None else parent.epoch
     newer = _newer_epoch(error, log, newest)
     if newer is not None:
         fenced = FencedError(
@@ -99,7 +112,7 @@ def judge(error: BaseException, log: ManifestLog, store: Store, newest: int) -> 
     report = error.report
     if report.error == "StoreDamagedError":
         try:
-            advice = whole_epoch_advice(report.message, log, store)
+            advice = _whole_epoch_advice(report.message, log, store)
         except StoreError:  # it has been said that the store is damaged; how far cannot be told just now
             advice = ""
         report = replace(report, message=report.message + advice)
@@ -120,3 +133,57 @@ def _newer_epoch(error: BaseException, log: ManifestLog, newest: int) -> int | N
     except StoreError:  # whether it was replaced cannot be told just now
         return None
     return epochs[0] if epochs > [newest] else None
+
+
+# --- how far damage reaches ------------------------------------------------------------------------------------
+
+
+def _segments_of(manifest: Manifest) -> Iterator[tuple[str, int]]:
+    """The segments of keyed state that a manifest names, with their lengths in bytes."""
+    for account in subtask_accounts(manifest):
+        for refs in account.get("tables", {}).values():
+            yield from ((ref["file"], ref["file_bytes"]) for ref in refs)
+
+
+def _newest_whole_epoch(log: ManifestLog, store: Store, damaged: str) -> int | None:
+    """The newest epoch that can do without the file `damaged`, and has all others; None when there is none."""
+    for epoch in reversed(log.epochs()):
+        try:
+            files = dict(_segments_of(log.read(epoch)))
+        except StoreError:
+            continue
+        if damaged not in files and all(_is_there(store, file, length) for file, length in files.items()):
+            return epoch
+    return None
+
+
+def _is_there(store: Store, file: str, length: int) -> bool:
+    if not store.exists(file):
+        return False
+    path = store.local_path(file)
+    return path is None or path.stat().st_size == length
+
+
+def _whole_epoch_advice(message: str, log: ManifestLog, store: Store) -> str:
+    """One more sentence for an error about a damaged segment; empty for any other."""
+    match = _SEGMENT.search(message)
+    if match is None:
+        return ""
+    epoch = _newest_whole_epoch(log, store, match.group())
+    if epoch is None:
+        return " No retained epoch is whole without that file."
+    return f" The newest epoch that is still whole is {epoch}."
+
+
+# --- failures that mean nothing --------------------------------------------------------------------------------
+
+
+def do_beside(what: str, act: Callable[[], object]) -> None:
+    """Do it; a failure is told with `what` it was, and nothing else.
+
+    >>> do_beside("counting to three", lambda: [1, 2, 3])
+    """
+    try:
+        act()
+    except Exception as error:
+        _LOG.warning("%s failed, and the job goes on: %s", what, str(error) or type(error).__name__, exc_info=error)

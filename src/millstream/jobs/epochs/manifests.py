@@ -45,11 +45,11 @@ __all__ = [
 def epoch_spec(
     action: e.RunEpoch, plan: InputPlan, newest: Manifest | None, strategies: Mapping[str, WatermarkStrategy]
 ) -> EpochSpec:
-    """What the tasks are told of the epoch that follows `newest`. Which try it is, is up to who runs it."""
+    """What the tasks are told of the epoch that follows `newest`. Which round it is, says whoever runs it."""
     states: Mapping[str, Any] = {} if newest is None else newest.states
     return EpochSpec(
         epoch=action.epoch,
-        try_=0,
+        round=0,
         now_ms=plan.now_ms,
         final=action.final,
         reads=timed_reads(plan, strategies, states),
@@ -107,7 +107,7 @@ def epoch_manifest(
         epoch=action.epoch,
         parent=0 if newest is None else newest.epoch,
         created_ms=now_ms,
-        attempt=facts.run,
+        run=facts.run,
         status=action.status,
         sources=positions,
         states=states,
@@ -216,7 +216,7 @@ def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms
         epoch=action.epoch,
         parent=newest.epoch,
         created_ms=now_ms,
-        attempt=facts.run,
+        run=facts.run,
         status=action.status,
         sources=newest.sources,
         states=newest.states,

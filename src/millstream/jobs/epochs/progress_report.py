@@ -1,20 +1,98 @@
-"""What the progress board says of a manifest and of the epoch that led to it: totals, rates, shares. Pure."""
+"""What people hear of a running job: the driver tells a `ProgressReporter` what has happened, and the reporter says it
+on the progress board, in the job's log and on the screen. Nothing here decides anything.
+
+What the board says of a manifest, and of the epoch that led to it (totals, rates, shares), is worked out by pure
+functions below.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+import traceback
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from millstream.checkpoint.events import Restart
 from millstream.checkpoint.manifest import Manifest
+from millstream.jobs.epochs.failures import JudgedFailure, do_beside, reason_of
 from millstream.jobs.epochs.manifests import subtask_accounts
 from millstream.jobs.epochs.outcome import EpochOutcome
-from millstream.jobs.epochs.progress import OperatorProgress
+from millstream.jobs.epochs.progress import OperatorProgress, ProgressBoard
 from millstream.jobs.epochs.rounds import records_in_loops
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import MIN_WATERMARK
 
-__all__ = ["StateSize", "epoch_progress", "progress_of", "state_size", "total_progress"]
+__all__ = ["ProgressReporter", "StateSize", "epoch_progress", "state_size", "total_progress"]
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class ProgressReporter:
+    """Says what the driver of one job tells it. `note` writes into the job's log, `show` shows what tasks printed;
+    `sources` and `sinks` are the uids of where records come in and go out."""
+
+    def __init__(
+        self,
+        board: ProgressBoard,
+        note: Callable[[str], None],
+        show: Callable[[list[list[str]]], None],
+        sources: Collection[str],
+        sinks: Collection[str],
+    ) -> None:
+        self.note, self.show = note, show
+        self._board, self._sources, self._sinks = board, sources, sinks
+
+    def started(self, newest: Manifest, published: int, plan: Plan) -> None:
+        """The driver has read where the job stands."""
+        do_beside("showing progress", lambda: self._change(**self._totals(newest, plan)))
+        self._change(published=published)
+
+    def restarting(self, action: Restart) -> None:
+        """The job fails and goes on, after a pause."""
+        what = "tolerated, running again" if action.tolerated else "restarting"
+        _LOG.warning("%s in %d ms: %s", what, action.delay_ms, action.reason)
+        if not action.tolerated:
+            self._change(status="RESTARTING", restarts=self._board.now.restarts + 1)
+
+    def restarted(self) -> None:
+        """The job goes on."""
+        self._change(status="RUNNING")
+
+    def failed(self, failure: JudgedFailure, error: BaseException, *, canceling: bool) -> None:
+        """An epoch failed with `error`; when the job is being cancelled, that is to be expected."""
+        do_beside("showing what a task printed", lambda: self.show(list(failure.output)))
+        if not canceling:
+            self.note_error(f"epoch failed: {failure.reason}", error)
+            self._change(last_error=failure.reason)
+
+    def committed(self, manifest: Manifest, outcome: EpochOutcome | None, plan: Plan, took_s: float) -> None:
+        """A manifest stands, `took_s` after the tasks of its epoch were started."""
+        if outcome is None or manifest.status in ("FINISHED", "SUSPENDED"):
+            self._change(**self._totals(manifest, plan))
+        else:
+            self._change(**epoch_progress(manifest, outcome, plan, self._sources, self._sinks, took_s))
+
+    def published(self, epoch: int) -> None:
+        """The output of an epoch is visible; on the publishing thread."""
+        self._change(published=epoch)
+
+    def publish_failed(self, epoch: int, error: BaseException) -> None:
+        """The output of an epoch could not be published; on the publishing thread."""
+        self.note_error(f"epoch {epoch} could not be published", error)
+        self._change(last_error=reason_of(error))
+
+    def note_error(self, what: str, error: BaseException) -> None:
+        """For the job's log, JVM frames and all: what the user sees is the error, raised or on the console."""
+        self.note(what + "\n" + "".join(traceback.format_exception(error)))
+
+    def _totals(self, manifest: Manifest, plan: Plan) -> dict[str, Any]:
+        totals = total_progress(manifest, plan, self._sources, self._sinks)
+        return {"published": manifest.published_through, **totals}
+
+    def _change(self, **fields: object) -> None:
+        self._board.change(**fields)
 
 
 @dataclass(frozen=True)
@@ -23,21 +101,6 @@ class StateSize:
 
     rows: int
     bytes: int
-
-
-def progress_of(
-    manifest: Manifest,
-    outcome: EpochOutcome | None,
-    plan: Plan,
-    sources: Collection[str],
-    sinks: Collection[str],
-    took_s: float,
-) -> dict[str, Any]:
-    """The fields of `JobProgress` that a manifest changes: just committed with this outcome, or just found."""
-    if outcome is None or manifest.status in ("FINISHED", "SUSPENDED"):
-        totals = total_progress(manifest, plan, sources, sinks)
-        return {"published": manifest.published_through, **totals}
-    return epoch_progress(manifest, outcome, plan, sources, sinks, took_s)
 
 
 def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sinks: Collection[str]) -> dict[str, Any]:

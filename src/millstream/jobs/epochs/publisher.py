@@ -1,13 +1,13 @@
 """Publishes committed epochs, one after the other, on a thread beside the running epoch.
 
-An epoch's output becomes visible sink by sink, in the order of the manifest. What came of it is reported as an event of
-the protocol; nothing is ever skipped, and an epoch that failed half-way is published again from its beginning.
+An epoch's output becomes visible sink by sink, in the order of the manifest. The result is reported as an event of the
+protocol. Nothing is ever skipped: an epoch that failed half-way is published again from its beginning.
 
-Before each sink it is looked whether this driver still owns the job: a newer manifest than it knows is another
-driver's, which has published this epoch already, and may have published the next; and where the newest one that it
-knows is gone, the job was removed. What is left is the moment between
-that look and what the sink does: a driver that stalls just there publishes an old epoch late. A sink that records the
-identity it is given, and refuses an older one of the same job, closes that too.
+Before each sink the publisher checks that this driver still owns the job. A manifest newer than those it knows was
+written by another driver, which has published this epoch already, and perhaps the next. If the newest manifest that it
+knows is gone, the job was removed. In both cases nothing more is published. One gap is left, between this check and the
+work of the sink: a driver that stalls just there publishes an old epoch late. A sink closes the gap if it stores the
+`CommitId` it is given, and refuses an older one of the same job.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import write_receipt
 from millstream.connectors.contracts import CommitId, Sink
-from millstream.jobs.epochs.failures import is_retryable, reason_of
-from millstream.jobs.epochs.side_effects import do_beside
-from millstream.jobs.settings.settings import Clock
+from millstream.jobs.clock import Clock
+from millstream.jobs.epochs.failures import do_beside, is_retryable, reason_of
 from millstream.storage.store import Store
 
 __all__ = ["PublishEvent", "Publisher"]
@@ -66,12 +65,12 @@ class Publisher:
         started = time.monotonic()
         try:
             manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
-            known = action.epoch if newest is None else newest.epoch
+            newest_known = action.epoch if newest is None else newest.epoch
             for uid, staged in manifest.staged.items():
                 # Between sinks, too: a driver that slept may have been replaced meanwhile.
-                standing = self._log.epochs()[-1:] if staged else [known]
-                if standing != [known]:
-                    self._report(e.PublishFenced(action.epoch, max(standing, default=known)), 0.0, None)
+                newest_standing = self._log.epochs()[-1:] if staged else [newest_known]
+                if newest_standing != [newest_known]:
+                    self._report(e.PublishFenced(action.epoch, max(newest_standing, default=newest_known)), 0.0, None)
                     return
                 commit = CommitId(manifest.job_id, uid, manifest.epoch)
                 self._sinks[uid].commit(commit, [item.payload for item in staged], self._store)

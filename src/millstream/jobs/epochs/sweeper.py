@@ -5,16 +5,16 @@ months at ten epochs a second keeps a flat store. Sweeping never fails a job: wh
 
 Savepoints, forks and readers work beside it, in other processes, and there is no lock. So, in this order:
 
-1. decide which epochs go, write their manifests into one file aside, and remove them;
-2. look for pins and leases once more, and put back a manifest that one of them names: whoever wrote it first and then
-   found the manifest may read on, whoever did not find it was told so;
-3. list the manifests once more: a job that goes back to an older epoch has made it its newest meanwhile;
-4. remove the file aside, and the files that no manifest names which is still there.
+1. decide which epochs go, copy their manifests into one file (the file aside), and remove them;
+2. look for pins and leases once more, and put back every manifest that one of them names: a reader that wrote its lease
+   and then found the manifest may read on, one that did not find it was told so;
+3. list the manifests once more: a job that goes back to an older epoch may have made it its newest meanwhile;
+4. remove the file aside, and all files that none of the remaining manifests names.
 
-A sweeper that dies or fails between 1 and 4 has left the file aside: the next one puts all of it back, and begins anew.
+If a sweeper dies between 1 and 4, the file aside is still there: the next sweeper puts all of it back, and begins anew.
 
-A file that cannot be read is told of once, and costs nothing but the space of what it may stand for: a damaged manifest
-goes when it is as old as others, and until then every file stays that is not newer than it.
+A file that cannot be read is logged once, and costs nothing but space: a damaged manifest goes when it is as old as
+others that go, and until then every file stays that it might name, which are all those not newer than it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from millstream.checkpoint.holds import held_epochs
 from millstream.checkpoint.job_record import read as read_job_record
@@ -47,7 +49,7 @@ from millstream.storage.names import (
 )
 from millstream.storage.store import Store
 
-__all__ = ["Sweeper"]
+__all__ = ["BackgroundSweeper", "Sweeper"]
 
 _LOG = logging.getLogger(__name__)
 _EVERY_EPOCHS = 50
@@ -67,21 +69,21 @@ class Sweeper:
         now_ms: Callable[[], int],
         policy: RetentionPolicy | None = None,
         every_epochs: int = _EVERY_EPOCHS,
-        release: Callable[[Collection[Manifest]], None] = lambda kept: None,
+        release: Callable[[Collection[Manifest]], None] = lambda manifests: None,
     ) -> None:
         self._store, self._log = store, ManifestLog(store)
         self._now_ms, self._policy, self._every_epochs = now_ms, policy or RetentionPolicy(), every_epochs
         self._release = release
-        self._known: dict[int, Manifest] = {}  # manifests do not change: each is read once
-        self._noted: deque[Manifest] = deque()
-        self._named: dict[int, frozenset[str]] = {}
+        self._read_manifests: dict[int, Manifest] = {}  # manifests do not change: each is read once
+        self._noted_manifests: deque[Manifest] = deque()
+        self._named_files: dict[int, frozenset[str]] = {}
         self._unreadable: set[int] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._written_ms: dict[int, int] = {}
 
     def note(self, manifest: Manifest) -> None:
         """Spare a pass the reading of a manifest; from any thread."""
-        self._noted.append(manifest)
+        self._noted_manifests.append(manifest)
 
     def is_due(self, epoch: int) -> bool:
         """Whether it is time to sweep, when `epoch` is committed."""
@@ -104,12 +106,12 @@ class Sweeper:
         renew(self._store, secrets.token_hex(16))
         self._put_back()
         epochs = self._log.epochs()
-        kept = self._settled(set(epochs) - self._held(epochs))
-        self._keep_receipt(kept, published)
-        named = frozenset().union(*(named_files(manifest) for manifest in kept.values()))
+        left_manifests = self._remove_manifests(set(epochs) - self._held_epochs(epochs))
+        self._keep_receipt(left_manifests, published)
+        named = frozenset().union(*(named_files(manifest) for manifest in left_manifests.values()))
         files = (*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED))
         self._store.delete_many([name for name in files if name not in named])
-        if not kept and not self._unreadable:
+        if not left_manifests and not self._unreadable:
             # Stored input belongs to positions. Without any, a new start must not find that some was read and removed.
             self._store.delete_many(self._store.list(INPUT))
 
@@ -121,11 +123,11 @@ class Sweeper:
         except StoreDamagedError:
             return 0
 
-    def _keep_receipt(self, kept: Mapping[int, Manifest], published: int) -> None:
+    def _keep_receipt(self, manifests: Mapping[int, Manifest], published: int) -> None:
         """Of all receipts, leave that of the epoch with which a start would go on: its output may have been taken."""
-        last = max(kept, default=0)
+        last = max(manifests, default=0)
         if 0 < last <= published:
-            write_receipt(self._store, kept[last])
+            write_receipt(self._store, manifests[last])
         self._store.delete_many([name for name in self._store.list(RECEIPTS) if epoch_of_receipt(name) != last])
 
     def _sweep(self, newest: Manifest) -> bool:
@@ -136,81 +138,83 @@ class Sweeper:
         receipts = [name for name in self._store.list(RECEIPTS) if epoch_of_receipt(name) is not None]
         self._store.delete_many([name for name in receipts[:-1] if (epoch_of_receipt(name) or 0) <= published])
         self._put_back()
-        leaving, is_all = self._going(published)
-        left = self._settled(leaving)
-        self._named = {epoch: self._named.get(epoch) or named_files(manifest) for epoch, manifest in left.items()}
-        named = frozenset().union(*self._named.values())
+        epochs_leaving, is_all = self._leaving_epochs(published)
+        left_manifests = self._remove_manifests(epochs_leaving)
+        self._named_files = {
+            epoch: self._named_files.get(epoch) or named_files(manifest) for epoch, manifest in left_manifests.items()
+        }
+        named = frozenset().union(*self._named_files.values())
         files = [*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)]
-        going = files_to_delete(files, named, newest=newest.epoch, published_through=published)
+        files_leaving = files_to_delete(files, named, newest=newest.epoch, published_through=published)
         unknown = max(self._unreadable, default=0)  # what it names cannot be told, but nothing that was written later
-        going = [name for name in going if epoch_of_file(name) > unknown]
-        self._store.delete_many(going[:_FILES_MAX])
+        files_leaving = [name for name in files_leaving if epoch_of_file(name) > unknown]
+        self._store.delete_many(files_leaving[:_FILES_MAX])
         self._store.remove_unfinished(self._now_ms() - _UNFINISHED_MS)
         if not self._unreadable:  # what input such an epoch needs cannot be told
-            self._release(left.values())
-        return not is_all or len(going) > _FILES_MAX
+            self._release(left_manifests.values())
+        return not is_all or len(files_leaving) > _FILES_MAX
 
-    def _going(self, published_through: int) -> tuple[set[int], bool]:
+    def _leaving_epochs(self, published_through: int) -> tuple[set[int], bool]:
         """The epochs whose manifests are to go, the oldest first, as far as they fit into one file aside; whether that
         is all of them."""
         manifests = self._manifests()
         epochs = sorted({*manifests, *self._unreadable})
-        held = self._held(epochs)
+        held = self._held_epochs(epochs)
         created_ms = {epoch: manifest.created_ms for epoch, manifest in manifests.items()}
-        kept = kept_epochs(
+        staying = kept_epochs(
             created_ms, self._policy, published_through=published_through, now_ms=self._now_ms(), held=held
         )
-        kept |= held | {*epochs[-self._policy.keep_last :]} | {e for e in self._unreadable if e > published_through}
-        going: set[int] = set()
+        staying |= held | {*epochs[-self._policy.keep_last :]} | {e for e in self._unreadable if e > published_through}
+        leaving: set[int] = set()
         room = _ASIDE_BYTES_MAX
         for epoch in epochs:
-            if epoch not in kept and (room > 0 or not going):
-                going.add(epoch)
+            if epoch not in staying and (room > 0 or not leaving):
+                leaving.add(epoch)
                 room -= len(encode(manifests[epoch])) if epoch in manifests else 0
-        return going, going >= set(epochs) - kept
+        return leaving, leaving >= set(epochs) - staying
 
     def _manifests(self) -> Mapping[int, Manifest]:
         """All that are there and can be read, by epoch."""
-        while self._noted:
-            manifest = self._noted.popleft()
-            self._known[manifest.epoch] = manifest
-        known, self._known, self._unreadable = self._known, {}, set()
+        while self._noted_manifests:
+            manifest = self._noted_manifests.popleft()
+            self._read_manifests[manifest.epoch] = manifest
+        read_before, self._read_manifests, self._unreadable = self._read_manifests, {}, set()
         for epoch in self._log.epochs():
             try:
-                self._known[epoch] = known.get(epoch) or self._log.read(epoch)
+                self._read_manifests[epoch] = read_before.get(epoch) or self._log.read(epoch)
             except StoreAwayError:
                 raise
             except StoreError as error:
                 if self._store.exists(manifest_name(epoch)):
                     self._unreadable.add(epoch)
                     self._tell(manifest_name(epoch), error.message)
-        return self._known
+        return self._read_manifests
 
-    def _settled(self, going: set[int]) -> Mapping[int, Manifest]:
+    def _remove_manifests(self, leaving: set[int]) -> Mapping[int, Manifest]:
         """Remove the manifests of these epochs, unless somebody holds one; returns those that are left."""
         manifests = dict(self._manifests())
-        aside = {str(epoch): encode(manifests[epoch]).decode() for epoch in sorted(going) if epoch in manifests}
-        if aside:
-            self._store.put(leaving_name(), seal("leaving", FORMAT, {"manifests": aside}))
-        self._store.delete_many([manifest_name(epoch) for epoch in sorted(going)])
-        for epoch in sorted(self._held(going)):
+        texts = {str(epoch): encode(manifests[epoch]).decode() for epoch in sorted(leaving) if epoch in manifests}
+        if texts:
+            self._store.put(leaving_name(), seal("leaving", FORMAT, {"manifests": texts}))
+        self._store.delete_many([manifest_name(epoch) for epoch in sorted(leaving)])
+        for epoch in sorted(self._held_epochs(leaving)):
             if epoch in manifests:
                 self._store.put(manifest_name(epoch), encode(manifests[epoch]))
-        left = dict(self._manifests())
-        if aside:
+        left_manifests = dict(self._manifests())
+        if texts:
             self._store.delete(leaving_name())
-        return left
+        return left_manifests
 
     def _put_back(self) -> None:
         """What a sweeper that did not come to its end has set aside: every manifest of it that is whole."""
         if not self._store.exists(leaving_name()):
             return
-        for manifest in self._aside():
+        for manifest in self._manifests_aside():
             if not self._store.exists(manifest_name(manifest.epoch)):
                 self._store.put(manifest_name(manifest.epoch), encode(manifest))
         self._store.delete(leaving_name())
 
-    def _aside(self) -> list[Manifest]:
+    def _manifests_aside(self) -> list[Manifest]:
         """The manifests in the file aside. Each has a checksum of its own: what is whole of a damaged file counts."""
         whole = []
         try:
@@ -226,12 +230,66 @@ class Sweeper:
             self._tell(leaving_name(), f"{leaving_name()} of store {self._store.url} is damaged ({error})")
         return whole
 
-    def _held(self, epochs: Iterable[int]) -> set[int]:
+    def _held_epochs(self, epochs: Iterable[int]) -> set[int]:
         """Of these epochs, those that pins and leases name."""
         return held_epochs(self._store, set(epochs), self._tell, self._written_ms)
 
     def _tell(self, name: str, what: str) -> None:
         """Once for each file, however often it is met."""
-        if name not in self._told:
-            self._told.add(name)
+        if name not in self._reported:
+            self._reported.add(name)
             _LOG.warning("%s", what)
+
+
+class BackgroundSweeper:
+    """Sweeps beside the job, on a thread of its own: no epoch and no publishing ever waits for it.
+
+    One pass at a time. Whoever asks while a pass runs is answered by one more pass after it, as of the newest epoch
+    that was asked about. A pass is bounded; what it had to leave is taken up at once, unless the job ends. The end
+    waits for the pass that runs and the one that was asked for, and begins no other.
+    """
+
+    def __init__(self, sweeper: Sweeper) -> None:
+        self._sweeper = sweeper
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-sweep")
+        self._lock = threading.Lock()
+        self._requested: Manifest | None = None
+        self._is_sweeping = False
+        self._closing = threading.Event()
+
+    def committed(self, newest: Manifest) -> None:
+        """An epoch was committed; sweep if it is time."""
+        self._sweeper.note(newest)
+        if self._sweeper.is_due(newest.epoch):
+            self.sweep(newest)
+
+    def sweep(self, newest: Manifest | None) -> None:
+        """Remove, soon, what is no longer needed as of `newest`."""
+        with self._lock:
+            if newest is None or self._closing.is_set():
+                return
+            self._requested = newest
+            if not self._is_sweeping:
+                self._is_sweeping = True
+                self._thread.submit(self._run)
+
+    def close(self) -> None:
+        """End what was asked for, and sweep no more."""
+        with self._lock:
+            self._closing.set()
+        self._thread.shutdown(wait=True)
+
+    def clear(self) -> None:
+        """After `close`: remove everything but what pins and leases hold."""
+        self._sweeper.clear()
+
+    def _run(self) -> None:
+        """On the sweeping thread."""
+        while True:
+            with self._lock:
+                newest, self._requested = self._requested, None
+                if newest is None:
+                    self._is_sweeping = False
+                    return
+            while self._sweeper.sweep(newest) and not self._closing.is_set():
+                pass

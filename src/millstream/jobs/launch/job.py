@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from millstream.checkpoint import events as e
@@ -19,11 +20,10 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
 from millstream.errors import JobFailedError
+from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.driver import EpochDriver
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
-from millstream.jobs.settings.settings import Clock
-from millstream.jobs.snapshots.program_changes import warn_of_derived_uids
-from millstream.jobs.snapshots.saving import check_folder, save_newest
+from millstream.jobs.snapshots.saving import Savepoints
 from millstream.storage.store import Store
 
 __all__ = ["Job"]
@@ -50,24 +50,18 @@ class Job:
     ) -> None:
         self.job_id = JobID(job_id)
         self.board = board
-        self._store, self._clock, self._savepoint_folder = store, clock, savepoint_folder
+        self.store = store
+        self._savepoints = Savepoints(store, clock.now_ms, savepoint_folder)
         self._make_driver = make_driver
+        self._driver: Future[EpochDriver] = Future()
         self._at_start: list[Callable[[], None]] = []
         self._at_end = [on_end]
-        self._driver: EpochDriver | None = None
         self._status = JobStatus.CREATED
         self._error: BaseException | None = None
-        self._started = time.monotonic()
-        self._ended = 0.0
-        self._thread = threading.Thread(target=self._run, name=f"millstream-{job_id}", daemon=True)
-        self._requests: list[e.StopRequested | e.CancelRequested] = []
-        self._lock = threading.Lock()
-        self._has_warned = False
-
-    @property
-    def store(self) -> Store:
-        """Where it keeps its epochs."""
-        return self._store
+        self._took_ms = 0
+        self._thread = threading.Thread(
+            target=self._run, args=(time.monotonic(),), name=f"millstream-{job_id}", daemon=True
+        )
 
     def at_start(self, call: Callable[[], None]) -> None:
         """Call this before the job begins to run."""
@@ -84,35 +78,33 @@ class Job:
         self._thread.start()
         return self
 
-    def _run(self) -> None:
+    def _run(self, launched_s: float) -> None:
         try:
             driver = self._make_driver()
-            with self._lock:
-                self._driver = driver
-                waiting, self._requests = self._requests, []
-            for request in waiting:
-                driver.request(request)
+            self._driver.set_result(driver)  # what was requested before it was there is requested now
             self._change(JobStatus.RUNNING)
-            self._end(_ENDS[driver.run()])
+            self._end(_ENDS[driver.run()], launched_s)
         except BaseException as error:
+            if not self._driver.done():
+                self._driver.set_exception(error)
             self._error = error
             self.board.change(last_error=str(error))
-            self._end(JobStatus.FAILED)
+            self._end(JobStatus.FAILED, launched_s)
 
     def _change(self, status: JobStatus) -> None:
         self._status = status
         self.board.change(status=status.name)
 
-    def _end(self, status: JobStatus) -> None:
-        self._ended = time.monotonic()
+    def _end(self, status: JobStatus, launched_s: float) -> None:
+        self._took_ms = int((time.monotonic() - launched_s) * 1000)
         for call in reversed(self._at_end):
             call()
         self._change(status)
 
     def status(self) -> JobStatus:
         """Where the job is in its life."""
-        shown = self.board.now.status
-        return JobStatus.RESTARTING if shown == "RESTARTING" else self._status
+        status = self.board.now.status
+        return JobStatus.RESTARTING if status == "RESTARTING" else self._status
 
     def cancel(self) -> None:
         """End now; what is committed stays."""
@@ -125,14 +117,7 @@ class Job:
 
     def savepoint(self, directory: str | None = None, name: str | None = None) -> str:
         """Save the newest epoch, once it is published; returns what to start from it with. Runs beside the job."""
-        directory = directory or self._savepoint_folder
-        if directory is not None and name is None:
-            check_folder(directory)
-        saved = save_newest(self._store, self.published, self._clock.now_ms, to=directory, name=name)
-        if not self._has_warned:
-            self._has_warned = True
-            warn_of_derived_uids(saved.manifest)
-        return saved.name
+        return self._savepoints.save(self.published, directory, name)
 
     def published(self) -> int:
         """The newest epoch, once it is published."""
@@ -141,27 +126,26 @@ class Job:
         self._wait_until(lambda now: now.published >= epoch, f"ended before epoch {epoch} was published")
         return epoch
 
-    def _wait_until(self, is_so: Callable[[JobProgress], bool], else_: str) -> None:
+    def _wait_until(self, has_come: Callable[[JobProgress], bool], problem: str) -> None:
         """Wait for the job to come so far; JobFailedError when it ends before."""
-        while not is_so(self.board.now):
-            if self.wait(0.01) and not is_so(self.board.now):
-                raise JobFailedError(f"job '{self.board.now.job_name}' {else_}")
+        while not has_come(self.board.now):
+            if self.wait(0.01) and not has_come(self.board.now):
+                raise JobFailedError(f"job '{self.board.now.job_name}' {problem}")
 
     def rescale(self, parallelism: int) -> None:
         """Go on at another parallelism from the next epoch on, without a restart; state is not moved."""
-        while self._driver is None and self._thread.is_alive():
-            time.sleep(0.01)
-        if self._driver is None or not self._thread.is_alive():
+        if not self._thread.is_alive() or self._driver.exception() is not None:
             raise JobFailedError(f"job '{self.board.now.job_name}' has ended. Start it again with -p {parallelism}")
-        self._driver.rescale(parallelism)
+        self._driver.result().rescale(parallelism)
 
     def _request(self, request: e.StopRequested | e.CancelRequested) -> None:
-        with self._lock:
-            driver = self._driver
-            if driver is None:
-                self._requests.append(request)
-                return
-        driver.request(request)
+        """Hand it to the driver, as soon as there is one."""
+
+        def hand_over(driver: Future[EpochDriver]) -> None:
+            if driver.exception() is None:
+                driver.result().request(request)
+
+        self._driver.add_done_callback(hand_over)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it has come."""
@@ -176,11 +160,10 @@ class Job:
             raise self._error.with_traceback(None)
         if self._status is JobStatus.CANCELED:
             raise JobFailedError(f"job '{self.board.now.job_name}' was cancelled")
-        took_ms = int((self._ended - self._started) * 1000)
-        return JobExecutionResult(job_id=self.job_id, net_runtime_ms=took_ms, accumulators=self.accumulators())
+        return JobExecutionResult(job_id=self.job_id, net_runtime_ms=self._took_ms, accumulators=self.accumulators())
 
     def accumulators(self) -> dict[str, Any]:
         """What the job has counted: records in and out by operator uid, and the user's own metrics by scope name."""
-        counted = self.board.now
-        records = {uid: {"in": o.records_in, "out": o.records_out} for uid, o in counted.operators.items()}
-        return {**records, **counted.metrics}
+        progress = self.board.now
+        records = {uid: {"in": o.records_in, "out": o.records_out} for uid, o in progress.operators.items()}
+        return {**records, **progress.metrics}

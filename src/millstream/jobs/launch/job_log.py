@@ -36,7 +36,7 @@ class JobLog:
     def __init__(self, path: Path, board: ProgressBoard | None = None) -> None:
         self.path = path
         self._board = board
-        self._noted = time.monotonic()
+        self._progress_noted = time.monotonic()
         root = logging.getLogger()
         self._file = _LogFile(path, encoding="utf-8", delay=False)
         self._file.setFormatter(logging.Formatter(_FORMAT))
@@ -50,8 +50,8 @@ class JobLog:
 
     def _progress(self, progress: JobProgress) -> None:
         """On the driver's thread: all but a few of these calls must cost nothing."""
-        if time.monotonic() - self._noted >= _PROGRESS_INTERVAL_S:
-            self._noted = time.monotonic()
+        if time.monotonic() - self._progress_noted >= _PROGRESS_INTERVAL_S:
+            self._progress_noted = time.monotonic()
             self.write(_progress_text(progress))
 
     def write(self, text: str) -> None:

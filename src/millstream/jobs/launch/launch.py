@@ -17,32 +17,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from millstream.common import options
 from millstream.compiler.passes import compile_graph
 from millstream.connectors.contract_checks import opened_sink, opened_source
 from millstream.connectors.contracts import Sink
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Graph, Read, Write
+from millstream.jobs.clock import Clock, SystemClock
 from millstream.jobs.control.commands import commands_of
 from millstream.jobs.control.requests import RequestServer
-from millstream.jobs.epochs.autoscale import autoscale_settings
 from millstream.jobs.epochs.driver import EpochDriver
+from millstream.jobs.epochs.epoch_run import Deployment, Runner, new_run
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
-from millstream.jobs.epochs.rounds import rounds_max
+from millstream.jobs.epochs.progress_report import ProgressReporter
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.job_log import JobLog, attach_log
 from millstream.jobs.launch.query_serving import QueryServing
-from millstream.jobs.settings.checkpoint_settings import checkpoint_settings
-from millstream.jobs.settings.driver_settings import DriverSettings, Runner
-from millstream.jobs.settings.restart_settings import restart_policy
-from millstream.jobs.settings.retention_settings import deletes_on_cancel, retention_policy, savepoint_directory
-from millstream.jobs.settings.settings import Clock, JobSettings
+from millstream.jobs.settings.driver_settings import driver_settings, savepoint_directory
+from millstream.jobs.settings.job_settings import JobSettings
 from millstream.jobs.snapshots.restore import ready_store, recovery_of
 from millstream.plan.stages import Plan
-from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import JobFacts
 from millstream.spark.masters import check_store_reachable
 from millstream.storage.layered_store import layered_store
@@ -53,13 +48,6 @@ from millstream.storage.store import Store, open_store
 __all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
 
 DEFAULT_ROOT = ".millstream"
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now_ms(self) -> int:
-        return int(time.time() * 1000)
 
 
 @dataclass
@@ -83,7 +71,7 @@ class Launch:
         plan = compile_graph(graph)
         sources, _ = ends_of(plan)
         is_batch(settings, sources)  # refuses what cannot run, before a port is taken for it
-        serving = QueryServing.asked_for(settings.configuration, self.clock, str(settings.site))
+        serving = QueryServing.configured(settings.configuration, self.clock, str(settings.site))
         try:
             job, log = self._prepared(graph, plan, settings)
         except BaseException:
@@ -98,24 +86,24 @@ class Launch:
         sources, sinks = ends_of(plan)
         batch = is_batch(settings, sources)
         patience_s = options.read(options.STORE_PATIENCE, settings.configuration) / 1000
-        own = self.store or open_store(settings.store or _new_folder(graph.job_name))
-        self._check_reachable(own, settings)
+        plain_store = self.store or open_store(settings.store or _new_folder(graph.job_name))
+        self._check_reachable(plain_store, settings)
         if options.read(options.STORE_PRIVATE, settings.configuration):
-            make_private(own)
-        waiting = with_patience(own, patience_s)
-        waiting.check_writable()
-        record = ready_store(waiting, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
+            make_private(plain_store)
+        patient_store = with_patience(plain_store, patience_s)
+        patient_store.check_writable()
+        record = ready_store(patient_store, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
         bases = tuple(map(open_store, record.bases))
         for base in bases:
             self._check_reachable(base, settings)
-        store = layered_store(own, bases)
+        store = layered_store(plain_store, bases)
         runner, session = self._runner(settings)
         facts = JobFacts(
             job_name=record.job,
             job_id=record.job_id,
-            run=_new_run(),
+            run=new_run(),
             # Patience below and layers above: a source asks its store for those that the job began with.
-            store=layered_store(waiting, tuple(with_patience(base, patience_s) for base in bases)),
+            store=layered_store(patient_store, tuple(with_patience(base, patience_s) for base in bases)),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
             batch=batch,
@@ -123,30 +111,18 @@ class Launch:
         )
         board = ProgressBoard(JobProgress(record.job, record.job_id, store.url))
         log = attach_log(store, facts.run, board)
-        driver_settings = DriverSettings(
-            records_max=options.read(options.EPOCH_MAX_RECORDS, settings.configuration),
-            bytes_max=options.read(options.EPOCH_MAX_BYTES, settings.configuration),
-            rounds_max=rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, settings.configuration)),
-            poll_ms=options.read(options.EPOCH_POLL_INTERVAL, settings.configuration),
-            min_interval_ms=options.read(options.EPOCH_MIN_INTERVAL, settings.configuration),
-            policy=restart_policy(settings),
-            retention=retention_policy(settings.configuration),
-            deletes_on_cancel=deletes_on_cancel(settings.configuration),
-            new_run=_new_run,
-            show=show_output,
-            note=log.write,
-            checkpoints=checkpoint_settings(settings, batch=batch),
-            parallelism=graph.parallelism,
-            autoscale=autoscale_settings(settings.configuration, graph.max_parallelism),
+        for_driver = driver_settings(
+            settings, batch=batch, parallelism=graph.parallelism, max_parallelism=graph.max_parallelism
         )
 
         def make_driver() -> EpochDriver:
-            opened = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
-            ready = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
-            opened_plan = with_sources(plan, opened)
-            sent = ShippedJob(cloudpickle.dumps(opened_plan), facts)
-            replan = partial(_at_parallelism, graph, opened)
-            return EpochDriver(opened_plan, sent, runner, opened, ready, self.clock, board, driver_settings, replan)
+            opened_sources = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
+            opened_sinks = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
+            replan = partial(_at_parallelism, graph, opened_sources)
+            opened_plan = with_sources(plan, opened_sources)
+            deployment = Deployment(opened_plan, opened_sources, opened_sinks, facts, runner, replan)
+            reporter = ProgressReporter(board, log.write, show_output, [planned.uid for planned in sources], sinks)
+            return EpochDriver(deployment, self.clock, reporter, for_driver)
 
         savepoint_folder = savepoint_directory(settings.configuration)
         return Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close), log
@@ -214,9 +190,9 @@ def ends_of(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:
     return sources, sinks
 
 
-def with_sources(plan: Plan, opened: tuple[PlannedSource, ...]) -> Plan:
+def with_sources(plan: Plan, opened_sources: tuple[PlannedSource, ...]) -> Plan:
     """The plan with its sources as they are after opening: that is what tasks read with."""
-    by_uid = {planned.uid: planned.source for planned in opened}
+    by_uid = {planned.uid: planned.source for planned in opened_sources}
     stages = tuple(
         replace(
             stage,
@@ -233,7 +209,7 @@ def with_sources(plan: Plan, opened: tuple[PlannedSource, ...]) -> Plan:
 
 
 def _at_parallelism(
-    graph: Graph, opened: tuple[PlannedSource, ...], parallelism: int
+    graph: Graph, opened_sources: tuple[PlannedSource, ...], parallelism: int
 ) -> tuple[Plan, tuple[PlannedSource, ...]]:
     """The plan of the program at another parallelism; operators that set their own keep it."""
     if type(parallelism) is not int or not 1 <= parallelism <= graph.max_parallelism:
@@ -243,7 +219,7 @@ def _at_parallelism(
         )
     plan = compile_graph(replace(graph, parallelism=parallelism))
     widths = {node.uid: node.parallelism or 1 for node in plan.nodes()}
-    sources = tuple(replace(planned, parallelism=widths[planned.uid]) for planned in opened)
+    sources = tuple(replace(planned, parallelism=widths[planned.uid]) for planned in opened_sources)
     return with_sources(plan, sources), sources
 
 
@@ -257,10 +233,6 @@ def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
             at=str(settings.site),
         )
     return settings.runtime_mode == "BATCH" or (settings.runtime_mode == "AUTOMATIC" and not unbounded)
-
-
-def _new_run() -> str:
-    return secrets.token_hex(8)
 
 
 def _new_folder(job_name: str) -> str:

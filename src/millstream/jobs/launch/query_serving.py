@@ -1,10 +1,10 @@
 """The query server that a job brings along: it answers from the job's start until its end, through restarts.
 
-In order: what the configuration asks for is checked and the ports are taken, before anything of the job is touched;
-the server answers when the job is about to run, from its store and by committed epochs like any other server, so until
-the first commit it says that there is none yet; with the job it ends, after what is being answered.
+In order: the configuration is checked and the ports are taken, before anything of the job is touched. The server starts
+just before the job does; like any other server it answers from the store, by committed epochs, so until the first
+commit it says that there is none yet. It ends with the job, after the requests that are being answered.
 
-The job is never hurt by it. A server that cannot start, or dies, is told of in the log, and the job runs without.
+The job is never hurt by it. If the server cannot start, or dies, that is logged, and the job runs without it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from millstream.common import options
 from millstream.common.options.option import Option
 from millstream.errors import ConfigurationError
+from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
-from millstream.jobs.settings.settings import Clock
 from millstream.query.job_lookup import open_store_of_job
 from millstream.query.server_request import ServerRequest, server_settings
 
@@ -77,7 +77,7 @@ class QueryServing:
         self._server: QueryServer | None = None
 
     @classmethod
-    def asked_for(cls, configuration: Mapping[str, str], clock: Clock, at: str) -> QueryServing | None:
+    def configured(cls, configuration: Mapping[str, str], clock: Clock, at: str) -> QueryServing | None:
         """The server that the configuration asks for; what is wrong with it is refused, at the user's line."""
         try:
             request = server_request(configuration)

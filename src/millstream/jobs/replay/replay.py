@@ -21,12 +21,9 @@ from __future__ import annotations
 
 import difflib
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import cloudpickle
 
 from millstream import state_reader
 from millstream.checkpoint import events as e
@@ -37,34 +34,35 @@ from millstream.connectors.contract_checks import opened_source
 from millstream.connectors.contracts import Source
 from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.graph.nodes import Graph, Node
+from millstream.jobs.clock import SystemClock
+from millstream.jobs.epochs.epoch_run import Deployment, run_epoch
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.manifests import epoch_spec
-from millstream.jobs.epochs.outcome import EpochOutcome, gather
-from millstream.jobs.epochs.rounds import followed_by, next_round, rounds_max, wants_a_round
+from millstream.jobs.epochs.outcome import EpochOutcome
+from millstream.jobs.epochs.rounds import rounds_max
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.jobs.launch.launch import ends_of, is_batch, with_sources
 from millstream.jobs.replay.replay_comparison import COUNTS, Comparison, Difference, compare_operator, replayed_manifest
 from millstream.jobs.replay.replayed_input import replayed_input
 from millstream.jobs.replay.replayed_plan import plan_as_committed, replayed_part
-from millstream.jobs.settings.settings import JobSettings
+from millstream.jobs.settings.job_settings import JobSettings
 from millstream.plan.stages import Plan
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.recorded_input import RecordedSource
-from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name, savepoint_name
 from millstream.storage.sandbox_store import SandboxStore
 from millstream.storage.store import Store, shown_address
 
-__all__ = ["Replay", "found_epoch", "replay"]
+__all__ = ["Replay", "past_epoch", "replay"]
 
 _NO_ORDER = (
     "records of different senders come in no promised order; a function that depends on it differs for that alone"
 )
-_RESTORED = "restore"  # how the attempt of a manifest begins that only says where a job goes on
+_RESTORED = "restore"  # how the run of a manifest begins that only says where a job goes on
 
 
 @dataclass(frozen=True)
@@ -133,11 +131,6 @@ class PastEpoch:
             self.before.close()
 
 
-def system_ms() -> int:
-    """The machine's clock."""
-    return int(time.time() * 1000)
-
-
 def replay(
     graph: Graph,
     settings: JobSettings,
@@ -153,9 +146,9 @@ def replay(
     compared where the job kept any of it; `downstream=False` ends with the operator. Raises JobFailedError when user
     code fails; its cause's cause is what it raised.
     """
-    past = found_epoch(snapshot)
-    own = MemoryStore(f"replay-{secrets.token_hex(8)}")
-    sandbox = SandboxStore(own, past.committed.store)
+    past = past_epoch(snapshot)
+    memory = MemoryStore(f"replay-{secrets.token_hex(8)}")
+    sandbox = SandboxStore(memory, past.committed.store)
     try:
         return _replayed(past, sandbox, graph, settings, operator, downstream, differences_max)
     finally:
@@ -163,7 +156,7 @@ def replay(
         sandbox.clear()
 
 
-def found_epoch(snapshot: str) -> PastEpoch:
+def past_epoch(snapshot: str) -> PastEpoch:
     """The epoch that `snapshot` names, held together with the one before; StoreError when either is not there."""
     reader = state_reader.open(snapshot)
     if reader.store.exists(savepoint_name()):
@@ -191,7 +184,7 @@ def found_epoch(snapshot: str) -> PastEpoch:
 
 
 def _check_that_it_ran(manifest: Manifest, store: str) -> None:
-    if manifest.attempt.startswith(_RESTORED):
+    if manifest.run.startswith(_RESTORED):
         what = "only says where the job went on from a snapshot; no operator ran in it. Replay the one after it"
     elif manifest.status in ("FINISHED", "SUSPENDED"):
         what = f"only says that everything is published; no operator ran in it. Replay {store}@{manifest.parent}"
@@ -208,35 +201,35 @@ def _replayed(
     sandbox: SandboxStore,
     graph: Graph,
     settings: JobSettings,
-    asked: str,
+    operator: str,
     downstream: bool,
     differences_max: int,
 ) -> Replay:
     manifest, comparison = past.manifest, Comparison(differences_max)
     _check_job(graph.job_name, past)
     plan = plan_as_committed(graph, manifest, past.name)
-    node = _found_node(plan, asked, past.name)
+    node = _node_of(plan, operator, past.name)
     part = replayed_part(plan, node, manifest, downstream=downstream, name=past.name)
-    comparison.notes += [f"'{one.name}' was not run, as it writes outside the store; counted" for one in part.stubs]
-    sources = _reopened(part.plan, manifest, sandbox, settings.session)
+    comparison.notes += [f"'{stub.name}' was not run, as it writes outside the store; counted" for stub in part.stubs]
+    sources = _reopened_sources(part.plan, manifest, sandbox, settings.session)
     try:
-        opened = with_sources(part.plan, sources)
+        reopened_plan = with_sources(part.plan, sources)
         now_ms = _processing_time(manifest, comparison.notes)
         spec = epoch_spec(
             e.RunEpoch(manifest.epoch, final=manifest.status == "DRAINED"),
             replayed_input(sources, past.parent, manifest, now_ms),
             past.parent,
-            strategies_of(opened),
+            strategies_of(reopened_plan),
         )
         facts = _facts(manifest, sandbox, settings, is_batch(settings, ends_of(plan)[0]))
-        outcome = _run(opened, spec, facts, _rounds(plan, manifest, settings.configuration))
+        outcome = _run(reopened_plan, spec, facts, _rounds(plan, manifest, settings.configuration))
     finally:
         for planned in sources:
             planned.source.close()
     sandbox.put(manifest_name(manifest.epoch), encode(replayed_manifest(past.parent, manifest, outcome)))
-    with state_reader.Snapshot(sandbox, manifest.epoch, where=past.name, now_ms=system_ms) as replayed:
-        for one in part.compared:
-            compare_operator(one, comparison, past.parent, past.committed, replayed, outcome)
+    with state_reader.Snapshot(sandbox, manifest.epoch, where=past.name, now_ms=SystemClock().now_ms) as replayed:
+        for compared_node in part.compared:
+            compare_operator(compared_node, comparison, past.parent, past.committed, replayed, outcome)
     if comparison.count and any(channel.senders > 1 for channel in part.plan.channels if not channel.local):
         comparison.notes.append(_NO_ORDER)
     counts = outcome.operators[node.uid or ""]
@@ -263,25 +256,27 @@ def _check_job(job: str, past: PastEpoch) -> None:
         )
 
 
-def _found_node(plan: Plan, asked: str, where: str) -> Node:
+def _node_of(plan: Plan, operator: str, where: str) -> Node:
     nodes = plan.nodes()
-    found = [node for node in nodes if node.uid == asked] or [node for node in nodes if node.name == asked]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        uids = ", ".join(node.uid or "" for node in found)
-        raise ProgramError(f"the program has {len(found)} operators named '{asked}'. Give one of their uids: {uids}")
-    known = [text for node in nodes for text in (node.uid or "", node.name)]
-    near = difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
+    matches = [node for node in nodes if node.uid == operator] or [node for node in nodes if node.name == operator]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        uids = ", ".join(node.uid or "" for node in matches)
+        raise ProgramError(
+            f"the program has {len(matches)} operators named '{operator}'. Give one of their uids: {uids}"
+        )
+    names = [text for node in nodes for text in (node.uid or "", node.name)]
+    near = difflib.get_close_matches(operator, names, n=1, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     have = ", ".join(f"'{node.name}' (uid {node.uid})" for node in nodes)
-    raise ProgramError(f"the program of {where} has no operator '{asked}'.{hint} It has {have}")
+    raise ProgramError(f"the program of {where} has no operator '{operator}'.{hint} It has {have}")
 
 
-def _reopened(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tuple[PlannedSource, ...]:
+def _reopened_sources(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tuple[PlannedSource, ...]:
     """The sources, ready to give again what they gave: from what was recorded, or by reading it once more."""
     states: Mapping[str, Any] = manifest.states
-    reopened: list[PlannedSource] = []
+    sources: list[PlannedSource] = []
     try:
         for planned in ends_of(plan)[0]:
             recorded = states.get(planned.uid, {}).get("recorded")
@@ -289,18 +284,18 @@ def _reopened(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tup
                 source: Source = RecordedSource(planned.source, recorded, store)
             else:
                 source = opened_source(planned.source, store, session, again=True)
-            reopened.append(replace(planned, source=source))
+            sources.append(replace(planned, source=source))
     except BaseException:
-        for planned in reopened:
+        for planned in sources:
             planned.source.close()
         raise
-    return tuple(reopened)
+    return tuple(sources)
 
 
 def _processing_time(manifest: Manifest, notes: list[str]) -> int:
-    told = statistics_of(manifest)
-    if told is not None and told.get("now_ms") is not None:
-        return int(told["now_ms"])
+    statistics = statistics_of(manifest)
+    if statistics is not None and statistics.get("now_ms") is not None:
+        return int(statistics["now_ms"])
     notes.append(
         "the manifest does not say at which processing time the epoch ran; it was replayed at the time it was committed"
     )
@@ -309,9 +304,9 @@ def _processing_time(manifest: Manifest, notes: list[str]) -> int:
 
 def _rounds(plan: Plan, manifest: Manifest, configuration: Mapping[str, str]) -> int:
     """How often the epoch went round the program's loops, at most."""
-    told = statistics_of(manifest)
+    statistics = statistics_of(manifest)
     configured = rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, configuration))
-    return configured if told is None else int(told.get("rounds") or configured)
+    return configured if statistics is None else int(statistics.get("rounds") or configured)
 
 
 def _facts(manifest: Manifest, store: Store, settings: JobSettings, batch: bool) -> JobFacts:
@@ -328,24 +323,10 @@ def _facts(manifest: Manifest, store: Store, settings: JobSettings, batch: bool)
 
 def _run(plan: Plan, spec: EpochSpec, facts: JobFacts, rounds: int) -> EpochOutcome:
     runner = LocalRunner(raises=True)
-    runner.prepare(ShippedJob(cloudpickle.dumps(plan), facts))
-
-    def once(spec: EpochSpec, try_: int) -> EpochOutcome:
-        return gather(plan, runner.run(replace(spec, try_=try_)))
-
-    outcome = _reporting(spec.epoch, lambda: _all_rounds(plan, spec, rounds, once))
+    deployment = Deployment(plan, (), {}, facts, runner)
+    deployment.send()
+    outcome = _reporting(spec.epoch, lambda: run_epoch(deployment, spec, rounds_max=rounds))
     runner.close()  # not after a failure: a debugger is to find the function as it was
-    return outcome
-
-
-def _all_rounds(
-    plan: Plan, spec: EpochSpec, rounds: int, once: Callable[[EpochSpec, int], EpochOutcome]
-) -> EpochOutcome:
-    outcome, done = once(spec, 1), 1
-    while wants_a_round(plan, outcome) and (done < rounds or spec.final):
-        done += 1
-        spec = next_round(spec, outcome)
-        outcome = followed_by(outcome, once(spec, done))
     return outcome
 
 

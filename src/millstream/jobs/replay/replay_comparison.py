@@ -80,9 +80,9 @@ class Comparison:
     count: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def add(self, found: Iterable[Difference]) -> None:
+    def add(self, differences: Iterable[Difference]) -> None:
         """Take differences in."""
-        for difference in found:
+        for difference in differences:
             self.count += 1
             if len(self.differences) < self.kept_max:
                 self.differences.append(difference)
@@ -172,8 +172,8 @@ def _state(manifest: Manifest, uid: str) -> Mapping[str, Any]:
 
 
 def _states_of(uid: str, snapshots: Sequence[Snapshot]) -> list[str]:
-    found = (operator.states for snapshot in snapshots for operator in snapshot.operators if operator.uid == uid)
-    return sorted({state for states in found for state in states})
+    states_found = (operator.states for snapshot in snapshots for operator in snapshot.operators if operator.uid == uid)
+    return sorted({state for states in states_found for state in states})
 
 
 def _of_state(node: Node, state: str, committed: Snapshot, replayed: Snapshot) -> Iterator[Difference]:
@@ -232,14 +232,14 @@ def _compare_output(
 
 def _without(records: Sequence[Any], others: Iterable[Any]) -> list[Any]:
     """The records that the others do not have; one that is there twice must be twice in both."""
-    left = Counter(map(repr, others))
-    found = []
+    others_left = Counter(map(repr, others))
+    missing = []
     for record in records:
-        if left[repr(record)]:
-            left[repr(record)] -= 1
+        if others_left[repr(record)]:
+            others_left[repr(record)] -= 1
         else:
-            found.append(record)
-    return found
+            missing.append(record)
+    return missing
 
 
 _CHARACTERS_MAX = 200

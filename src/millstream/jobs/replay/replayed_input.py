@@ -31,7 +31,7 @@ def replayed_input(
     sources: tuple[PlannedSource, ...], parent: Manifest | None, epoch: Manifest, now_ms: int
 ) -> InputPlan:
     """The input of `epoch`, which followed `parent` (None: it was the first), at processing time `now_ms`."""
-    same_run = parent is not None and parent.attempt == epoch.attempt
+    same_run = parent is not None and parent.run == epoch.run
     started_ms = 0 if same_run else now_ms
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[Waiting, ...]] = {}
@@ -66,8 +66,10 @@ def _of_source(
     in_order = [*(name for name in splits if name in live), *(name for name in kept if name not in splits)]
     before = {name: details["subtask"] for name, details in kept_before.items() if "subtask" in details}
     assigned = homes(in_order, before, planned.parallelism)
-    known = planned.source.subtasks if isinstance(planned.source, RecordedSource) else {}
-    subtasks = {name: known.get(name, kept.get(name, {}).get("subtask", assigned[name])) for name in in_order}
+    recorded_subtasks = planned.source.subtasks if isinstance(planned.source, RecordedSource) else {}
+    subtasks = {
+        name: recorded_subtasks.get(name, kept.get(name, {}).get("subtask", assigned[name])) for name in in_order
+    }
     ranges = []
     for name in (name for name in in_order if name in read):
         start = was[name].offset if name in was else splits[name].start

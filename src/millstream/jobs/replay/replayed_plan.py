@@ -39,19 +39,19 @@ def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
     that it speaks of are tried, and the one under which most operators are what they were is taken.
     """
     program: Mapping[str, Any] = manifest.program
-    spoken_of = {one["parallelism"] for one in program.values() if one.get("parallelism")}
-    found = [
+    parallelisms = {operator["parallelism"] for operator in program.values() if operator.get("parallelism")}
+    plans = [
         compile_graph(replace(graph, parallelism=parallelism))
-        for parallelism in dict.fromkeys([graph.parallelism, *sorted(spoken_of)])
+        for parallelism in dict.fromkeys([graph.parallelism, *sorted(parallelisms)])
         if parallelism <= graph.max_parallelism
     ]
-    best = max(found, key=lambda plan: sum(_is_as_it_was(node, program) for node in plan.nodes()))
-    present = {node.uid for node in best.nodes()}
-    gone = {uid: one["name"] for uid, one in program.items() if uid not in present}
-    if gone:
+    best = max(plans, key=lambda plan: sum(_is_as_it_was(node, program) for node in plan.nodes()))
+    uids = {node.uid for node in best.nodes()}
+    removed = {uid: operator["name"] for uid, operator in program.items() if uid not in uids}
+    if removed:
         raise ProgramError(
-            f"{name} was run by a program that had {_named(gone.items())}; this one has not. Replay it with the "
-            "program as it was then"
+            f"{name} was run by a program that had {_operators_text(removed.items())}; this one has not. Replay it "
+            "with the program as it was then"
         )
     return best
 
@@ -63,29 +63,30 @@ def _is_as_it_was(node: Node, program: Mapping[str, Any]) -> bool:
 
 def replayed_part(plan: Plan, node: Node, manifest: Manifest, *, downstream: bool, name: str) -> ReplayedPart:
     """The operators that `node` gets its input from, itself, and, `downstream`, those it feeds."""
-    sources = {one.id: [channel.source for channel in plan.into(one.id)] for one in plan.nodes()}
-    targets = {one.id: [channel.target for channel in plan.out_of(one.id)] for one in plan.nodes()}
-    above = _closure([node.id], sources)
+    sources = {other.id: [channel.source for channel in plan.into(other.id)] for other in plan.nodes()}
+    targets = {other.id: [channel.target for channel in plan.out_of(other.id)] for other in plan.nodes()}
+    upstream = _closure([node.id], sources)
     changed = {id for id in _ids(plan) if not _is_as_it_was(_node(plan, id), manifest.program)}
-    if above & changed:
-        new = [_node(plan, id) for id in sorted(above & changed)]
+    if upstream & changed:
+        changed_nodes = [_node(plan, id) for id in sorted(upstream & changed)]
+        operators = _operators_text((other.uid or "", other.name) for other in changed_nodes)
+        verb = "is" if len(changed_nodes) == 1 else "are"
         raise ProgramError(
-            f"{name} was run by another program: {_named((one.uid or '', one.name) for one in new)} "
-            f"{'is' if len(new) == 1 else 'are'} new or had another parallelism, and '{node.name}' gets its input from "
-            "there. Replay it with the program as it was then, at the parallelism it had"
+            f"{name} was run by another program: {operators} {verb} new or had another parallelism, and '{node.name}' "
+            "gets its input from there. Replay it with the program as it was then, at the parallelism it had"
         )
     new_input = _closure(changed, targets)
-    behind = _closure([node.id], targets) - new_input if downstream else {node.id}
+    compared = _closure([node.id], targets) - new_input if downstream else {node.id}
     # Loops close through state, not through edges: what comes round may come from anywhere.
-    kept = _ids(plan) - new_input if has_loops(plan) else _closure(behind, sources)
-    return _part(plan, kept, behind)
+    needed = _ids(plan) - new_input if has_loops(plan) else _closure(compared, sources)
+    return _part(plan, needed, compared)
 
 
-def _part(plan: Plan, kept: set[int], behind: set[int]) -> ReplayedPart:
+def _part(plan: Plan, needed: set[int], compared_ids: set[int]) -> ReplayedPart:
     stubs = tuple(
         node
         for node in plan.nodes()
-        if node.id in kept and isinstance(node.operation, Write) and not tells_records(node.operation.sink)
+        if node.id in needed and isinstance(node.operation, Write) and not tells_records(node.operation.sink)
     )
     stubbed = {node.id for node in stubs}
     stages = tuple(
@@ -96,15 +97,15 @@ def _part(plan: Plan, kept: set[int], behind: set[int]) -> ReplayedPart:
                 if node.id in stubbed and isinstance(node.operation, Write)
                 else node
                 for node in stage.operators
-                if node.id in kept
+                if node.id in needed
             ),
-            chains=tuple(chain for chain in stage.chains if kept.issuperset(chain)),
+            chains=tuple(chain for chain in stage.chains if needed.issuperset(chain)),
         )
         for stage in plan.stages
     )
-    channels = tuple(channel for channel in plan.channels if {channel.source, channel.target} <= kept)
+    channels = tuple(channel for channel in plan.channels if {channel.source, channel.target} <= needed)
     part = replace(plan, stages=tuple(stage for stage in stages if stage.operators), channels=channels)
-    compared = tuple(node for node in part.nodes() if node.id in behind)
+    compared = tuple(node for node in part.nodes() if node.id in compared_ids)
     return ReplayedPart(part, compared, stubs)
 
 
@@ -118,14 +119,14 @@ def _node(plan: Plan, id: int) -> Node:
 
 def _closure(first: Iterable[int], then: Mapping[int, Iterable[int]]) -> set[int]:
     """`first` and all that follows from it."""
-    found, pending = set(first), list(first)
+    closure, pending = set(first), list(first)
     while pending:
         for id in then.get(pending.pop(), ()):
-            if id not in found:
-                found.add(id)
+            if id not in closure:
+                closure.add(id)
                 pending.append(id)
-    return found
+    return closure
 
 
-def _named(operators: Iterable[tuple[str, str]]) -> str:
+def _operators_text(operators: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"'{name}' (uid {uid})" for uid, name in operators)

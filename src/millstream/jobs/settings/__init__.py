@@ -1,1 +1,1 @@
-"""What a job was configured with, each group of settings as one frozen type."""
+"""A job's settings: as the program gives them (`job_settings`), and as the driver goes by them (`driver_settings`)."""

@@ -1,55 +1,223 @@
-"""What a driver is given besides the job: its knobs, and who runs the tasks."""
+"""What the driver goes by, and how it is read from a job's settings: the one place where options become decisions.
+
+    JobSettings (what the program said) ── driver_settings() ──► DriverSettings (what the driver does)
+
+Checkpoints, restarts, retention and rescaling have a function each below, which reads Flink's options and ours, ours
+before Flink's where both are set, and refuses what cannot be. Three things are other than a Flink user may expect:
+
+- A batch job has no checkpoints in Flink; here its epochs are as large as `millstream.epoch.max-records` allows, and
+  take as long as they take.
+- The checkpoint timeout is one only if it was set: an epoch is the work itself, not only the saving of it, so that
+  Flink's ten minutes would cancel what merely has much to do.
+- Flink's default without checkpointing is no restart, with checkpointing exponential delay. Every epoch is a checkpoint
+  here, so "with checkpointing" means that the program asked for it by `enable_checkpointing`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from millstream.checkpoint.restart import RestartPolicy
+from millstream.checkpoint.restart import (
+    NO_TOLERANCE,
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    RestartPolicy,
+    Tolerance,
+)
 from millstream.checkpoint.retention import RetentionPolicy
-from millstream.jobs.epochs.autoscale import AutoscaleSettings
-from millstream.jobs.epochs.input_plan import PlannedSource
-from millstream.jobs.settings.checkpoint_settings import CheckpointSettings
-from millstream.plan.stages import Plan
-from millstream.runtime.task.shipped_job import ShippedJob
-from millstream.runtime.task.spec import EpochSpec
+from millstream.common import options
+from millstream.common.restart_strategy import RestartStrategies
+from millstream.errors import ConfigurationError
+from millstream.jobs.settings.job_settings import JobSettings
 
-__all__ = ["DriverSettings", "Replan", "Runner"]
+__all__ = [
+    "AutoscaleSettings",
+    "CheckpointSettings",
+    "DriverSettings",
+    "autoscale_settings",
+    "checkpoint_settings",
+    "deletes_on_cancel",
+    "driver_settings",
+    "restart_policy",
+    "retention_policy",
+    "savepoint_directory",
+]
 
-Replan = Callable[[int], tuple[Plan, tuple[PlannedSource, ...]]]
-"""The plan of the same program at another parallelism, with its sources."""
+_TIMEOUT = options.KNOWN["execution.checkpointing.timeout"]
+_MIN_PAUSE = options.KNOWN["execution.checkpointing.min-pause"]
+_TOLERABLE = options.KNOWN["execution.checkpointing.tolerable-failed-checkpoints"]
+_RETRY_MS_MAX = 1_000
+_ON_CANCEL = options.KNOWN["execution.checkpointing.externalized-checkpoint-retention"]
+_SAVEPOINTS = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
+_RETAINED = ("execution.checkpointing.num-retained", "state.checkpoints.num-retained")
 
 
-class Runner(Protocol):
-    """What runs the tasks of an epoch: Spark, or this process."""
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """`interval_ms`: the longest an epoch should take. `min_pause_ms`: from the end of one to the start of the next.
+    `timeout_ms`: an epoch that takes longer is cancelled. None: there is no such bound."""
 
-    def prepare(self, job: ShippedJob) -> None: ...
+    interval_ms: int | None = None
+    min_pause_ms: int = 0
+    timeout_ms: int | None = None
+    tolerance: Tolerance = NO_TOLERANCE
 
-    def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]: ...
 
-    def cancel(self) -> None: ...
+@dataclass(frozen=True)
+class AutoscaleSettings:
+    """The bounds within which a job moves, what it aims at, and how long it stays after a move."""
+
+    parallelism_min: int
+    parallelism_max: int
+    target_ms: int
+    cooldown_ms: int
 
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """The driver's own knobs. `records_max` and `bytes_max` bound an epoch's input, in BATCH too. `rounds_max` bounds
-    how often it goes round the program's loops.
-
-    `parallelism` is that of operators which set none; `autoscale` None: it changes on request only.
-    """
+    """All of it. `records_max` and `bytes_max` bound an epoch's input, in BATCH too. `rounds_max`: how many rounds an
+    epoch may take, where a loop of the program does not say. `parallelism` is that of operators which set none;
+    `autoscale` None: it changes on request only."""
 
     records_max: int
     bytes_max: int
     rounds_max: int
     poll_ms: int
     min_interval_ms: int
-    policy: RestartPolicy
+    restarts: RestartPolicy
     retention: RetentionPolicy
     deletes_on_cancel: bool
-    new_run: Callable[[], str]
-    show: Callable[[list[list[str]]], None]
-    note: Callable[[str], None]
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     parallelism: int = 1
     autoscale: AutoscaleSettings | None = None
+
+
+def driver_settings(settings: JobSettings, *, batch: bool, parallelism: int, max_parallelism: int) -> DriverSettings:
+    """What a job's settings say to its driver; `batch`: it takes its input as one whole."""
+    configuration = settings.configuration
+    return DriverSettings(
+        records_max=options.read(options.EPOCH_MAX_RECORDS, configuration),
+        bytes_max=options.read(options.EPOCH_MAX_BYTES, configuration),
+        rounds_max=options.read(options.LOOP_ROUNDS_MAX, configuration),
+        poll_ms=options.read(options.EPOCH_POLL_INTERVAL, configuration),
+        min_interval_ms=options.read(options.EPOCH_MIN_INTERVAL, configuration),
+        restarts=restart_policy(settings),
+        retention=retention_policy(configuration),
+        deletes_on_cancel=deletes_on_cancel(configuration),
+        checkpoints=checkpoint_settings(settings, batch=batch),
+        parallelism=parallelism,
+        autoscale=autoscale_settings(configuration, max_parallelism),
+    )
+
+
+def checkpoint_settings(settings: JobSettings, *, batch: bool) -> CheckpointSettings:
+    """What a job's settings say.
+
+    >>> configuration = {"execution.checkpointing.timeout": "30 s", "execution.checkpointing.min-pause": "500 ms"}
+    >>> checkpoint_settings(JobSettings(configuration=configuration), batch=False)
+    CheckpointSettings(interval_ms=None, min_pause_ms=500, timeout_ms=30000, tolerance=Tolerance(failures_max=0, \
+delay_ms=1000))
+    """
+    configuration = settings.configuration
+    interval_ms = settings.checkpoint_interval_ms
+    timeout_ms = options.read(_TIMEOUT, configuration) if _TIMEOUT.key in configuration else None
+    tolerable = options.read(_TOLERABLE, configuration)
+    if timeout_ms is not None and timeout_ms < 1:
+        raise ConfigurationError(f"{_TIMEOUT.key} is {timeout_ms} ms. Give a duration such as '10 min'")
+    if tolerable < 0:
+        raise ConfigurationError(f"{_TOLERABLE.key} is {tolerable}, expected 0 or more")
+    tolerance = Tolerance(tolerable, min(interval_ms or _RETRY_MS_MAX, _RETRY_MS_MAX))
+    if batch:
+        return CheckpointSettings(tolerance=tolerance)
+    return CheckpointSettings(interval_ms, options.read(_MIN_PAUSE, configuration), timeout_ms, tolerance)
+
+
+def restart_policy(settings: JobSettings) -> RestartPolicy:
+    """The policy of a job.
+
+    >>> restart_policy(JobSettings(restart=RestartStrategies.fixed_delay_restart(3, 100)))
+    FixedDelay(attempts=3, delay_ms=100)
+    """
+    strategy = settings.restart
+    if isinstance(strategy, RestartStrategies.FixedDelayRestartStrategyConfiguration):
+        return FixedDelay(strategy.restart_attempts, strategy.delay_ms)
+    if isinstance(strategy, RestartStrategies.FailureRateRestartStrategyConfiguration):
+        return FailureRate(strategy.max_failure_rate, strategy.failure_interval_ms, strategy.delay_ms)
+    if isinstance(strategy, RestartStrategies.ExponentialDelayRestartStrategyConfiguration):
+        return ExponentialDelay(
+            strategy.initial_backoff_ms,
+            strategy.max_backoff_ms,
+            strategy.backoff_multiplier,
+            strategy.reset_backoff_threshold_ms,
+            strategy.jitter_factor,
+        )
+    if isinstance(strategy, RestartStrategies.NoRestartStrategyConfiguration):
+        return NoRestart()
+    return NoRestart() if settings.checkpoint_interval_ms is None else ExponentialDelay(jitter=0.1)
+
+
+def retention_policy(configuration: Mapping[str, str]) -> RetentionPolicy:
+    """The policy that the settings stand for; ours before Flink's, where both are given.
+
+    >>> retention_policy({"state.checkpoints.num-retained": "3"}).keep_last
+    3
+    """
+    keys = [key for key in (options.RETENTION_EPOCHS.key, *_RETAINED) if key in configuration]
+    key = keys[0] if keys else options.RETENTION_EPOCHS.key
+    keep_last = options.read(options.KNOWN[key], configuration)
+    every_ms = options.read(options.RETENTION_INTERVAL, configuration)
+    for_ms = options.read(options.RETENTION_PERIOD, configuration)
+    if keep_last < 1:
+        raise ConfigurationError(f"{key} is {keep_last}: the newest epoch always stays. Give 1 or more")
+    if every_ms is not None and every_ms < 1:
+        raise ConfigurationError(f"{options.RETENTION_INTERVAL.key} is {every_ms} ms. Give a duration such as '1 h'")
+    if for_ms is not None and every_ms is None:
+        raise ConfigurationError(
+            f"{options.RETENTION_PERIOD.key} says for how long, but not which epochs are kept. "
+            f"Set {options.RETENTION_INTERVAL.key} too"
+        )
+    return RetentionPolicy(keep_last, every_ms, for_ms)
+
+
+def deletes_on_cancel(configuration: Mapping[str, str]) -> bool:
+    """Whether a job that is cancelled leaves nothing behind. Flink's default does; here that must be asked for.
+
+    >>> deletes_on_cancel({"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"})
+    True
+    """
+    text = str(options.read(_ON_CANCEL, configuration) or "")
+    return text.strip().upper().replace("-", "_") == "DELETE_ON_CANCELLATION"
+
+
+def savepoint_directory(configuration: Mapping[str, str]) -> str | None:
+    """Where savepoints go that name no folder; None: they are kept by reference, in the job's store."""
+    return next((path for key in _SAVEPOINTS if (path := options.read(options.KNOWN[key], configuration))), None)
+
+
+def autoscale_settings(configuration: Mapping[str, str], max_parallelism: int) -> AutoscaleSettings | None:
+    """The settings of a job; None: it stays at the parallelism it was given.
+
+    >>> autoscale_settings({"millstream.rescale.auto": "true", "millstream.rescale.max": "4"}, 128)
+    AutoscaleSettings(parallelism_min=1, parallelism_max=4, target_ms=1000, cooldown_ms=60000)
+    """
+    if not options.read(options.RESCALE_AUTO, configuration):
+        return None
+    least = options.read(options.RESCALE_MIN, configuration)
+    most = options.read(options.RESCALE_MAX, configuration)
+    target_ms = options.read(options.RESCALE_TARGET_EPOCH, configuration)
+    if most is None:
+        raise ConfigurationError(
+            f"{options.RESCALE_AUTO.key} is on, but nothing says how far. Set {options.RESCALE_MAX.key} to the highest "
+            "parallelism the machines can bear"
+        )
+    if not 1 <= least <= most <= max_parallelism:
+        raise ConfigurationError(
+            f"{options.RESCALE_MIN.key} is {least} and {options.RESCALE_MAX.key} is {most}, expected 1 <= min <= max "
+            f"<= {max_parallelism}, the job's maximum parallelism"
+        )
+    if target_ms < 1:
+        raise ConfigurationError(f"{options.RESCALE_TARGET_EPOCH.key} is {target_ms} ms. Give a duration such as '1 s'")
+    return AutoscaleSettings(least, most, target_ms, options.read(options.RESCALE_COOLDOWN, configuration))

@@ -20,7 +20,7 @@ from millstream.checkpoint.restoring import derived_uids
 from millstream.state.schemas.saved_types import shown_types, written_type
 from millstream.state.schemas.state_schemas import last_schemas
 
-__all__ = ["changed_types", "derived_uids_text", "warn_of_derived_uids"]
+__all__ = ["changed_types", "derived_uids_text", "log_changed_types", "warn_of_derived_uids"]
 
 _LOG = logging.getLogger("millstream.restore")
 
@@ -42,6 +42,12 @@ def warn_of_derived_uids(manifest: Manifest) -> None:
     text = derived_uids_text(manifest)
     if text:
         _LOG.warning("%s", text)
+
+
+def log_changed_types(before: Manifest, after: Manifest) -> None:
+    """Log each state that `after` keeps as another type than `before`."""
+    for line in changed_types(before, after):
+        _LOG.warning("%s", line)
 
 
 def changed_types(before: Manifest, after: Manifest) -> list[str]:

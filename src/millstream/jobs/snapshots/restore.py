@@ -162,13 +162,14 @@ def _go_on(store: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int
 
 def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan: Plan) -> None:
     """Output that may not be published yet needs the sink that published it."""
-    present = {node.uid for node in plan.nodes()}
+    uids = {node.uid for node in plan.nodes()}
     for epoch in range(published + 1, newest.epoch + 1):
-        lost = sorted(set(log.read(epoch).staged) - present)
-        if lost:
+        missing = sorted(set(log.read(epoch).staged) - uids)
+        if missing:
             raise StoreError(
-                f"epoch {epoch} of job '{newest.job}' has output for the sink with uid {lost[0]} that is not known to "
-                "be published, and this program has no such sink. Start the job once with it, so that nothing is lost."
+                f"epoch {epoch} of job '{newest.job}' has output for the sink with uid {missing[0]} that is not known "
+                "to be published, and this program has no such sink. Start the job once with it, so that nothing "
+                "is lost."
             )
 
 
@@ -221,14 +222,14 @@ def _for_sinks(
 ) -> Manifest:
     """The manifest with what its sinks still have to publish; the user is told what has been published since."""
     states: dict[str, Any] = dict(manifest.states)
-    tells = _went_on(snapshot)
+    may_have_published = _went_on(snapshot)
     for uid, sink in sinks.items():
         point = RestorePoint(manifest.epoch, uid, store, job, past_job=snapshot.manifest.job_id)
-        kept, sentence = restored_pending(sink, states.get(uid, {}).get("pending"), point)
+        pending, sentence = restored_pending(sink, states.get(uid, {}).get("pending"), point)
         if uid in states and "pending" in states[uid]:
             states[uid] = {key: value for key, value in states[uid].items() if key != "pending"}
-            states[uid] |= {} if kept is None else {"pending": kept}
-        if sentence and tells:
+            states[uid] |= {} if pending is None else {"pending": pending}
+        if sentence and may_have_published:
             _LOG.warning("output after epoch %d is not undone: %s: %s", manifest.epoch, sink.describe(), sentence)
     return replace(manifest, states=states)
 
@@ -255,16 +256,16 @@ def _commit(
     """Commit what `manifest` says as the epoch after `newest`, or, in an empty store, after itself."""
     before = newest or manifest
     # What is not known to be published is published before the job goes on, as at every start.
-    known = None if newest is None or published == newest.epoch else published
+    published_through = None if newest is None or published == newest.epoch else published
     restored = restored_manifest(
         manifest,
         job=record.job,
         job_id=record.job_id,
-        attempt=f"restore{secrets.token_hex(4)}",
+        run=f"restore{secrets.token_hex(4)}",
         epoch=before.epoch + 1,
         now_ms=now_ms,
         parent=0 if newest is None else newest.epoch,
-        published_through=known,
+        published_through=published_through,
     )
     if newest is not None and manifest.epoch == newest.epoch and newest.status in ("DRAINED", "FINISHED"):
         restored = replace(restored, status=newest.status)  # its input has ended, and stays so

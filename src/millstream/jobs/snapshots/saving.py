@@ -17,10 +17,11 @@ from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.savepoints import StoredSnapshot, copy_savepoint, find_snapshot
 from millstream.checkpoint.snapshot_names import check_savepoint_name, parse_snapshot_name
 from millstream.errors import StoreError
+from millstream.jobs.snapshots.program_changes import warn_of_derived_uids
 from millstream.storage.local import LocalStore, is_private
 from millstream.storage.store import Store, open_store, shown_address
 
-__all__ = ["check_folder", "epoch_to_save", "save_epoch", "save_newest"]
+__all__ = ["Savepoints", "check_folder", "epoch_to_save", "save_epoch", "save_newest"]
 
 Note = Callable[[int, int], None]
 _TRIES = 3
@@ -51,12 +52,12 @@ def save_newest(
 
     The snapshot's name is what to start from it with.
     """
-    for left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(_TRIES)):
         epoch = newest()
         try:
             return find_snapshot(parse_snapshot_name(save_epoch(store, epoch, now_ms, to=to, name=name, note=note)))
         except StoreError:
-            if not left or epoch in ManifestLog(store).epochs():
+            if not tries_left or epoch in ManifestLog(store).epochs():
                 raise
     raise AssertionError("the last try returns or raises")
 
@@ -84,6 +85,26 @@ def save_epoch(
 
         copy_savepoint(StoredSnapshot(place, store, leased.manifest), target, copied)
     return shown_address(target.url)
+
+
+class Savepoints:
+    """The savepoints of a job that runs in this process. `folder`: where they go unless one is given; None: they are
+    kept by reference, in the job's own store."""
+
+    def __init__(self, store: Store, now_ms: Callable[[], int], folder: str | None) -> None:
+        self._store, self._now_ms, self._folder = store, now_ms, folder
+        self._has_warned = False
+
+    def save(self, newest: Callable[[], int], folder: str | None, name: str | None) -> str:
+        """Save the epoch that `newest` gives; returns what to start from it with."""
+        to = folder or self._folder
+        if to is not None and name is None:
+            check_folder(to)
+        snapshot = save_newest(self._store, newest, self._now_ms, to=to, name=name)
+        if not self._has_warned:
+            self._has_warned = True
+            warn_of_derived_uids(snapshot.manifest)
+        return snapshot.name
 
 
 def check_folder(to: str) -> None:

@@ -63,7 +63,7 @@ class JobAnswers:
     """Answers questions about one job. `held` is the range of key groups of this server, None for all."""
 
     def __init__(self, job: JobView, held: range | None, limits: Limits, now_ms: Callable[[], int]) -> None:
-        self.job, self._held, self._limits, self._now_ms = job, held, limits, now_ms
+        self.job, self.held, self._limits, self._now_ms = job, held, limits, now_ms
         self._states: tuple[int, dict[str, ServedState]] = (0, {})
         job.set_name_in_errors(f"job '{job.job}'")
         job.check_ahead(_CHECKED_BYTES_MAX)
@@ -220,12 +220,12 @@ class JobAnswers:
         """The values of a column of keys at an epoch that is open."""
         state = self.readable(reader, name)
         _check_no_pickles(epoch, name)
-        if self._held is not None and state.key_groups:
+        if self.held is not None and state.key_groups:
             try:
                 groups = state.groups_of_column(keys)
             except (pa.ArrowException, ValueError, OverflowError) as error:
                 raise KeyMisfitError(f"a column of {keys.type} has what is no key: {error}.") from error
-            foreign = next((group for group in groups if group not in self._held), None)
+            foreign = next((group for group in groups if group not in self.held), None)
             if foreign is not None:
                 raise self._not_here(foreign)
         parts = read_in_portions(
@@ -301,22 +301,18 @@ class JobAnswers:
         self.check_held(state, [key])
         return state, key
 
-    def holds(self, group: int) -> bool:
-        """Whether this server holds the key group."""
-        return self._held is None or group in self._held
-
     def check_held(self, state: ServedState, keys: Sequence[Any]) -> None:
         """Refuse keys of key groups that this server does not hold."""
-        if self._held is None or not keys or not state.key_groups:
+        if self.held is None or not keys or not state.key_groups:
             return
-        foreign = next((group for group in state.groups_of(keys) if group not in self._held), None)
+        foreign = next((group for group in state.groups_of(keys) if group not in self.held), None)
         if foreign is not None:
             raise self._not_here(foreign)
 
     def _not_here(self, group: int) -> NotHereError:
-        assert self._held is not None
+        assert self.held is not None
         return NotHereError(
-            f"a key is in key group {group}, and this server holds {self._held[0]} to {self._held[-1]}. Ask the server "
+            f"a key is in key group {group}, and this server holds {self.held[0]} to {self.held[-1]}. Ask the server "
             "that holds it; QueryClient finds it.",
             key_group=group,
         )

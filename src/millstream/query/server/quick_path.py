@@ -86,7 +86,8 @@ class QuickPath:
         key = key_of_text(text, state.key_type, key_format)
         if type(key) is not str and not (type(key) is int and -_INT64 <= key < _INT64):
             return None  # keys of other types are looked up the careful way
-        if state.key_groups and not self._answers.holds(epoch.group_of(name, key)):
+        held = self._answers.held
+        if held is not None and state.key_groups and epoch.group_of(name, key) not in held:
             return None
         answer = read(epoch, name, key)
         part: Any = answer.get("windows" if what == "windows" else "value")

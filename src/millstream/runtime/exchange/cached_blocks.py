@@ -38,10 +38,9 @@ from millstream.connectors.contracts import (
 from millstream.errors import StoreDamagedError
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.blocks import BlockPacker, decode_block
-from millstream.runtime.operators.operator import Operator
 from millstream.storage.store import Store, open_store
 
-__all__ = ["CacheOperator", "CacheSink", "CachedSource", "cached_source"]
+__all__ = ["CacheSink", "CachedSource", "cached_source"]
 
 _BLOCK_BYTES = 16 << 20
 _BLOCK_RECORDS = 1 << 16
@@ -55,13 +54,6 @@ class _Block:
     crc32: int
     records: int
     subtask: int
-
-
-class CacheOperator(Operator):
-    """Hands its records on. In a job that reads the cache, a source stands in its place."""
-
-    def apply(self, batch: Batch) -> Batch:
-        return batch
 
 
 class CacheSink(Sink):

@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.graph.nodes import CoGroupWindow
+from millstream.graph.tagged_rows import tag_records
 from millstream.records.batch import Batch
 from millstream.runtime.operators.connected_operators import TwoKeyedInputs
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.windows.operator import WindowOperator
-from millstream.state.windows.tagged_rows import tag_records
 
 __all__ = ["CoGroupOperator"]
 

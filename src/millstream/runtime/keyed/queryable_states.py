@@ -11,7 +11,7 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
-from millstream.graph.window_traits import Merging
+from millstream.graph.window_traits import MergingAssigner
 from millstream.plan.operations import FoldedWindow, PaneAggregate
 from millstream.state.schemas.saved_types import written_type
 from millstream.state.stored.queryable import NUMBERED, PANES, PLACES, WINDOW_STATES, Queryable
@@ -84,7 +84,7 @@ def queryable_of_windows(operation: Window, key_type: TypeInformation | None) ->
             () if panes is None else _fields(panes),
             contents,
             _measures(measures) if contents == "ready" else (),
-            isinstance(operation.assigner, Merging),
+            isinstance(operation.assigner, MergingAssigner),
         )
     )
 

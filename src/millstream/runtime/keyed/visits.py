@@ -54,6 +54,14 @@ class KeyRange:
         return ((orders - np.uint64(start)) // width).astype(np.uint16)
 
 
+class _KeyNumbers(dict[Any, int]):
+    """Keys by number, in the order they are met; a key that was met before is looked up without a line of Python."""
+
+    def __missing__(self, key: Any) -> int:
+        number = self[key] = len(self)
+        return number
+
+
 @dataclass(frozen=True)
 class GatheredKeys:
     """The keys of gathered records: a column as long as they are, or numbers into a list of distinct keys."""
@@ -65,9 +73,8 @@ class GatheredKeys:
     @classmethod
     def of_values(cls, keys: list[Any], key_type: Any) -> GatheredKeys:
         """Keys as Python values, settled so that equal ones are one dictionary key."""
-        numbers: dict[Any, int] = {}
-        number = numbers.setdefault
-        codes = np.fromiter((number(key, len(numbers)) for key in keys), dtype=np.int64, count=len(keys))
+        numbers = _KeyNumbers()
+        codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
         distinct = list(numbers)
         return cls(key_column(distinct, key_type), codes, distinct)
 

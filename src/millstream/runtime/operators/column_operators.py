@@ -8,15 +8,19 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import ProgramError
-from millstream.graph.nodes import (
-    MapBatches,
-    Project,
-)
+from millstream.graph.nodes import MapBatches, Project
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, checked_batch, stream_schema
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 
-__all__ = ["MapBatchesOperator", "ProjectOperator"]
+__all__ = ["CacheOperator", "MapBatchesOperator", "ProjectOperator"]
+
+
+class CacheOperator(Operator):
+    """Hands its records on. In a job that reads the cache, a source stands in its place."""
+
+    def apply(self, batch: Batch) -> Batch:
+        return batch
 
 
 class ProjectOperator(Operator):

@@ -14,9 +14,7 @@ from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.context import ElementContext
-from millstream.runtime.operators.function_operators import (
-    inherited_timestamps,
-)
+from millstream.runtime.operators.function_operators import inherited_timestamps
 from millstream.runtime.operators.keyed_operator import Part, PerRecordOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.operators.process_operator import ProcessOperator

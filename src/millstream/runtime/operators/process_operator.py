@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream.errors import ProgramError, TypeMismatchError
-from millstream.graph.nodes import (
-    Process,
-)
+from millstream.graph.nodes import Process
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch, Timestamps, is_typed
 from millstream.runtime.operators.context import ElementContext

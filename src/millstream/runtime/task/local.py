@@ -57,7 +57,7 @@ class LocalRunner:
     def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Iterator[Envelope]:
         assert self._job is not None
         self._tasks += 1
-        nonce = f"{self._job.facts.run}t{spec.try_}n{self._tasks}"
+        nonce = f"{self._job.facts.run}t{spec.round}n{self._tasks}"
         assignment = Assignment(stage, subtask, attempt=0, nonce=nonce, capture=False, raises=self._raises)
         with fewer_collections():
             for batch in run_task(self._job, spec, assignment, rows, self._residents):

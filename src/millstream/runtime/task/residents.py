@@ -24,7 +24,7 @@ from millstream.plan.stages import Plan
 from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
-from millstream.runtime.operators.registry import operator_for
+from millstream.runtime.task.registry import operator_for
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
 

@@ -70,14 +70,14 @@ class ReadRange:
 
 @dataclass(frozen=True)
 class EpochSpec:
-    """One epoch. `try_` counts the runs of this epoch by this driver, so that no two attempts share a name.
+    """One epoch. `round` counts the executions of the plan by this driver, so that no two attempts share a name.
 
     The driver has all of it. A task that decodes it sees its own ranges in `reads`, and `states` and `operator_states`
     as mappings that read an account when it is asked for.
     """
 
     epoch: int
-    try_: int
+    round: int
     now_ms: int
     final: bool
     reads: Mapping[str, tuple[ReadRange, ...]]

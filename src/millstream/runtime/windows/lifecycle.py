@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.graph.nodes import Window
-from millstream.graph.window_traits import Firing, Merging, firing
+from millstream.graph.window_traits import FiringRule, MergingAssigner, firing_rule
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.context import TaskContext, TaskTimerService
@@ -46,11 +46,11 @@ class WindowLife:
         self._operation = operation
         self._store = store
         self._trigger = operation.trigger
-        self._sets_one_timer = firing(operation.trigger) is Firing.AT_ITS_END
+        self._sets_one_timer = firing_rule(operation.trigger) is FiringRule.AT_ITS_END
         self.tokens = tokens
         self.times = WindowTimes(operation.assigner.is_event_time(), operation.allowed_lateness_ms, time)
         self.contents = contents_of(store, operation, EvictorContext(time, context.metrics))
-        merges = isinstance(operation.assigner, Merging)
+        merges = isinstance(operation.assigner, MergingAssigner)
         self.merged = MergedWindows(store, operation.assigner, self.tokens) if merges else None
         self._trigger_context = TriggerContext(time, context.metrics, store)
         self.firings = WindowFirings(store, function, FunctionContext(time, store, of_key, merges))

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from millstream.graph.window_traits import Firing, firing
+from millstream.graph.window_traits import FiringRule, firing_rule
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.timers import Timers
@@ -53,7 +53,7 @@ class WindowOperator(WindowFunctions):
         super().__init__(setting)
         context = self.setting.context
         self._assigner_context = AssignerContext(self.time, context)
-        self._fires_by_time = firing(self._operation.trigger) is not Firing.UNKNOWN
+        self._fires_by_time = firing_rule(self._operation.trigger) is not FiringRule.UNKNOWN
         self._windows = WindowLife(
             self._operation, self.store, self.of_key, self.tokens, context, self.time, self._function
         )

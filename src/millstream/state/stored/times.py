@@ -1,8 +1,4 @@
-"""Event time as it is stored: three special watermarks, and what is remembered of one split or subtask.
-
-`MIN_WATERMARK` is where event time begins. Two numbers at the top of the range are no times: `MAX_WATERMARK` says that
-the input has ended, and `IDLE_WATERMARK`, just below it, that nobody should wait for this input now.
-"""
+"""Event time as it is stored: what is remembered of one split or subtask."""
 
 from __future__ import annotations
 
@@ -10,13 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.storage.json_records import ALWAYS
 
 __all__ = ["IDLE_WATERMARK", "MAX_WATERMARK", "MIN_WATERMARK", "KeptTime"]
-
-MIN_WATERMARK = -(2**63)
-MAX_WATERMARK = 2**63 - 1
-IDLE_WATERMARK = MAX_WATERMARK - 1
 
 
 @dataclass(frozen=True)

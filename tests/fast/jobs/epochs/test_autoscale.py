@@ -13,15 +13,9 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError
-from millstream.jobs.epochs.autoscale import (
-    AGREEING,
-    AutoscaleSettings,
-    EpochLoad,
-    LoadHistory,
-    autoscale_settings,
-    decide,
-)
+from millstream.jobs.epochs.autoscale import AGREEING, EpochLoad, LoadHistory, decide_parallelism
 from millstream.jobs.launch.launch import Launch
+from millstream.jobs.settings.driver_settings import AutoscaleSettings, autoscale_settings
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.testing import EPOCH, Collect, ManualClock, Script
@@ -34,7 +28,7 @@ def after(parallelism: int, *loads: EpochLoad, now_ms: int = 60_000) -> int | No
     history = LoadHistory(parallelism, changed_ms=0)
     for load in loads:
         history = history.followed_by(load, now_ms)
-    return decide(history, SETTINGS)
+    return decide_parallelism(history, SETTINGS)
 
 
 def slow(took_ms: float) -> EpochLoad:
@@ -81,7 +75,7 @@ def test_nothing_changes_while_the_last_change_is_young() -> None:
 
 def test_a_job_outside_its_bounds_comes_inside_at_once() -> None:
     assert after(20, quick(900), now_ms=1) == 16
-    assert decide(LoadHistory(1, 0), AutoscaleSettings(2, 4, 1000, 0)) == 2
+    assert decide_parallelism(LoadHistory(1, 0), AutoscaleSettings(2, 4, 1000, 0)) == 2
 
 
 @given(
@@ -101,7 +95,7 @@ def test_a_constant_load_makes_it_settle_and_never_waver(
         took_ms = (fixed_ms + work_ms / history.parallelism**exponent) * next(wobble)
         load = EpochLoad(took_ms, lags=took_ms > SETTINGS.target_ms)
         history = history.followed_by(load, now_ms=epoch * 30_000)
-        wanted = decide(history, SETTINGS)
+        wanted = decide_parallelism(history, SETTINGS)
         if wanted is not None:
             assert 1 <= wanted <= 16 and history.parallelism / 2 <= wanted <= 2 * history.parallelism
             moves.append(wanted)

@@ -157,7 +157,7 @@ def test_the_rounds_of_a_loop_are_counted_and_added_up() -> None:
 
 def test_a_restored_or_older_manifest_has_no_statistics_of_its_own() -> None:
     committed = run(totals).manifests[1]
-    restored = restored_manifest(committed, job="j", job_id="i", attempt="a", epoch=9, now_ms=5, parent=4)
+    restored = restored_manifest(committed, job="j", job_id="i", run="a", epoch=9, now_ms=5, parent=4)
     assert statistics_of(committed) is not None and statistics_of(restored) is None
     older = replace(committed, counters={"operators": {}})
     assert statistics_of(older) is None

@@ -20,9 +20,9 @@ from millstream.connectors.files.lines import TextLines
 from millstream.connectors.files.source import FileSource
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import StoreDamagedError
-from millstream.jobs.epochs import input_plan
-from millstream.jobs.epochs.input_plan import Cursor, InputPlan, PlannedSource, homes, plan_input
-from millstream.jobs.epochs.split_shares import share_out
+from millstream.jobs.epochs import input_planner
+from millstream.jobs.epochs.input_plan import Cursor, InputPlan, PlannedSource, homes, share_out
+from millstream.jobs.epochs.input_planner import plan_input
 from millstream.storage import open_store
 from millstream.storage.memory import MemoryStore
 from millstream.testing import run
@@ -108,7 +108,7 @@ def test_splits_that_stand_in_a_file_as_finished_are_not_read_again(sequential: 
 
 
 def test_of_a_sequential_source_only_the_first_unfinished_splits_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_plan, "SPLITS_AT_ONCE", 3)
+    monkeypatch.setattr(input_planner, "SPLITS_AT_ONCE", 3)
     source = Logs([f"{number:03d}" for number in range(100)], sequential=True)
     positions = {"000": SplitPosition(10, True), "001": SplitPosition(10, True), "003": SplitPosition(10, True)}
     plan = plan_of(source, positions)
@@ -133,7 +133,7 @@ def read_files(env: StreamExecutionEnvironment, folder: Any) -> None:
 @pytest.fixture
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finished_splits, "LISTED_MAX", 5)
-    monkeypatch.setattr(input_plan, "SPLITS_AT_ONCE", 4)
+    monkeypatch.setattr(input_planner, "SPLITS_AT_ONCE", 4)
 
 
 def test_a_job_that_reads_many_files_has_small_manifests_and_reads_each_once(
@@ -205,7 +205,7 @@ def test_event_time_waits_for_the_splits_that_are_not_read_yet(tmp_path: Any, sh
 
 
 def test_manifests_without_lists_are_still_of_the_first_format() -> None:
-    plain = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, attempt="a")
+    plain = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a")
     assert b'"millstream-manifest-1"' in encode(plain) and b"finished" not in encode(plain)
     assert decode(encode(plain), "manifests/000000000001.json") == plain
 

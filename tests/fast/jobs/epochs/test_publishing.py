@@ -239,7 +239,7 @@ def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_t
                     **vars(newest),
                     "epoch": newest.epoch + 1,
                     "parent": newest.epoch,
-                    "attempt": "other",
+                    "run": "other",
                     "staged": {},
                     "sources": {"in": {"script-0": SplitPosition(0)}},
                 }

@@ -14,8 +14,7 @@ from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobs.epochs import sweeper as sweeping
-from millstream.jobs.epochs.background_sweeper import BackgroundSweeper
-from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.jobs.epochs.sweeper import BackgroundSweeper, Sweeper
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner

@@ -11,7 +11,8 @@ from running_totals import totals
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, PlatformError
-from millstream.jobs.launch.launch import Launch, SystemClock
+from millstream.jobs.clock import SystemClock
+from millstream.jobs.launch.launch import Launch
 from millstream.jobs.snapshots.saving import save_epoch
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.store import open_store

@@ -19,12 +19,12 @@ from millstream.common import Configuration, Duration, JobStatus, Types
 from millstream.datastream import CheckpointingMode, StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, JobFailedError, StoreError
 from millstream.graph import notices
-from millstream.jobs.epochs.epoch_deadline import EpochDeadline
 from millstream.jobs.epochs.epoch_history import history
+from millstream.jobs.epochs.epoch_run import EpochDeadline
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
-from millstream.jobs.settings.checkpoint_settings import CheckpointSettings, checkpoint_settings
-from millstream.jobs.settings.settings import JobSettings
+from millstream.jobs.settings.driver_settings import CheckpointSettings, checkpoint_settings
+from millstream.jobs.settings.job_settings import JobSettings
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.spec import EpochSpec
 from millstream.storage.memory import MemoryStore

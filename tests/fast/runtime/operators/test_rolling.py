@@ -30,8 +30,8 @@ from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.operators.registry import operator_for
 from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.task.registry import operator_for
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.canonical_decoding import decode
 from millstream.state.keys.settled_keys import settled_keys

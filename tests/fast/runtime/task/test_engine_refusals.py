@@ -21,9 +21,9 @@ from millstream.compiler.passes import compile_graph
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.datastream.functions import MapFunction
 from millstream.errors import FencedError, JobFailedError, ProgramError, StoreError
+from millstream.jobs.epochs.epoch_run import Runner
 from millstream.jobs.epochs.outcome import MixedEpochError, gather
 from millstream.jobs.launch.launch import Launch
-from millstream.jobs.settings.driver_settings import Runner
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
 from millstream.runtime.exchange.mailboxes import BrokenExchangeError, Inbox

@@ -28,8 +28,8 @@ from millstream.datastream.state import MapStateDescriptor
 from millstream.errors import JobFailedError
 from millstream.runtime.operators import operator as operator_module
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.operators.registry import OPERATORS, operator_for
 from millstream.runtime.task import residents
+from millstream.runtime.task.registry import OPERATORS, operator_for
 from millstream.testing import EPOCH, Collect, OperatorHarness, Script, operator_harness, run
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -18,8 +18,8 @@ from millstream.records.batch import Batch
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.operators.registry import operator_for
 from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.task.registry import operator_for
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows import folding
 from millstream.runtime.windows.folding import FoldingWindowOperator

@@ -48,13 +48,12 @@ from millstream.plan.operations import (
     Rolling,
     WindowJoin,
 )
-from millstream.runtime.exchange.cached_blocks import CacheOperator
 from millstream.runtime.joins.co_group_operator import CoGroupOperator
 from millstream.runtime.joins.interval_join import ProcessJoinOperator, ProjectedJoinOperator
 from millstream.runtime.joins.window_join import WindowJoinOperator
 from millstream.runtime.operators.async_calls import AsyncCallsOperator
 from millstream.runtime.operators.broadcast_operators import BroadcastProcessOperator, KeyedBroadcastOperator
-from millstream.runtime.operators.column_operators import MapBatchesOperator, ProjectOperator
+from millstream.runtime.operators.column_operators import CacheOperator, MapBatchesOperator, ProjectOperator
 from millstream.runtime.operators.connected_operators import (
     CoFlatMapOperator,
     CoMapOperator,

@@ -16,7 +16,7 @@ from millstream.records.batch import is_typed
 
 __all__ = ["split_by_side", "tag_records", "tagged_type"]
 
-_FIELDS = ("is_one", "one", "two")
+_FIELDS = ("is_one", "one", "two")  # as stores have them
 _ROW = Row(*_FIELDS)
 
 

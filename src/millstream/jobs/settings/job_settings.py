@@ -1,24 +1,21 @@
-"""Everything about a job that is not its graph: where it keeps its epochs, how it runs, how it restarts."""
+"""What a program says of its job besides the graph: where it keeps its epochs, how it runs, how it restarts.
+
+The environment makes it (`datastream/environment`): what has a method of its own stands in a field, the rest in
+`configuration`, as text under Flink's and our option names. What that text means is read in `driver_settings.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from millstream.common.restart_strategy import RestartStrategyConfiguration
 from millstream.graph.site import UNKNOWN_SITE, Site
 
-__all__ = ["Clock", "JobSettings", "RuntimeMode"]
+__all__ = ["JobSettings", "RuntimeMode"]
 
 RuntimeMode = Literal["STREAMING", "BATCH", "AUTOMATIC"]
-
-
-class Clock(Protocol):
-    """Where the driver gets the time from. Tests bring their own."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,332 @@
+"""How far the next epoch reads: asked of every source, decided here, recorded only by the manifest.
+
+The plan is not written down before it is run: if the epoch dies, the next one is planned anew, perhaps with other
+ranges. Only what a manifest says was read has been read. A split that was begun and that its source no longer lists
+stops the job: what it still holds would be missing in silence.
+
+Of a source whose splits may be read one after the other (`Source.sequential`) only the first unfinished ones are
+planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. What is finished at
+the beginning of its list is passed over from then on (`Cursor`, which is no truth, only a short cut).
+
+The `InputPlanner` knows the job's sources, and is what the driver speaks to them through: it plans, and tells them
+what was committed and which of their input nobody needs any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from millstream.checkpoint.finished_splits import FinishedSplits
+from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition
+from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.connectors.contract_checks import is_complete, is_finished, listed_splits, reach_of, removes_input
+from millstream.connectors.contracts import Source, SourceContext, Split
+from millstream.errors import StoreError
+from millstream.jobs.clock import Clock
+from millstream.jobs.epochs.input_plan import (
+    NO_CURSOR,
+    AlignedSplit,
+    Cursor,
+    InputPlan,
+    PlannedSource,
+    Waiting,
+    held_back,
+    homes,
+    share_out,
+    without_reads,
+)
+from millstream.jobs.epochs.watermarks import strategies_of
+from millstream.plan.stages import Plan
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
+from millstream.runtime.task.event_time import KeptTime
+from millstream.runtime.task.spec import ReadRange
+from millstream.storage.store import Store
+
+__all__ = ["InputPlanner", "plan_input"]
+
+Positions = Mapping[str, Mapping[str, SplitPosition]]
+
+SPLITS_AT_ONCE = 256
+"""So many unfinished splits of a sequential source are read side by side, or as many as it has subtasks."""
+
+
+class InputPlanner:
+    """The sources of one driver's job. `strategies` are the program's watermark strategies, by uid."""
+
+    def __init__(self, plan: Plan, sources: tuple[PlannedSource, ...], store: Store, clock: Clock) -> None:
+        self.strategies = strategies_of(plan)
+        self._sources, self._clock = sources, clock
+        self._finished = FinishedSplits(store)
+        self._run_started_ms = clock.now_ms()
+        self._cursors: Mapping[str, Cursor] = {}
+
+    def adopt(self, plan: Plan, sources: tuple[PlannedSource, ...]) -> None:
+        """Go on with the plan of the same program at another parallelism."""
+        self.strategies, self._sources = strategies_of(plan), sources
+
+    def plan(self, newest: Manifest | None, budget: int, *, drains: bool) -> InputPlan:
+        """What the epoch after `newest` reads, about `budget` records. `drains`: nothing, the job is to end."""
+        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
+        positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
+        finished = self._finished.names(newest)
+        planned = plan_input(
+            self._sources, positions, budget, context, self.strategies, states, finished, self._cursors
+        )
+        self._cursors = planned.cursors
+        if drains:
+            planned = without_reads(planned)
+        # The epoch's processing time is fixed here: retries see the same.
+        return replace(planned, now_ms=self._clock.now_ms())
+
+    def by_uid(self) -> dict[str, Source]:
+        """The sources themselves."""
+        return {planned.uid: planned.source for planned in self._sources}
+
+    def filed(self, newest: Manifest | None, epoch: int) -> dict[str, SplitFile]:
+        """Files, written now, in which splits stand from `epoch` on that were finished before it; by source."""
+        listed = {planned.uid for planned in self._sources if removes_input(planned.source)}
+        return {} if newest is None else self._finished.filed(newest, epoch, listed)
+
+    def tell_committed(self, manifest: Manifest) -> None:
+        """Tell the sources how far they are read, now that it is certain."""
+        for planned in self._sources:
+            positions = manifest.sources.get(planned.uid, {})
+            planned.source.committed({split: at.offset for split, at in positions.items()})
+
+    def release(self, manifests: Collection[Manifest]) -> None:
+        """These are all epochs that are left: let the sources remove stored input that none of them needs."""
+        for planned in self._sources:
+            if not removes_input(planned.source):
+                continue  # it stores nothing; positions may be many
+            positions = [manifest.sources.get(planned.uid, {}) for manifest in manifests]
+            planned.source.released([{split: at.offset for split, at in splits.items()} for splits in positions])
+
+
+class _LiveSplit(NamedTuple):
+    """An unfinished split and where it stands."""
+
+    split: Split
+    offset: Any
+    time: KeptTime
+    subtask: int
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What a source lists, as far as it concerns an epoch: its unfinished splits with their positions, in order."""
+
+    unfinished: Sequence[tuple[Split, SplitPosition]]
+    forgotten: frozenset[str] = frozenset()
+    unread: int = 0
+    cursor: Cursor = NO_CURSOR
+
+
+def plan_input(
+    sources: tuple[PlannedSource, ...],
+    positions: Positions,
+    budget: int,
+    context: SourceContext,
+    strategies: Mapping[str, WatermarkStrategy] | None = None,
+    states: Mapping[str, Any] | None = None,
+    finished: Mapping[str, Collection[str]] | None = None,
+    cursors: Mapping[str, Cursor] | None = None,
+) -> InputPlan:
+    """Ask every source how far it can be read; share `budget` records among the splits that may be read.
+
+    `strategies` are those of the sources that have one; `states` is what the last manifest keeps per operator.
+    `finished` are splits that are read to their end and have no position any more; `cursors` are the last plan's.
+    """
+    strategies, states, finished, cursors = strategies or {}, states or {}, finished or {}, cursors or {}
+    listings: dict[str, _Listing] = {}
+    live: dict[str, list[_LiveSplit]] = {}
+    for planned in sources:
+        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        listing = _listing(
+            planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
+        )
+        listings[uid] = listing
+        split_times = states.get(uid, {}).get("splits", {})
+        live[uid] = _live(planned, listing, split_times, strategies.get(uid), source_context)
+    held_splits = held_back(_aligned(live, strategies, context.now_ms))
+    stops = _stops(sources, live, held_splits, budget, context)
+    reads: dict[str, tuple[ReadRange, ...]] = {}
+    waiting: dict[str, tuple[Waiting, ...]] = {}
+    ended: set[str] = set()
+    exhausted = True
+    for planned in sources:
+        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        names = frozenset(split for source, split in held_splits if source == uid)
+        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid])
+        ends = ends and not listings[uid].unread and is_complete(planned.source, source_context)
+        exhausted = exhausted and ends
+        if ends and not reads[uid]:
+            ended.add(uid)
+    return InputPlan(
+        reads,
+        waiting,
+        frozenset(ended),
+        any(reads.values()),
+        exhausted,
+        context.now_ms,
+        context.run_started_ms,
+        shares={uid: {name: share for name, (_, share) in of_source.items()} for uid, of_source in stops.items()},
+        unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
+        cursors={uid: listing.cursor for uid, listing in listings.items()},
+        forgotten={uid: listing.forgotten for uid, listing in listings.items()},
+    )
+
+
+def _listing(
+    planned: PlannedSource,
+    positions: Mapping[str, SplitPosition],
+    finished: Collection[str],
+    cursor: Cursor,
+    context: SourceContext,
+) -> _Listing:
+    source = planned.source
+    splits = listed_splits(source, context, known_count=cursor.listed if source.sequential else 0)
+    if source.sequential:
+        return _in_sequence(planned, splits, positions, finished, cursor.passed)
+    unlisted = positions.keys() - {split.name for split in splits}
+    _check_none_vanished(planned, unlisted, positions)
+    placed = ((split, _position(source, split, positions, finished)) for split in splits)
+    return _Listing([(split, at) for split, at in placed if not at.finished], frozenset(unlisted))
+
+
+def _check_none_vanished(
+    planned: PlannedSource, unlisted: Collection[str], positions: Mapping[str, SplitPosition]
+) -> None:
+    """What a split still holds must not be passed over because its source has forgotten it."""
+    vanished = sorted(name for name in unlisted if not positions[name].finished)
+    if vanished:
+        more = f" and {len(vanished) - 1} more" if len(vanished) > 1 else ""
+        raise StoreError(
+            f"source '{planned.uid}' ({planned.source.describe()}) no longer lists split '{vanished[0]}'{more}, which "
+            f"the job has read to {positions[vanished[0]].offset!r} and not to its end: the rest of it would be "
+            "missing. Bring it back (a file, a partition, the input this job was started with), or, to do without, "
+            "give the source another uid and start with --allow-non-restored-state: it is then read anew."
+        )
+
+
+def _in_sequence(
+    planned: PlannedSource,
+    splits: Sequence[Split],
+    positions: Mapping[str, SplitPosition],
+    finished: Collection[str],
+    passed: int,
+) -> _Listing:
+    """Go on behind what is finished at the beginning, as far as there is to be read now."""
+    most = max(SPLITS_AT_ONCE, planned.parallelism)
+    unfinished: list[tuple[Split, SplitPosition]] = []
+    at = passed
+    while at < len(splits) and len(unfinished) < most:
+        position = _position(planned.source, splits[at], positions, finished)
+        if not position.finished:
+            unfinished.append((splits[at], position))
+        elif not unfinished:
+            passed = at + 1
+        at += 1
+    return _Listing(unfinished, unread=len(splits) - at, cursor=Cursor(passed, len(splits)))
+
+
+def _stops(
+    sources: tuple[PlannedSource, ...],
+    live: Mapping[str, list[_LiveSplit]],
+    held_splits: frozenset[tuple[str, str]],
+    budget: int,
+    context: SourceContext,
+) -> dict[str, dict[str, tuple[Any, int]]]:
+    """How far each split that may be read is read, and the share it was given for that; by uid and split."""
+    stops: dict[str, dict[str, tuple[Any, int]]] = {}
+    readers: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
+    for planned in sources:
+        source_context, stops[planned.uid] = replace(context, parallelism=planned.parallelism), {}
+        readers += (
+            (planned.source, source_context, live_split, stops[planned.uid])
+            for live_split in live[planned.uid]
+            if not held_splits or (planned.uid, live_split.split.name) not in held_splits
+        )
+
+    def reach(number: int, share: int) -> Any:
+        source, source_context, live_split, _ = readers[number]
+        return reach_of(source, live_split.split, live_split.offset, share, source_context)
+
+    shares = share_out([live_split.offset for _, _, live_split, _ in readers], budget, reach)
+    for (_, _, live_split, of_source), stop in zip(readers, shares, strict=True):
+        of_source[live_split.split.name] = stop
+    return stops
+
+
+def _live(
+    planned: PlannedSource,
+    listing: _Listing,
+    split_times: Mapping[str, Mapping[str, Any]],
+    strategy: WatermarkStrategy | None,
+    context: SourceContext,
+) -> list[_LiveSplit]:
+    """The unfinished splits, each with its place, its time and its subtask."""
+    before = {name: details["subtask"] for name, details in split_times.items() if "subtask" in details}
+    subtasks = homes([split.name for split, _ in listing.unfinished], before, planned.parallelism)
+    live: list[_LiveSplit] = []
+    nothing: Mapping[str, Any] = {}
+    plain: dict[int, KeptTime] = {}
+    for split, at in listing.unfinished:
+        watermark = MIN_WATERMARK if at.watermark is None else at.watermark
+        details = split_times.get(split.name, nothing)
+        # Most splits keep no more than where they are read: a source may have ten thousand of them.
+        if len(details) > 1:
+            time = KeptTime.of(details, watermark)
+        else:
+            time = plain.get(watermark) or plain.setdefault(watermark, KeptTime(watermark))
+        if strategy is not None and strategy.idle_timeout_ms is not None:
+            # A split is not idle for the time the job was down, nor before it was first seen.
+            since_ms = context.now_ms if time.active_ms is None else max(time.active_ms, context.run_started_ms)
+            time = replace(time, active_ms=since_ms)
+        live.append(_LiveSplit(split, at.offset, time, subtasks[split.name]))
+    return live
+
+
+def _position(
+    source: Source, split: Split, positions: Mapping[str, SplitPosition], finished: Collection[str]
+) -> SplitPosition:
+    position = positions.get(split.name)
+    if position is not None:
+        return position
+    return SplitPosition(split.start, split.name in finished or is_finished(source, split, split.start), None)
+
+
+def _aligned(
+    live: Mapping[str, list[_LiveSplit]], strategies: Mapping[str, WatermarkStrategy], now_ms: int
+) -> list[AlignedSplit]:
+    aligned: list[AlignedSplit] = []
+    for uid, strategy in strategies.items():
+        if strategy.alignment is not None:
+            for live_split in live.get(uid, ()):
+                idle = live_split.time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
+                aligned.append(
+                    AlignedSplit(uid, live_split.split.name, strategy.alignment, live_split.time.watermark, idle)
+                )
+    return aligned
+
+
+def _plan_source(
+    source: Source, live: list[_LiveSplit], held_names: frozenset[str], stops: Mapping[str, tuple[Any, int]]
+) -> tuple[tuple[ReadRange, ...], tuple[Waiting, ...], bool]:
+    """What is read, what waits, and whether all splits end with these ranges."""
+    ranges: list[ReadRange] = []
+    waiting: list[Waiting] = []
+    ends = True
+    for live_split in live:
+        name = live_split.split.name
+        stop = live_split.offset if name in held_names else stops[name][0]
+        finishes = is_finished(source, live_split.split, stop)
+        if stop != live_split.offset:
+            ranges.append(
+                ReadRange(live_split.split, live_split.offset, stop, live_split.subtask, live_split.time.watermark)
+            )
+        elif not finishes:
+            waiting.append(Waiting(name, live_split.time, live_split.subtask, name in held_names))
+        ends = ends and finishes
+    return tuple(ranges), tuple(waiting), ends
