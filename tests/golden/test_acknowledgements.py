@@ -32,7 +32,8 @@ from millstream.runtime.task.barrier import Acknowledgement, Barrier
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, ReadRange
-from millstream.state.segments.version import SegmentRef, coalesced, merge_versions, refs_for, refs_to_json
+from millstream.state.segments.version import SegmentRef, coalesced, merge_versions, refs_for
+from millstream.state.stored.accounts import FunctionAccount, LoopTail, StoredTables, SubtaskAccount
 from millstream.state.tables.state_table import last_versions
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, ManualClock, run
@@ -212,18 +213,18 @@ def test_a_barrier_of_a_sender_that_does_not_exist_is_refused() -> None:
 # --- a task looks at its own ----------------------------------------------------------------------------------------
 
 
-class WatchedAccounts(Mapping[str, Any]):
+class WatchedAccounts(Mapping[int, Any]):
     """Accounts of one operator that remember who was asked for."""
 
-    def __init__(self, accounts: Mapping[str, Any], asked: set[str]) -> None:
+    def __init__(self, accounts: Mapping[int, Any], asked: set[int]) -> None:
         self._accounts, self._asked = accounts, asked
 
-    def __getitem__(self, subtask: str) -> Any:
+    def __getitem__(self, subtask: int) -> Any:
         account = self._accounts[subtask]
         self._asked.add(subtask)
         return account
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[int]:
         return iter(self._accounts)
 
     def __len__(self) -> int:
@@ -233,17 +234,17 @@ class WatchedAccounts(Mapping[str, Any]):
 class WatchedRunner(LocalRunner):
     """Keeps, for every task, whose accounts it looked at besides its own; `epochs` had any to look at."""
 
-    strangers: list[set[str]] = []  # noqa: RUF012 - shared on purpose: the test driver makes the runner
+    strangers: list[set[int]] = []  # noqa: RUF012 - shared on purpose: the test driver makes the runner
     epochs: set[int] = set()  # noqa: RUF012
 
     def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Iterator[Envelope]:
-        asked: set[str] = set()
+        asked: set[int] = set()
         states = {uid: WatchedAccounts(kept, asked) for uid, kept in spec.states.items()}
         functions = {uid: WatchedAccounts(kept, asked) for uid, kept in spec.operator_states.items()}
         yield from super()._task(stage, subtask, replace(spec, states=states, operator_states=functions), rows)
         if any(map(len, states.values())) or any(map(len, functions.values())):
             self.epochs.add(spec.epoch)
-        self.strangers.append(asked - {str(subtask)})
+        self.strangers.append(asked - {subtask})
 
 
 @pytest.fixture
@@ -276,7 +277,7 @@ def test_a_task_looks_at_no_account_but_its_own_while_the_parallelism_stays(
     run(lambda env: program.add(env, Collect()), parallelism=3, epoch_records=3)
     assert watched.epochs
     # What all subtasks have alike, the first of them keeps.
-    assert set().union(*watched.strangers) <= ({"0"} if "broadcast" in name else set())
+    assert set().union(*watched.strangers) <= ({0} if "broadcast" in name else set())
 
 
 class Tally(MapFunction, CheckpointedFunction):
@@ -309,7 +310,7 @@ def test_a_function_looks_at_lists_of_other_subtasks_only_where_they_are_united(
     store, out = f"tally-{next(STORES)}", Collect()
     run(build, parallelism=3, epoch_records=3, epochs=2, store=store)
     run(build, parallelism=3, epoch_records=3, store=store)
-    assert set().union(*watched.strangers) == ({"0", "1", "2"} if is_union else set())
+    assert set().union(*watched.strangers) == ({0, 1, 2} if is_union else set())
     # Ten records for each of three subtasks: two in two epochs, then eight on top of their own or of everybody's.
     assert max(out.values) == (3 * 2 + 8 if is_union else 2 + 8)
 
@@ -319,7 +320,7 @@ def test_after_a_rescale_tasks_look_at_all_accounts_once(watched: type[WatchedRu
     run(totals(out), parallelism=5, epochs=2, store=store, epoch_records=10)
     assert set().union(*watched.strangers) == set()
     run(totals(out), parallelism=2, epochs=4, store=store, epoch_records=10)
-    assert set().union(*watched.strangers) == {"0", "1", "2", "3", "4"}
+    assert set().union(*watched.strangers) == {0, 1, 2, 3, 4}
     watched.strangers = []
     run(totals(out), parallelism=2, store=store, epoch_records=10)
     assert set().union(*watched.strangers) == set()
@@ -335,13 +336,17 @@ def test_what_a_subtask_decodes_of_a_spec_is_its_ranges_and_everybodys_accounts(
     kept: dict[str, dict[int, str]], splits: list[tuple[int, str]], subtask: int
 ) -> None:
     ranges = tuple(ReadRange(Split(name, 0, None), 0, 5, at, 7, {"active_ms": 3}) for at, name in splits)
-    states = {uid: {str(number): {"kept": text} for number, text in own.items()} for uid, own in kept.items()}
-    spec = EpochSpec(3, 1, 99, False, {"source": ranges}, {"source": 4}, {"a": -5}, states, {"f": {"2": {"x": "\n"}}})
+    states = {
+        uid: {number: SubtaskAccount(loop=LoopTail(1, text)) for number, text in own.items()}
+        for uid, own in kept.items()
+    }
+    functions = {"f": {2: FunctionAccount(3, "\n", 5, {})}}
+    spec = EpochSpec(3, 1, 99, False, {"source": ranges}, {"source": 4}, {"a": -5}, states, functions)
     found = EpochSpec.decode(spec.encode(), subtask)
     assert found.reads.get("source", ()) == tuple(range_ for range_ in ranges if range_.subtask == subtask)
     assert {uid: dict(own) for uid, own in found.states.items()} == states
-    assert dict(found.operator_states["f"]) == {"2": {"x": "\n"}}
-    assert found.states.get("a", {}).get("77") is None and found.states.get("a", {}).get("splits") is None
+    assert {uid: dict(own) for uid, own in found.operator_states.items()} == functions
+    assert found.states.get("a", {}).get(77) is None
     same = ("epoch", "round", "now_ms", "final", "floors", "watermarks")
     assert [getattr(found, name) for name in same] == [getattr(spec, name) for name in same]
 
@@ -392,8 +397,7 @@ def test_of_all_accounts_a_task_opens_what_is_live_in_its_own_key_groups(
     of_subtasks: list[list[SegmentRef]], start: int, length: int
 ) -> None:
     groups = range(start, min(start + length, GROUPS))
-    kept = {str(subtask): {"tables": {"t": refs_to_json(refs)}} for subtask, refs in enumerate(of_subtasks)}
-    own = last_versions(kept, "operator", groups).get("t", ())
+    own = last_versions([StoredTables({"t": tuple(refs)}) for refs in of_subtasks], groups).get("t", ())
     whole = refs_for(merge_versions(of_subtasks), groups)
     for group in groups:
         assert [ref.file for ref in own if group in ref.groups] == [ref.file for ref in whole if group in ref.groups]

@@ -21,6 +21,7 @@ from bombs import laid_out
 from millstream import query, state_reader
 from millstream.errors import MillstreamError, StoreDamagedError
 from millstream.query.errors import KeyTypeError
+from millstream.state.stored.accounts import ListEntry
 from millstream.state.stored.operator_lists import Slice, column_of
 from millstream.state_reader.verifying import verify
 from millstream.storage import open_store
@@ -135,8 +136,8 @@ def test_an_operator_list_that_lies_is_damaged(lie: str) -> None:
     if lie == "beyond memory":
         at = data.index(b"".join(number.to_bytes(4, "little") for number in (0, 1, 2)))
         data[at + 4 : at + 8] = (1 << 30).to_bytes(4, "little")
-    entry = {"mode": "split", "type": "string", "items": 2, "bytes": len(data)}
-    entry |= {"sha256": hashlib.sha256(data).hexdigest(), "inline": base64.b64encode(data).decode()}
+    digest, inline = hashlib.sha256(data).hexdigest(), base64.b64encode(data).decode()
+    entry = ListEntry("split", "string", 2, len(data), digest, inline)
     with pytest.raises(StoreDamagedError, match="buffer"):
         column_of([(entry, Slice(0, 0, 2))], open_store("memory://test-forged-lists"), "list 'buffer'")
 

@@ -26,7 +26,9 @@ from millstream.jobs.epochs.input_plan import AlignedSplit, PlannedSource, held_
 from millstream.jobs.epochs.input_planner import plan_input
 from millstream.jobs.epochs.watermarks import next_watermark_ms, strategies_of, watermark_is_due
 from millstream.records.watermarks import IDLE_WATERMARK
-from millstream.runtime.task.event_time import KeptTime, restored_times
+from millstream.runtime.task.event_time import restored_times
+from millstream.state.stored.accounts import SubtaskAccount, accounts_of
+from millstream.state.stored.times import KeptTime
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Result, Script, run
 
 LOW, HIGH = -(2**63), 2**63 - 1
@@ -380,7 +382,7 @@ def test_the_next_moment_at_which_event_time_moves_by_itself_is_known(
     after_two_epochs = run_source(source, strategy, clock).manifests[1]
     context = SourceContext(now_ms=65, run_started_ms=0, parallelism=1)
     strategies, sources = strategies_of(plan), (PlannedSource("in", source, 1),)
-    planned = plan_input(sources, after_two_epochs.sources, 100, context, strategies, after_two_epochs.states)
+    planned = plan_input(sources, after_two_epochs.sources, 100, context, strategies, accounts_of(after_two_epochs))
     assert not planned.has_input
     assert next_watermark_ms(plan, planned, strategies, after_two_epochs, 65) == due_ms
     assert not watermark_is_due(plan, planned, strategies, after_two_epochs, 69)
@@ -472,8 +474,8 @@ def test_a_split_keeps_its_watermark_at_another_parallelism(first: int, second: 
 def test_in_mid_stream_all_new_subtasks_start_at_the_smallest_old_watermark(second: int) -> None:
     _, records = crash_then(3, second, mid_stream=True)
     assert {time: watermark for (_, time), watermark in records.items() if time in (6, 60)} == {6: 4, 60: 4}
-    times = restored_times({"0": {"watermark": 4}, "1": {"watermark": 9}}, second + 2)
-    assert [time.watermark for time in times] == [4] * (second + 2)
+    accounts = {0: SubtaskAccount(time=KeptTime(4)), 1: SubtaskAccount(time=KeptTime(9))}
+    assert [time.watermark for time in restored_times(accounts, second + 2)] == [4] * (second + 2)
 
 
 def test_the_time_a_job_was_down_makes_nobody_idle() -> None:

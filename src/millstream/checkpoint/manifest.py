@@ -27,7 +27,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal, TypeVar, get_args
 
@@ -144,11 +144,17 @@ class Manifest:
         return uid if operator is None else operator.name
 
     def derived(self, make: Callable[[Manifest], T]) -> T:
-        """What `make` makes of this manifest. It never changes, so that is made once and kept with it."""
+        """What `make` makes of the states or the program. They never change, so it is made once and kept here."""
         results: dict[Any, Any] = self.__dict__.setdefault("_derived", {})
         if make not in results:
             results[make] = make(self)
         return results[make]  # type: ignore[no-any-return]
+
+    def with_counters(self, counters: Mapping[str, JSON]) -> Manifest:
+        """The same manifest with these counters."""
+        changed = replace(self, counters=counters)
+        changed.__dict__["_derived"] = dict(self.__dict__.get("_derived", {}))
+        return changed
 
 
 _FIELDS = tuple(Manifest.__dataclass_fields__)

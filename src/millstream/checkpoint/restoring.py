@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.program import program_of
 
 __all__ = ["Match", "derived_uids", "match_program", "restored_manifest", "without_states"]
 
@@ -71,33 +71,24 @@ class Match:
         return "\n".join(lines)
 
 
-def match_program(snapshot: Manifest, program: Mapping[str, str]) -> Match:
-    """Hold a program (names by uid) against a snapshot."""
-    keeping = _keeping(snapshot)
-    was: Mapping[str, Any] = snapshot.program
+def match_program(snapshot: Manifest, program: Mapping[str, str], keeping: Collection[str]) -> Match:
+    """Hold a program (names by uid) against a snapshot. `keeping`: the operators that keep something in it, besides the
+    positions of sources."""
+    was = program_of(snapshot)
     return Match(
         matched={uid: name for uid, name in program.items() if uid in was},
         new={uid: name for uid, name in program.items() if uid not in was},
-        dropped={uid: was.get(uid, {}).get("name", uid) for uid in sorted(keeping - set(program))},
+        dropped={uid: snapshot.operator_name(uid) for uid in sorted({*keeping, *snapshot.sources} - set(program))},
     )
 
 
-def derived_uids(snapshot: Manifest) -> dict[str, str]:
-    """Names by uid of the operators that keep state under a uid that nobody gave them.
+def derived_uids(snapshot: Manifest, keeping: Collection[str]) -> dict[str, str]:
+    """Names by uid of the operators that keep state (`keeping`) under a uid that nobody gave them.
 
     Such a uid follows from what stands before the operator in the program, and is another one when that changes.
     """
-    states: Mapping[str, Any] = snapshot.states
-    program: Mapping[str, Any] = snapshot.program
-    uids = (uid for uid, state in states.items() if not {"subtasks", "functions"}.isdisjoint(state))
-    return {uid: program[uid]["name"] for uid in uids if program.get(uid, {}).get("uid") == "derived"}
-
-
-def _keeping(snapshot: Manifest) -> set[str]:
-    """The uids of operators that have something to lose."""
-    states: Mapping[str, Any] = snapshot.states
-    stateful = {uid for uid, state in states.items() if not {"pending", "subtasks", "functions"}.isdisjoint(state)}
-    return stateful | set(snapshot.sources)
+    operators = program_of(snapshot)
+    return {uid: operators[uid].name for uid in keeping if uid in operators and operators[uid].uid == "derived"}
 
 
 def without_states(snapshot: Manifest, dropped: Collection[str]) -> Manifest:

@@ -8,7 +8,7 @@ Who looks at files is `state_reader.verifying`; here is what is concluded, and h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.checkpoint.manifest import JSON, Manifest
@@ -192,7 +192,7 @@ def staged_needed(manifest: Manifest, published_through: int) -> list[str]:
 
 
 def _without_output(manifest: Manifest) -> Manifest:
-    return Manifest(**{**vars(manifest), "staged": {}})
+    return replace(manifest, staged={})
 
 
 def epoch_report(epoch: int, files: Iterable[tuple[NamedFile, Iterable[str]]]) -> EpochReport:

@@ -22,6 +22,7 @@ from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_t
 from millstream.jobs.epochs.epoch_history import EpochEntry, Summary, history, summary
 from millstream.jobs.epochs.epoch_statistics import TASK_COLUMNS, named_tasks, statistics_of
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from millstream.state.stored.accounts import OperatorAccount, accounts_of
 from millstream.storage.names import job_name
 from millstream.storage.store import Store
 
@@ -201,10 +202,8 @@ def _stage_cells(number: int, stage: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _operator_rows(manifest: Manifest, uid: str, figures: Mapping[str, Any], now_ms: int) -> Iterator[tuple[str, ...]]:
-    program: Mapping[str, Any] = manifest.program
-    states: Mapping[str, Any] = manifest.states
-    name = program.get(uid, {}).get("name", uid)
-    watermark = _watermark(states.get(uid, {}).get("watermark"), now_ms)
+    name = manifest.operator_name(uid)
+    watermark = _watermark(accounts_of(manifest).get(uid, OperatorAccount()).watermark, now_ms)
     whole = [figures[column] for column in TASK_COLUMNS]
     yield (name, "all", *_task_cells(whole), _count(figures["rows"]), _size(figures["bytes"]), watermark)
     if "spread" in figures:

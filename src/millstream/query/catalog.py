@@ -15,12 +15,14 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.program import program_of
 from millstream.query.errors import UnknownStateError
 from millstream.records.columns import holds_pickles
 from millstream.state.schemas.saved_types import type_from, type_of_arrow, written_type
-from millstream.state.stored.queryable import Queryable
+from millstream.state.stored.accounts import OperatorAccount, accounts_of
+from millstream.state.stored.queryable import PANES, Queryable
+from millstream.state.stored.table_names import MERGING_WINDOWS
 from millstream.state_reader.catalog import StoredState, states_of
-from millstream.storage.json_records import from_json
 
 __all__ = [
     "QueryableState",
@@ -79,12 +81,12 @@ class StateLocation:
 def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, StateLocation]:
     """All that can be asked for, by name; undeclared states by (uid, state name)."""
     stored = {(state.uid, state.name): state for state in states_of(manifest) if state.scope == "keyed"}
-    program: Mapping[str, Any] = manifest.program
+    program = program_of(manifest)
     locations: dict[StateName, StateLocation] = {}
-    for uid, told in sorted(manifest.states.items()):
-        operator, groups = program.get(uid, {}).get("name", uid), program.get(uid, {}).get("max_parallelism")
-        for name, queryable in sorted(_declared(told).items()):
-            table, homes = stored.get((uid, queryable.state)), stored.get((uid, "merging windows"))
+    for uid, account in sorted(accounts_of(manifest).items()):
+        operator, groups = manifest.operator_name(uid), program[uid].max_parallelism if uid in program else None
+        for name, queryable in sorted(_declared(account).items()):
+            table, homes = stored.get((uid, queryable.state)), stored.get((uid, MERGING_WINDOWS))
             value, is_pickled = _value_of(queryable, table)
             kind, key = queryable.kind, queryable.key
             info = QueryableState(name, uid, operator, queryable.state, kind, key, value, is_pickled, groups or 0)
@@ -96,10 +98,8 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, 
     return locations
 
 
-def _declared(told: Any) -> dict[str, Queryable]:
-    accounts = [account for account in told.get("subtasks", {}).values() if isinstance(account, dict)]
-    written = {name: one for account in accounts for name, one in account.get("queryable", {}).items()}
-    return {name: from_json(Queryable, None, one) for name, one in written.items()}
+def _declared(account: OperatorAccount) -> dict[str, Queryable]:
+    return {name: state for subtask in account.subtasks.values() for name, state in subtask.queryable.items()}
 
 
 def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bool]:
@@ -111,7 +111,7 @@ def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bo
         return "PICKLED", True
     results = [[measure.name, written_type(measure.result_type)] for measure in measures]
     # Accumulators of panes are columns; kept a record at a time they are pickles, whatever their results are.
-    is_kept_pickled = queryable.kept != "panes" and _is_pickled(queryable.value)
+    is_kept_pickled = queryable.kept != PANES and _is_pickled(queryable.value)
     return {"row": results}, is_kept_pickled or _is_pickled({"row": results})
 
 

@@ -1,41 +1,32 @@
 """What a manifest says of state: which operators there are, which states each keeps, and in which files. Pure.
 
-A manifest keeps state in four places below `states[uid]`: tables of segments in the accounts of subtasks (keyed
-state, timers, windows, joins), tables that subtask 0 writes for all (broadcast state), lists and maps of subtasks
-(operator state), and records on their way round a loop. Here all are one list of `StoredState`. Nothing is opened:
-sizes are those that the manifest tells.
+The account of an operator keeps state in four places: tables of segments in the accounts of its subtasks (keyed state,
+timers, windows, joins), tables that subtask 0 writes for all (broadcast state), lists and maps of subtasks (operator
+state), and records on their way round a loop. Here all are one list of `StoredState`. Nothing is opened: sizes are
+those that the manifest tells.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.program import program_of
 from millstream.errors import StoreError
 from millstream.state.schemas.schema_history import History
 from millstream.state.schemas.state_schemas import last_schemas
-from millstream.state.segments.version import Refs, merge_versions, refs_from_json
-from millstream.state.stored.operator_lists import Entry, KeptState
+from millstream.state.segments.version import Refs
+from millstream.state.stored.accounts import ListEntry, OperatorAccount, WindowLengths, accounts_of, tables_of
+from millstream.state.stored.operator_lists import KeptState
+from millstream.state.stored.table_names import JOIN_ROWS, KINDS, LOOP, PANES
 from millstream.state.tables.state_table import last_versions
 
 __all__ = ["OperatorInfo", "StoredState", "found_operator", "found_state", "operators_of", "states_of"]
 
 Scope = Literal["keyed", "broadcast", "list", "loop"]
-
-EVENT_TIMERS = "event timers"
-PROCESSING_TIMERS = "processing timers"
-_OWN_KINDS = {
-    EVENT_TIMERS: "timers",
-    PROCESSING_TIMERS: "timers",
-    "window event timers": "timers",
-    "window processing timers": "timers",
-    "panes": "panes",
-    "window values": "window values",
-    "merging windows": "merging windows",
-}
 
 
 @dataclass(frozen=True)
@@ -66,9 +57,9 @@ class StoredState:
     kind: str
     now_ms: int
     refs: Refs = ()
-    entries: tuple[Entry | None, ...] = ()
+    entries: tuple[ListEntry | None, ...] = ()
     history: History = ()
-    windows_ms: tuple[int, int, int, int | None] | None = None
+    windows_ms: WindowLengths | None = None
     type_name: str = ""
 
     @property
@@ -80,13 +71,13 @@ class StoredState:
     def files(self) -> tuple[str, ...]:
         """The files it lies in, each once."""
         files = [ref.file for ref in self.refs]
-        files += [entry["file"] for entry in self.entries if entry is not None and "file" in entry]
+        files += [entry.file for entry in self.entries if entry is not None and entry.file is not None]
         return tuple(dict.fromkeys(files))
 
     @property
     def stored_bytes(self) -> int:
         """How many bytes it takes, about: of a file that is live for some key groups only, their share."""
-        in_lists: int = sum(entry["bytes"] for entry in self.entries if entry is not None)
+        in_lists = sum(entry.bytes for entry in self.entries if entry is not None)
         return sum(ref.live_bytes() for ref in self.refs) + in_lists
 
     @property
@@ -96,85 +87,78 @@ class StoredState:
             ref.rows * len(ref.groups) // (ref.file_group_stop - ref.file_group_start) if ref.rows > 1 else ref.rows
             for ref in self.refs
         )
-        in_lists: int = sum(entry["items"] for entry in self.entries if entry is not None)
+        in_lists = sum(entry.items for entry in self.entries if entry is not None)
         return sum(shares) + in_lists
 
 
 def operators_of(manifest: Manifest) -> list[OperatorInfo]:
     """All operators of the program, and those that only left state behind, in the program's order."""
-    program: Mapping[str, Any] = manifest.program
-    states: Mapping[str, Any] = manifest.states
+    program, accounts = program_of(manifest), accounts_of(manifest)
     names: dict[str, list[str]] = {}
     for state in states_of(manifest):
         names.setdefault(state.uid, []).append(state.name)
     return [
         OperatorInfo(
             uid=uid,
-            name=program.get(uid, {}).get("name", uid),
-            parallelism=program.get(uid, {}).get("parallelism") or 1,
-            watermark=states.get(uid, {}).get("watermark"),
+            name=manifest.operator_name(uid),
+            parallelism=program[uid].parallelism or 1 if uid in program else 1,
+            watermark=accounts[uid].watermark if uid in accounts else None,
             states=tuple(names.get(uid, ())),
         )
-        for uid in dict.fromkeys([*program, *states])
+        for uid in dict.fromkeys([*program, *accounts])
     ]
 
 
 def states_of(manifest: Manifest) -> list[StoredState]:
     """Every state that the manifest names, by operator and name."""
-    states: Mapping[str, Any] = manifest.states
-    program: Mapping[str, Any] = manifest.program
-    found: list[StoredState] = []
-    for uid in sorted(states):
-        name = program.get(uid, {}).get("name", uid)
-        found += _of_operator(uid, name, states[uid], manifest.created_ms)
-    return found
+    accounts = accounts_of(manifest)
+    states: list[StoredState] = []
+    for uid in sorted(accounts):
+        operator, account, created_ms = manifest.operator_name(uid), accounts[uid], manifest.created_ms
+        states += _keyed(uid, operator, account, created_ms)
+        states += _broadcast(uid, operator, account, created_ms)
+        states += _lists(uid, operator, account, created_ms)
+        states += _loop(uid, operator, account, created_ms)
+    return states
 
 
-def _of_operator(uid: str, operator: str, told: Mapping[str, Any], created_ms: int) -> Iterator[StoredState]:
-    accounts = {n: account for n, account in told.get("subtasks", {}).items() if isinstance(account, dict)}
-    histories = last_schemas(accounts, operator)
-    facts = {key: value for account in accounts.values() for key, value in account.items()}
-    windows_ms, sides = facts.get("windows_ms"), facts.get("rows_numbered", {})
-    for name, refs in sorted(last_versions(accounts, operator).items()):
+def _keyed(uid: str, operator: str, account: OperatorAccount, created_ms: int) -> Iterator[StoredState]:
+    tables, subtasks = tables_of(account.subtasks), account.subtasks.values()
+    histories = last_schemas(tables)
+    windows_ms = next((subtask.windows_ms for subtask in subtasks if subtask.windows_ms is not None), None)
+    sides = {name for subtask in subtasks for name in subtask.rows_numbered}
+    fired_ms = [subtask.fired_ms for subtask in subtasks if subtask.fired_ms is not None]
+    for name, refs in sorted(last_versions(tables).items()):
         history = histories.get(name, ())
-        kind = "join rows" if name in sides else _OWN_KINDS.get(name) or (history[-1].shape if history else "")
+        kind = JOIN_ROWS if name in sides else KINDS.get(name) or (history[-1].shape if history else "")
         now_ms = created_ms
-        if kind in ("panes", "join rows"):
-            fired_ms = [account["fired_ms"] for account in accounts.values() if "fired_ms" in account]
-            now_ms = max(fired_ms or [told.get("watermark", created_ms)])
-        yield StoredState(
-            uid,
-            operator,
-            name,
-            "keyed",
-            kind,
-            now_ms,
-            refs=refs,
-            history=history,
-            windows_ms=None if windows_ms is None else (windows_ms[0], windows_ms[1], windows_ms[2], windows_ms[3]),
-        )
-    told_to_all = {n: {"schemas": account.get("broadcast_schemas", {})} for n, account in accounts.items()}
-    histories = last_schemas(told_to_all, operator)
-    for name, refs in sorted(_broadcast_versions(accounts, operator).items()):
+        if kind in (PANES, JOIN_ROWS):
+            now_ms = max(fired_ms or [created_ms if account.watermark is None else account.watermark])
+        yield StoredState(uid, operator, name, "keyed", kind, now_ms, refs=refs, history=history, windows_ms=windows_ms)
+
+
+def _broadcast(uid: str, operator: str, account: OperatorAccount, created_ms: int) -> Iterator[StoredState]:
+    tables = [subtask.broadcast for subtask in account.subtasks.values()]
+    histories = last_schemas(tables)
+    for name, refs in sorted(last_versions(tables).items()):
         history = histories.get(name, ())
         yield StoredState(uid, operator, name, "broadcast", "broadcast", created_ms, refs=refs, history=history)
-    kept = KeptState.of(told.get("functions", {}))
+
+
+def _lists(uid: str, operator: str, account: OperatorAccount, created_ms: int) -> Iterator[StoredState]:
+    kept = KeptState(account.functions)
     for name in kept.names():
-        entries = tuple(kept.entries(name))
-        mode = next(entry["mode"] for entry in entries if entry is not None)
+        mode = kept.mode(name)
         kind = "broadcast map" if mode == "broadcast" else f"{mode} list"
-        yield StoredState(uid, operator, name, "list", kind, created_ms, entries=entries)
-    blocks = tuple(accounts[subtask].get("blocks") for subtask in sorted(accounts, key=int))
+        yield StoredState(uid, operator, name, "list", kind, created_ms, entries=tuple(kept.entries(name)))
+
+
+def _loop(uid: str, operator: str, account: OperatorAccount, created_ms: int) -> Iterator[StoredState]:
+    tails = [account.subtasks[subtask].loop for subtask in sorted(account.subtasks)]
+    blocks = tuple(None if tail is None else tail.blocks for tail in tails)
+    type_name = next((tail.type for tail in tails if tail is not None), "")
     if any(blocks):
-        yield StoredState(uid, operator, "loop", "loop", "loop", created_ms, entries=blocks, type_name=facts["type"])
-
-
-def _broadcast_versions(accounts: Mapping[str, Any], operator: str) -> dict[str, Refs]:
-    return {
-        name: merge_versions([refs_from_json(refs, f"broadcast state '{name}' of '{operator}'")])
-        for account in accounts.values()
-        for name, refs in account.get("broadcast", {}).items()
-    }
+        yield StoredState(uid, operator, LOOP, "loop", "loop", created_ms, entries=blocks, type_name=type_name)
 
 
 # --- finding by name ------------------------------------------------------------------------------------------

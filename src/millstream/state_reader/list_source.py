@@ -27,21 +27,21 @@ class ListSource(SubtaskSource):
 
     def whole(self) -> pa.RecordBatch:
         entries = [(n, entry) for n, entry in enumerate(self.state.entries) if entry is not None]
-        subtasks = [n for n, entry in entries for _ in range(entry["items"])]
-        indexes = [i for _, entry in entries for i in range(entry["items"])]
-        parts = [(entry, Slice(n, 0, entry["items"])) for n, entry in entries]
+        subtasks = [n for n, entry in entries for _ in range(entry.items)]
+        indexes = [i for _, entry in entries for i in range(entry.items)]
+        parts = [(entry, Slice(n, 0, entry.items)) for n, entry in entries]
         values = column_of(parts, self.store, self.state.what)
         assert values is not None, "a state without elements is in no manifest"
         named: list[tuple[Form, pa.Array]] = [(Plain("subtask", pa.int64()), pa.array(subtasks, pa.int64()))]
         first = entries[0][1]
-        if first["mode"] == "broadcast":
+        if first.mode == "broadcast":
             keys, values = values.flatten()
-            is_pickled = first.get("declared") == "PICKLED" and "version" not in first
-            named.append((self._form("map_key", keys.type, first.get("map_key") == "PICKLED", flatten=False), keys))
+            is_pickled = first.schema.declared == "PICKLED" and first.schema.version is None
+            named.append((self._form("map_key", keys.type, first.schema.map_key == "PICKLED", flatten=False), keys))
             named.append((self._form("value", values.type, is_pickled, self.flatten), values))
         else:
             named.append((Plain("index", pa.int64()), pa.array(indexes, pa.int64())))
-            named.append((self._form("value", values.type, first["type"] == _PICKLED, self.flatten), values))
+            named.append((self._form("value", values.type, first.type == _PICKLED, self.flatten), values))
         arrays = [array for form, column in named for array in form.arrays(column)]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([f for form, _ in named for f in form.fields]))
 

@@ -57,7 +57,7 @@ class LoopSource(SubtaskSource):
         """The blocks, with the subtask that kept each."""
         for subtask, entry in enumerate(self.state.entries):
             if entry is not None:
-                blocks = column_of([(entry, Slice(subtask, 0, entry["items"]))], self.store, self.state.what)
+                blocks = column_of([(entry, Slice(subtask, 0, entry.items))], self.store, self.state.what)
                 yield from ((subtask, block.as_buffer()) for block in blocks or ())
 
 

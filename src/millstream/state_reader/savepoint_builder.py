@@ -16,7 +16,7 @@ Windows cannot be written: which panes and timers belong together is for their o
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -25,21 +25,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.program import ProgramOperator, program_of, program_to_json
 from millstream.checkpoint.retention import named_files
 from millstream.checkpoint.savepoints import seal
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError, StoreError
 from millstream.state.keys.key_columns import KeyColumn, key_column
-from millstream.state.schemas.state_schemas import schemas_told
+from millstream.state.schemas.state_schemas import stored_tables
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.segment import layout_document
-from millstream.state.segments.version import refs_to_json
-from millstream.state.stored.operator_lists import Entry, entry_of, schema_of, stored_type
+from millstream.state.stored.accounts import (
+    FunctionAccount,
+    OperatorAccount,
+    SubtaskAccount,
+    accounts_of,
+    to_json,
+)
+from millstream.state.stored.operator_lists import entry_of, schema_of, stored_type
 from millstream.state.stored.state_codec import StateCodec
+from millstream.state.stored.table_names import BROADCAST_KEY, EVENT_TIMERS, PROCESSING_TIMERS
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.map_keys import MapKeyCodec
 from millstream.state.tables.state_table import StateTable, TableSetting
-from millstream.state_reader.catalog import EVENT_TIMERS, PROCESSING_TIMERS, states_of
+from millstream.state_reader.catalog import states_of
 from millstream.state_reader.given_rows import Columns, given_table, key_columns, map_key_column, picked, state_column
 from millstream.state_reader.job_reader import system_ms
 from millstream.state_reader.snapshot import Snapshot
@@ -51,8 +59,6 @@ __all__ = ["SavepointBuilder"]
 
 Kind = Literal["value", "list", "map", "reducing", "aggregating"]
 _SINGLE = ("value", "reducing", "aggregating")
-_ACCOUNTS = {False: ("tables", "schemas"), True: ("broadcast", "broadcast_schemas")}
-_BROADCAST_KEY = "broadcast"  # all entries of a broadcast state are rows of one key
 
 
 @dataclass
@@ -221,7 +227,7 @@ class SavepointBuilder:
         table = given_table(rows, what)
         codec = MapKeyCodec(map_key_type, f"the map keys of {what}")
         made = StateTable(name, None, self.max_parallelism, StateCodec(value_type, what), codec)
-        keys: KeyColumn = key_column([_BROADCAST_KEY] * table.num_rows, None)
+        keys: KeyColumn = key_column([BROADCAST_KEY] * table.num_rows, None)
         subs = map_key_column(table, map_key, map_key_type, codec)
         self._begin(made, uid).put(keys, state_column(table, value, value_type, what), subs=subs)
         return self._add(_Table(uid, made, is_broadcast=True), table.num_rows)
@@ -299,25 +305,22 @@ class SavepointBuilder:
         return folder
 
     def _manifest(self, target: Store, nonce: str) -> Manifest:
-        states, program = self._kept_states()
-        touched = {(one.uid, one.table.name, one.is_broadcast) for one in self._tables}
-        for uid, name in self._dropped:
-            touched |= {(uid, name, False), (uid, name, True)}
-        for uid, name, is_broadcast in touched:
-            for account in states.get(uid, {}).get("subtasks", {}).values():
-                for part in _ACCOUNTS[is_broadcast]:
-                    account.get(part, {}).pop(name, None)
-        for one in self._tables:
-            self._write_table(one, states, target, nonce)
-        self._write_lists(states, target, nonce)
-        for uid in states:
-            told = {"name": uid, "parallelism": 1, "max_parallelism": self.max_parallelism}
-            program[uid] = {**program.get(uid, told), **({"name": self._names[uid]} if uid in self._names else {})}
+        accounts, program = self._kept_accounts()
+        for uid, account in accounts.items():
+            accounts[uid] = self._without_replaced(uid, account)
+        for table in self._tables:
+            accounts[table.uid] = self._with_table(accounts.get(table.uid, OperatorAccount()), table, target, nonce)
+        for added in self._lists:
+            accounts[added.uid] = self._with_list(accounts.get(added.uid, OperatorAccount()), added, target, nonce)
+        for uid in accounts:
+            operator = program.get(uid, ProgramOperator(uid, 1, self.max_parallelism))
+            program[uid] = replace(operator, name=self._names.get(uid, operator.name))
+        states = {uid: to_json(account) for uid, account in accounts.items()}
         if self.snapshot is not None:
             return replace(
                 self.snapshot.manifest,
                 states=states,
-                program=program,
+                program=program_to_json(program),
                 status="SUSPENDED",
                 staged={},
                 published_through=self._epoch,
@@ -332,11 +335,11 @@ class SavepointBuilder:
             run=nonce,
             status="SUSPENDED",
             states=states,
-            program=program,
+            program=program_to_json(program),
             published_through=1,
         )
 
-    def _kept_states(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _kept_accounts(self) -> tuple[dict[str, OperatorAccount], dict[str, ProgramOperator]]:
         if self.snapshot is None:
             return {}, {}
         manifest = self.snapshot.manifest
@@ -347,44 +350,45 @@ class SavepointBuilder:
                 f"{self.snapshot.where} is not known to be published yet, so a savepoint of it would lose its output. "
                 "Take the epoch before, or wait for the next one."
             )
-        return _copied(manifest.states), _copied(manifest.program)
+        return dict(accounts_of(manifest)), dict(program_of(manifest))
 
-    def _write_table(self, one: _Table, states: dict[str, Any], target: Store, nonce: str) -> None:
-        account, name = _account(states, one.uid), one.table.name
+    def _without_replaced(self, uid: str, account: OperatorAccount) -> OperatorAccount:
+        """The account of the snapshot without what is dropped, and what is given anew."""
+        dropped = {name for owner, name in self._dropped if owner == uid}
+        keyed, broadcast = (
+            dropped | {one.table.name for one in self._tables if one.uid == uid and one.is_broadcast is is_broadcast}
+            for is_broadcast in (False, True)
+        )
+        lists = dropped | {one.name for one in self._lists if one.uid == uid}
+        subtasks = {number: one.without(keyed, broadcast) for number, one in account.subtasks.items()}
+        functions = {
+            number: replace(one, lists={name: entry for name, entry in one.lists.items() if name not in lists})
+            for number, one in account.functions.items()
+        }
+        return replace(account, subtasks=subtasks, functions=functions)
+
+    def _with_table(self, account: OperatorAccount, added: _Table, target: Store, nonce: str) -> OperatorAccount:
+        """The account with a table that was given: subtask 0 tells it, for all key groups, whatever the parallelism
+        will be."""
+        name = added.table.name
         # Letters of their own after the nonce, as operators give them: kinds of state of one name have files apart.
-        file = segment_name(one.uid, name, self._epoch, 0, f"{nonce}{'b' if one.is_broadcast else 'w'}")
-        ref = one.table.changes.write(target, file, self._epoch, range(self.max_parallelism))
-        if ref is None:
-            return
-        tables, schemas = _ACCOUNTS[one.is_broadcast]
-        refs = refs_to_json([ref])
-        account.setdefault(tables, {})[name] = refs
-        account.setdefault(schemas, {}).update(schemas_told({}, {name: one.table.schema}, {name: refs}))
-        if one.wake_ms is not None:
-            account["wake_ms"] = min(one.wake_ms, account.get("wake_ms", one.wake_ms))
+        file = segment_name(added.uid, name, self._epoch, 0, f"{nonce}{'b' if added.is_broadcast else 'w'}")
+        ref = added.table.changes.write(target, file, self._epoch, range(self.max_parallelism))
+        subtask = account.subtasks.get(0, SubtaskAccount())
+        if ref is not None:
+            more = stored_tables({name: (ref,)}, {}, {name: added.table.schema})
+            if added.is_broadcast:
+                subtask = replace(subtask, broadcast=more.after(subtask.broadcast))
+            else:
+                subtask = replace(subtask, tables=more.after(subtask.tables))
+            if added.wake_ms is not None:
+                subtask = subtask.waking_at(added.wake_ms)
+        return replace(account, subtasks={**account.subtasks, 0: subtask})
 
-    def _write_lists(self, states: dict[str, Any], target: Store, nonce: str) -> None:
-        for uid, name in [*self._dropped, *((one.uid, one.name) for one in self._lists)]:
-            for account in states.get(uid, {}).get("functions", {}).values():
-                account["lists"].pop(name, None)
-        for one in self._lists:
-            functions = states.setdefault(one.uid, {}).setdefault("functions", {})
-            blank: dict[str, Any] = {"epoch": self._epoch, "nonce": nonce, "parallelism": 1, "lists": {}}
-            account = functions.setdefault("0", blank)
-            file = segment_name(one.uid, one.name, self._epoch, 0, f"{nonce}o")
-            type_name, schema = stored_type(one.codec), schema_of(one.codec)
-            entry: Entry = entry_of(one.column, one.mode, type_name, target, file, None, schema)
-            account["lists"][one.name] = dict(entry)
-
-
-def _account(states: dict[str, Any], uid: str) -> dict[str, Any]:
-    """What subtask 0 tells; its tables count for all key groups, whatever the parallelism will be."""
-    account: dict[str, Any] = states.setdefault(uid, {}).setdefault("subtasks", {}).setdefault("0", {})
-    return account
-
-
-def _copied(value: Any) -> Any:
-    """Plain JSON that may be changed."""
-    if isinstance(value, Mapping):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+    def _with_list(self, account: OperatorAccount, added: _List, target: Store, nonce: str) -> OperatorAccount:
+        """The account with a list that was given, as that of subtask 0."""
+        file = segment_name(added.uid, added.name, self._epoch, 0, f"{nonce}o")
+        entry = entry_of(added.column, added.mode, stored_type(added.codec), target, file, None, schema_of(added.codec))
+        function = account.functions.get(0, FunctionAccount(self._epoch, nonce, 1, {}))
+        function = replace(function, lists={**function.lists, added.name: entry})
+        return replace(account, functions={**account.functions, 0: function})

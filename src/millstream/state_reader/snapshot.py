@@ -118,7 +118,7 @@ class Snapshot:
     def _info(self, state: StoredState) -> StateInfo:
         key_type, value_type, kind = None, None, state.kind
         if state.scope == "list":
-            value_type = next(entry["type"] for entry in state.entries if entry is not None)
+            value_type = next(entry.type for entry in state.entries if entry is not None)
         elif state.scope == "loop":
             value_type = state.type_name
         else:

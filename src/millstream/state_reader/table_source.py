@@ -30,6 +30,7 @@ from millstream.state.schemas.schema_history import entry_at
 from millstream.state.schemas.state_schemas import ValueChanges
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.state_codec import StateCodec
+from millstream.state.stored.table_names import JOIN_ROWS, MERGING_WINDOWS, PANES, TIMERS, WINDOW_VALUES
 from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout
 from millstream.state.tables.table import TableView
 from millstream.state.windows.pane_windows import PaneWindows
@@ -159,7 +160,7 @@ def shown(
     columns += _sub_columns(state, view, raw)
     if layout.is_pickled:
         columns.append(Shown("value", Encoded("value", "pickle", raw)))
-    elif state.kind == "merging windows":
+    elif state.kind == MERGING_WINDOWS:
         columns.append(Shown("value", window_form("state_window", _stored(view, "value"))))
     elif layout.value_type is not None:
         is_struct = pa.types.is_struct(layout.value_type) and layout.value_type.num_fields > 0
@@ -190,22 +191,22 @@ def _sub_columns(state: StoredState, view: TableView, raw: bool) -> list[Shown]:
     layout, whole, kind = view.layout, pa.int64(), kind_of(state, view)
     if layout.sub_type is None:
         return []
-    if kind == "timers":
+    if kind == TIMERS:
         return [Shown("sub", Plain("time_ms", whole))]
     if kind == "list":
         return [Shown("index", Plain("index", whole))]
-    if kind == "join rows":
+    if kind == JOIN_ROWS:
         return [Shown("due_ms", Plain("time_ms", whole))]
-    if kind == "panes":
+    if kind == PANES:
         return [Shown("sub", Plain("pane_start_ms", whole)), Shown("due_ms", Plain("pane_end_ms", whole))]
-    if kind == "window values":
+    if kind == WINDOW_VALUES:
         if state.windows_ms is None:  # written before operators told their windows
             return [Shown("sub", Plain("window_number", whole)), Shown("due_ms", Plain("due_ms", whole))]
         return [
             Shown("window start", Plain("window_start_ms", whole)),
             Shown("window end", Plain("window_end_ms", whole)),
         ]
-    if kind == "merging windows":
+    if kind == MERGING_WINDOWS:
         return [Shown("sub", window_form("window", _stored(view, "sub")))]
     if _has_pickled_subs(state, view):
         return [Shown("sub", Encoded("map_key", "pickle", raw))]

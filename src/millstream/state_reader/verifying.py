@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,7 +47,7 @@ from millstream.state.segments.segment import layout_document
 from millstream.state.segments.segment_check import segment_problems
 from millstream.state.segments.segment_file import ReadFile, SegmentFile, WholeFile
 from millstream.state.segments.version import SegmentRef
-from millstream.state.stored.operator_lists import Entry
+from millstream.state.stored.accounts import ListEntry
 from millstream.state.tables.layout import TableLayout
 from millstream.state.windows.places import place_hashes
 from millstream.state_reader.catalog import StoredState, states_of
@@ -169,9 +168,9 @@ class _Verifier:
             for number, entry in enumerate(state.entries):
                 if entry is not None:
                     within = f"{manifest_name(manifest.epoch)}, operator state '{state.name}' of subtask {number}"
-                    place = entry.get("file", within)
-                    found = self._once(place, (place, entry["bytes"], entry["sha256"]), partial(self._entry, entry))
-                    yield NamedFile(place, entry["bytes"], state.what), found
+                    place = entry.file or within
+                    found = self._once(place, (place, entry.bytes, entry.sha256), partial(self._entry, entry))
+                    yield NamedFile(place, entry.bytes, state.what), found
         for uid, lists in manifest.finished.items():
             for listed in lists:
                 found = self._once(listed.file, listed, partial(self._split_list, listed))
@@ -216,29 +215,29 @@ class _Verifier:
         # Read, not mapped: whoever looks at a store because it may be damaged must not die of it.
         return WholeFile(pa.py_buffer(self._store.get(file))) if path is None else ReadFile(path, file)
 
-    def _entry(self, entry: Entry) -> list[str]:
-        if "file" in entry:
-            return self._checksum_problem(entry["file"], entry)
+    def _entry(self, entry: ListEntry) -> list[str]:
+        if entry.file is not None:
+            return self._checksum_problem(entry.file, entry.bytes, entry.sha256)
         try:
-            data = base64.b64decode(entry["inline"], validate=True)
+            data = base64.b64decode(entry.inline or "", validate=True)
         except binascii.Error as error:
             return [f"it cannot be decoded ({error})"]
-        is_same = len(data) == entry["bytes"] and hashlib.sha256(data).hexdigest() == entry["sha256"]
+        is_same = len(data) == entry.bytes and hashlib.sha256(data).hexdigest() == entry.sha256
         return [] if is_same else ["its checksum does not match its content"]
 
     # --- files with a checksum of their own -----------------------------------------------------------------------
 
-    def _checksum_problem(self, file: str, facts: Any) -> list[str]:
-        """Whether a file has the length and checksum that `facts` tell."""
+    def _checksum_problem(self, file: str, expected_bytes: int, sha256: str) -> list[str]:
+        """Whether a file has this length and checksum."""
         if not self._store.exists(file):
             return [_MISSING]
         digest, length = hashlib.sha256(), 0
         for part in self._parts(file):
             digest.update(part)
             length += len(part)
-        if length != facts["bytes"]:
-            return [f"it has {length} bytes, expected {facts['bytes']}"]
-        return [] if digest.hexdigest() == facts["sha256"] else ["its checksum does not match its content"]
+        if length != expected_bytes:
+            return [f"it has {length} bytes, expected {expected_bytes}"]
+        return [] if digest.hexdigest() == sha256 else ["its checksum does not match its content"]
 
     def _parts(self, file: str) -> Iterator[bytes]:
         path = self._store.local_path(file)
@@ -258,7 +257,7 @@ class _Verifier:
             return
         for file, facts in listed["files"].items():
             self._note(file)
-            for problem in self._checksum_problem(file, facts):
+            for problem in self._checksum_problem(file, facts["bytes"], facts["sha256"]):
                 yield Problem(file, problem, "listed by savepoint.json")
 
 

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.records.watermarks import MIN_WATERMARK
-from millstream.runtime.keyed.broadcast_state import ACCOUNT, WRITER
+from millstream.runtime.keyed.broadcast_state import WRITER
 from millstream.runtime.operators.broadcast_operators import BroadcastInputs
 from millstream.runtime.operators.operator import Operator
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.operator_runner import run_epoch
 from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.stored.accounts import FunctionAccount, StoredTables, SubtaskAccount
 from millstream.storage.memory import MemoryStore
 
 __all__ = ["HarnessEpochs", "HarnessSnapshot", "harness_facts"]
-
-Accounts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,13 @@ class HarnessSnapshot:
     watermark: int
     parallelism: int
     max_parallelism: int
-    _states: Accounts  # by subtask, as a manifest has them; so are the next
-    _functions: Accounts
+    _states: Mapping[int, SubtaskAccount]  # by subtask, as a manifest has them; so are the next
+    _functions: Mapping[int, FunctionAccount]
     _files: Mapping[str, bytes]
-    _broadcast: Accounts = field(default_factory=dict)  # what all subtasks have: versions of broadcast states
+    _broadcast: StoredTables | None = None  # what all subtasks have: versions of broadcast states
 
     def __repr__(self) -> str:
-        subtasks = ", ".join(sorted({*self._states, *self._functions}, key=int)) or "none"
+        subtasks = ", ".join(map(str, sorted({*self._states, *self._functions}))) or "none"
         return f"HarnessSnapshot(epoch={self.epoch}, watermark={self.watermark}, subtasks={subtasks})"
 
 
@@ -91,9 +90,10 @@ class HarnessEpochs:
         _check(snapshots, self._context.max_parallelism)
         self._epoch = max((snapshot.epoch for snapshot in snapshots), default=0)
         self._watermark = min((snapshot.watermark for snapshot in snapshots), default=MIN_WATERMARK)
-        self._states: Accounts = dict(item for snapshot in snapshots for item in snapshot._states.items())
-        self._functions: Accounts = dict(item for snapshot in snapshots for item in snapshot._functions.items())
-        self._broadcast: Accounts = next((snapshot._broadcast for snapshot in snapshots if snapshot._broadcast), {})
+        self._states = dict(item for snapshot in snapshots for item in snapshot._states.items())
+        self._functions = dict(item for snapshot in snapshots for item in snapshot._functions.items())
+        broadcast = (snapshot._broadcast for snapshot in snapshots)
+        self._broadcast = next((tables for tables in broadcast if tables is not None and tables.versions), None)
         if isinstance(operator, BroadcastInputs):
             operator.broadcast.is_alone = True
         for snapshot in snapshots:
@@ -124,8 +124,8 @@ class HarnessEpochs:
 
     def _spec(self, now_ms: int) -> EpochSpec:
         uid, states = self._operator.uid, dict(self._states)
-        if self._broadcast:
-            states[WRITER] = {**states.get(WRITER, {}), ACCOUNT: self._broadcast}
+        if self._broadcast is not None:
+            states[WRITER] = replace(states.get(WRITER, SubtaskAccount()), broadcast=self._broadcast)
         spec = EpochSpec(
             epoch=self._epoch + 1,
             round=self._attempts,
@@ -141,11 +141,11 @@ class HarnessEpochs:
         return EpochSpec.decode(spec.encode(), self._context.subtask)
 
     def _commit(self, acknowledgement: Acknowledgement, reached: int) -> None:
-        subtask, uid = str(self._context.subtask), self._operator.uid
+        subtask, uid = self._context.subtask, self._operator.uid
         # From now on only what this subtask wrote: what others kept before a rescale, it has taken its part of.
-        account = dict(acknowledgement.states.get(uid, {}))
-        self._broadcast = account.pop(ACCOUNT, {})
-        self._states = {subtask: account} if uid in acknowledgement.states else {}
+        account = acknowledgement.states.get(uid)
+        self._broadcast = None if account is None else account.broadcast
+        self._states = {} if account is None else {subtask: replace(account, broadcast=None)}
         functions = acknowledgement.operator_states
         self._functions = {subtask: functions[uid]} if uid in functions else {}
         self._epoch += 1

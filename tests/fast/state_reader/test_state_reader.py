@@ -9,6 +9,7 @@ import datetime as dt
 import pickle
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from millstream import state_reader
 from millstream.checkpoint.leases import leases_of
-from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.retention import RetentionPolicy
 from millstream.checkpoint.snapshot_names import SnapshotName
 from millstream.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
@@ -173,7 +174,7 @@ def test_what_was_deleted_or_has_expired_is_not_there() -> None:
         assert rows(snapshot, "keeper", "total") == [("b", 2)]
         assert rows(snapshot, "keeper", "short") == [("a", 1, 1_001_000), ("b", 2, 1_001_000)]
     manifest = reader.at().manifest
-    late = Manifest(**{**vars(manifest), "epoch": 99, "parent": manifest.epoch, "created_ms": 1_001_000})
+    late = replace(manifest, epoch=99, parent=manifest.epoch, created_ms=1_001_000)
     assert ManifestLog(open_store(f"memory://{store}")).commit(late)
     with reader.at(epoch=99) as snapshot:
         assert rows(snapshot, "keeper", "short") == []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -249,7 +250,7 @@ def test_a_manifest_that_tells_of_another_segment_is_found(tmp_path: Path) -> No
     assert verify(str(tmp_path / "store")).is_whole
     manifest = decode(local.get(manifest_name(3)), "")
     states = json.loads(json.dumps(dict(manifest.states)).replace('"rows": ', '"rows": 1'))
-    local.put(manifest_name(3), encode(type(manifest)(**{**vars(manifest), "states": states})))
+    local.put(manifest_name(3), encode(replace(manifest, states=states)))
     report = verify(str(tmp_path / "store"))
     assert [epoch.epoch for epoch in report.epochs if not epoch.is_whole] == [3]
     assert "its footer tells of rows" in report.text()

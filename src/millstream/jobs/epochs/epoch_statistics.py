@@ -14,12 +14,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome, TaskAccount
+from millstream.runtime.task.barrier import SplitRead
+from millstream.state.stored.accounts import StoredFile, accounts_of
 
 __all__ = [
     "TASKS_MAX",
@@ -155,7 +157,7 @@ def with_statistics(
         statistics["before"] = {key: value for key, value in vars(times.before).items() if value is not None}
     if outcome is not None and planned is not None:
         statistics |= _statistics_of_run(manifest, parent, times, outcome, planned, sinks)
-    return replace(manifest, counters={**manifest.counters, "epoch": statistics})
+    return manifest.with_counters({**manifest.counters, "epoch": statistics})
 
 
 def statistics_of(manifest: Manifest) -> dict[str, Any] | None:
@@ -172,9 +174,9 @@ def _statistics_of_run(
     planned: InputPlan,
     sinks: Collection[str],
 ) -> dict[str, Any]:
-    files, known = _files(manifest), {name for name, *_ in _files(parent)}
+    files, known = _files(manifest), {named.file.name for named in _files(parent)}
     operators = {
-        uid: _operator(uid, outcome.tasks, counts, [file for file in files if file[1] == uid], known)
+        uid: _operator(uid, outcome.tasks, counts, [named for named in files if named.uid == uid], known)
         for uid, counts in outcome.operators.items()
     }
     return {
@@ -186,7 +188,7 @@ def _statistics_of_run(
         "rounds": _rounds(outcome.tasks),
         "lags": _input_lags(planned, outcome.sources),
         "in": sum(outcome.operators[uid]["out"] for uid in manifest.sources if uid in outcome.operators),
-        "in_bytes": sum(split["bytes"] for splits in outcome.sources.values() for split in splits.values()),
+        "in_bytes": sum(split.bytes for splits in outcome.sources.values() for split in splits.values()),
         "out": sum(outcome.operators[uid]["in"] for uid in sinks if uid in outcome.operators),
         **{key: sum(one[key] for one in operators.values()) for key in ("rows", "bytes", "new_rows", "new_bytes")},
         "compaction_debt_bytes": _compaction_debt(manifest),
@@ -195,13 +197,13 @@ def _statistics_of_run(
     }
 
 
-def _input_lags(planned: InputPlan, read: Mapping[str, Mapping[str, Any]]) -> bool:
+def _input_lags(planned: InputPlan, read: Mapping[str, Mapping[str, SplitRead]]) -> bool:
     """Whether a split was read as far as its share of the budget went: there is probably more than that.
 
-    `read` is what the sources' tasks told: by uid and split, with the number of `records`.
+    `read` is what the sources' tasks told, by uid and split.
     """
     return bool(planned.unread) or any(
-        split["records"] >= planned.shares[uid][name] for uid, splits in read.items() for name, split in splits.items()
+        split.records >= planned.shares[uid][name] for uid, splits in read.items() for name, split in splits.items()
     )
 
 
@@ -234,14 +236,23 @@ def named_tasks(statistics: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- operators and tasks --------------------------------------------------------------------------------------
 
-_File = tuple[str, str, str, int, int]
-"""A file of state: its name, its operator's uid, the subtask that lists it, its rows, its bytes."""
+
+class _NamedFile(NamedTuple):
+    """A file of state, and the subtask of which operator names it."""
+
+    uid: str
+    subtask: int
+    file: StoredFile
 
 
 def _operator(
-    uid: str, tasks: Sequence[TaskAccount], counts: Mapping[str, int], files: Sequence[_File], known: Collection[str]
+    uid: str,
+    tasks: Sequence[TaskAccount],
+    counts: Mapping[str, int],
+    files: Sequence[_NamedFile],
+    known: Collection[str],
 ) -> dict[str, Any]:
-    whole = {name: (rows, size) for name, _, _, rows, size in files}
+    whole = {file.name: (file.rows, file.bytes) for _, _, file in files}
     new = {name: facts for name, facts in whole.items() if name not in known}
     columns: dict[int, list[int]] = {}
     for task in tasks:  # of several rounds, if the program has loops
@@ -250,10 +261,10 @@ def _operator(
             row = [mine["in"], mine["out"], *(mine.get(f"{part}_ns", 0) // 1000 for part in _TIMES), 0, 0]
             old = columns.get(task.subtask, [0] * len(row))
             columns[task.subtask] = [a + b for a, b in zip(old, row, strict=True)]
-    for name, _, subtask, rows, size in files:
-        if name in new and subtask.isdigit() and int(subtask) in columns:
-            columns[int(subtask)][-2] += rows
-            columns[int(subtask)][-1] += size
+    for _, subtask, file in files:
+        if file.name in new and subtask in columns:
+            columns[subtask][-2] += file.rows
+            columns[subtask][-1] += file.bytes
     return {
         "in": counts["in"],
         "out": counts["out"],
@@ -291,9 +302,8 @@ def _stages(tasks: Sequence[TaskAccount]) -> Iterator[dict[str, Any]]:
 
 def _compaction_debt(manifest: Manifest) -> int:
     """The most bytes that any subtask has overdue to be merged: the slowest task is what an epoch waits for."""
-    states: Mapping[str, Any] = manifest.states
-    accounts = (account for state in states.values() for account in state.get("subtasks", {}).values())
-    return max((a.get("compaction_debt_bytes", 0) for a in accounts if isinstance(a, dict)), default=0)
+    accounts = (account for operator in accounts_of(manifest).values() for account in operator.subtasks.values())
+    return max((account.compaction_debt_bytes for account in accounts), default=0)
 
 
 def _rounds(tasks: Sequence[TaskAccount]) -> int:
@@ -304,28 +314,12 @@ def _rounds(tasks: Sequence[TaskAccount]) -> int:
     return max(runs.values(), default=0)
 
 
-def _files(manifest: Manifest | None) -> list[_File]:
+def _files(manifest: Manifest | None) -> list[_NamedFile]:
     """Every file of state a manifest names, keyed, broadcast and of functions; once for each subtask that lists it."""
-    states: Mapping[str, Any] = {} if manifest is None else manifest.states
     return [
-        (name, uid, subtask, rows, size)
-        for uid, state in states.items()
-        for part in ("subtasks", "functions")
-        for subtask, account in state.get(part, {}).items()
-        for name, rows, size in _named(account)
+        _NamedFile(uid, subtask, file)
+        for uid, operator in accounts_of(manifest).items()
+        for accounts in (operator.subtasks, operator.functions)
+        for subtask, account in accounts.items()
+        for file in account.files
     ]
-
-
-def _named(value: Any) -> Iterator[tuple[str, int, int]]:
-    """The files named somewhere in an account: with their rows, or items, and bytes."""
-    if isinstance(value, dict):
-        name = value.get("file") or value.get("sha256")  # a short list of a function stands in the manifest itself
-        if isinstance(name, str):
-            rows, size = ("rows", "file_bytes") if "rows" in value else ("items", "bytes")
-            yield name, value.get(rows, 0), value.get(size, 0)
-            return
-        for item in value.values():
-            yield from _named(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _named(item)

@@ -141,8 +141,8 @@ def _newer_epoch(error: BaseException, log: ManifestLog, newest: int) -> int | N
 def _segments_of(manifest: Manifest) -> Iterator[tuple[str, int]]:
     """The segments of keyed state that a manifest names, with their lengths in bytes."""
     for account in subtask_accounts(manifest):
-        for refs in account.get("tables", {}).values():
-            yield from ((ref["file"], ref["file_bytes"]) for ref in refs)
+        if account.tables is not None:
+            yield from ((file.name, file.bytes) for file in account.tables.files)
 
 
 def _newest_whole_epoch(log: ManifestLog, store: Store, damaged: str) -> int | None:

@@ -25,8 +25,8 @@ from typing import Any
 
 from millstream.common.watermark_strategy import WatermarkAlignment
 from millstream.connectors.contracts import Source
-from millstream.runtime.task.event_time import KeptTime
 from millstream.runtime.task.spec import ReadRange
+from millstream.state.stored.times import KeptTime
 
 __all__ = [
     "NO_CURSOR",

@@ -40,8 +40,9 @@ from millstream.jobs.epochs.input_plan import (
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
-from millstream.runtime.task.event_time import KeptTime
 from millstream.runtime.task.spec import ReadRange
+from millstream.state.stored.accounts import OperatorAccount, SplitAccount, accounts_of
+from millstream.state.stored.times import KeptTime
 from millstream.storage.store import Store
 
 __all__ = ["InputPlanner", "plan_input"]
@@ -69,10 +70,10 @@ class InputPlanner:
     def plan(self, newest: Manifest | None, budget: int, *, drains: bool) -> InputPlan:
         """What the epoch after `newest` reads, about `budget` records. `drains`: nothing, the job is to end."""
         context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
-        positions, states = ({}, {}) if newest is None else (newest.sources, newest.states)
+        positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
         planned = plan_input(
-            self._sources, positions, budget, context, self.strategies, states, finished, self._cursors
+            self._sources, positions, budget, context, self.strategies, accounts, finished, self._cursors
         )
         self._cursors = planned.cursors
         if drains:
@@ -129,16 +130,16 @@ def plan_input(
     budget: int,
     context: SourceContext,
     strategies: Mapping[str, WatermarkStrategy] | None = None,
-    states: Mapping[str, Any] | None = None,
+    accounts: Mapping[str, OperatorAccount] | None = None,
     finished: Mapping[str, Collection[str]] | None = None,
     cursors: Mapping[str, Cursor] | None = None,
 ) -> InputPlan:
     """Ask every source how far it can be read; share `budget` records among the splits that may be read.
 
-    `strategies` are those of the sources that have one; `states` is what the last manifest keeps per operator.
+    `strategies` are those of the sources that have one; `accounts` are those of the last manifest.
     `finished` are splits that are read to their end and have no position any more; `cursors` are the last plan's.
     """
-    strategies, states, finished, cursors = strategies or {}, states or {}, finished or {}, cursors or {}
+    strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
     listings: dict[str, _Listing] = {}
     live: dict[str, list[_LiveSplit]] = {}
     for planned in sources:
@@ -147,8 +148,8 @@ def plan_input(
             planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
         )
         listings[uid] = listing
-        split_times = states.get(uid, {}).get("splits", {})
-        live[uid] = _live(planned, listing, split_times, strategies.get(uid), source_context)
+        split_accounts = accounts.get(uid, OperatorAccount()).splits
+        live[uid] = _live(planned, listing, split_accounts, strategies.get(uid), source_context)
     held_splits = held_back(_aligned(live, strategies, context.now_ms))
     stops = _stops(sources, live, held_splits, budget, context)
     reads: dict[str, tuple[ReadRange, ...]] = {}
@@ -262,22 +263,21 @@ def _stops(
 def _live(
     planned: PlannedSource,
     listing: _Listing,
-    split_times: Mapping[str, Mapping[str, Any]],
+    split_accounts: Mapping[str, SplitAccount],
     strategy: WatermarkStrategy | None,
     context: SourceContext,
 ) -> list[_LiveSplit]:
     """The unfinished splits, each with its place, its time and its subtask."""
-    before = {name: details["subtask"] for name, details in split_times.items() if "subtask" in details}
+    before = {name: split.subtask for name, split in split_accounts.items() if split.subtask is not None}
     subtasks = homes([split.name for split, _ in listing.unfinished], before, planned.parallelism)
     live: list[_LiveSplit] = []
-    nothing: Mapping[str, Any] = {}
     plain: dict[int, KeptTime] = {}
     for split, at in listing.unfinished:
         watermark = MIN_WATERMARK if at.watermark is None else at.watermark
-        details = split_times.get(split.name, nothing)
+        account = split_accounts.get(split.name)
         # Most splits keep no more than where they are read: a source may have ten thousand of them.
-        if len(details) > 1:
-            time = KeptTime.of(details, watermark)
+        if account is not None and account.has_details:
+            time = account.time(watermark)
         else:
             time = plain.get(watermark) or plain.setdefault(watermark, KeptTime(watermark))
         if strategy is not None and strategy.idle_timeout_ms is not None:

@@ -1,16 +1,17 @@
 """From an epoch's outcome to its manifest, and from a manifest to the next epoch's spec. Pure.
 
-What the manifest keeps per operator lies under `states[uid]`: its event time, the small state of its subtasks, what
-a source knows of its splits besides their positions, and what a sink holds back for a later epoch.
+What the manifest keeps of each operator is its account (`state/stored/accounts.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition, Staged
+from millstream.checkpoint.program import ProgramOperator, program_to_json
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contract_checks import due_ms_of, is_finished, planned_commit
 from millstream.connectors.contracts import Sink, Source
@@ -20,16 +21,17 @@ from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.jobs.epochs.watermarks import (
     floors,
-    kept_of_source,
     strategies_of,
     timed_reads,
     told_times,
     uneven_times,
+    with_splits,
 )
 from millstream.metrics.registry import merge
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.stored.accounts import OperatorAccount, SubtaskAccount, accounts_of, to_json
 
 __all__ = [
     "closing_manifest",
@@ -46,21 +48,21 @@ def epoch_spec(
     action: e.RunEpoch, plan: InputPlan, newest: Manifest | None, strategies: Mapping[str, WatermarkStrategy]
 ) -> EpochSpec:
     """What the tasks are told of the epoch that follows `newest`. Which round it is, says whoever runs it."""
-    states: Mapping[str, Any] = {} if newest is None else newest.states
+    accounts = accounts_of(newest)
     return EpochSpec(
         epoch=action.epoch,
         round=0,
         now_ms=plan.now_ms,
         final=action.final,
-        reads=timed_reads(plan, strategies, states),
-        floors=floors(plan, strategies, states, plan.now_ms),
-        watermarks={uid: state.get("watermark", MIN_WATERMARK) for uid, state in states.items()},
+        reads=timed_reads(plan, strategies, accounts),
+        floors=floors(plan, strategies, accounts, plan.now_ms),
+        watermarks={uid: account.event_time for uid, account in accounts.items()},
         states={
-            **{uid: state["subtasks"] for uid, state in states.items() if "subtasks" in state},
-            **told_times(strategies, states, plan),
+            **{uid: account.subtasks for uid, account in accounts.items() if account.subtasks},
+            **told_times(strategies, accounts, plan),
         },
-        operator_states={uid: state["functions"] for uid, state in states.items() if "functions" in state},
-        event_times={uid: state["event_times"] for uid, state in states.items() if "event_times" in state},
+        operator_states={uid: account.functions for uid, account in accounts.items() if account.functions},
+        event_times={uid: account.event_times for uid, account in accounts.items() if account.event_times},
     )
 
 
@@ -79,28 +81,31 @@ def epoch_manifest(
     """The manifest that commits `outcome`. `finished`: by source, a file in which splits that were finished before
     stand from now on."""
     final = action.status == "DRAINED"
-    before: Mapping[str, Any] = {} if newest is None else newest.states
+    before = accounts_of(newest)
     _check_queryable(plan, outcome)
-    states = _kept(outcome, before)
+    accounts = _kept(outcome, before)
     positions = _positions(planned, outcome, newest, sources, final, finished)
     strategies = strategies_of(plan)
     for uid in planned.reads:
-        kept, read = before.get(uid, {}), outcome.sources.get(uid, {})
-        states[uid].update(kept_of_source(uid, planned, read, positions[uid], strategies.get(uid), kept))
+        read, last_account = outcome.sources.get(uid, {}), before.get(uid, OperatorAccount())
+        accounts[uid] = with_splits(
+            accounts[uid], uid, planned, read, positions[uid], strategies.get(uid), last_account
+        )
         if facts.records_input:
-            states[uid]["recorded"] = {split: one["recorded"] for split, one in read.items()}
+            recorded = {name: split.recorded for name, split in read.items() if split.recorded is not None}
+            accounts[uid] = replace(accounts[uid], recorded=recorded)
     staged: dict[str, tuple[Staged, ...]] = {}
     for uid, sink in sinks.items():
         given = outcome.staged.get(uid, [])
-        pending = before.get(uid, {}).get("pending")
+        pending = before.get(uid, OperatorAccount()).pending
         decided = planned_commit(sink, [item for _, item in given], pending, now_ms, final)
         if decided.publish:
             staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
         if decided.pending is not None:
-            states.setdefault(uid, {})["pending"] = decided.pending
+            accounts[uid] = replace(accounts.get(uid, OperatorAccount()), pending=decided.pending)
     # A program without sinks ends in states that are asked for.
     last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
-    ends = [states[node.uid]["watermark"] for node in plan.nodes() if node.uid in last and node.uid in states]
+    ends = [accounts[node.uid].event_time for node in plan.nodes() if node.uid in last and node.uid in accounts]
     return Manifest(
         job=facts.job_name,
         job_id=facts.job_id,
@@ -110,12 +115,12 @@ def epoch_manifest(
         run=facts.run,
         status=action.status,
         sources=positions,
-        states=states,
+        states={uid: to_json(account) for uid, account in accounts.items()},
         staged=staged,
         published_through=action.published_through,
         watermark=min(ends, default=None),
         counters=_counters(outcome, newest),
-        program={node.uid or "": _described(node) for node in plan.nodes()},
+        program=program_to_json({node.uid or "": _described(node) for node in plan.nodes()}),
         finished=_filed(newest, finished),
     )
 
@@ -125,31 +130,26 @@ def _filed(newest: Manifest | None, finished: Mapping[str, SplitFile]) -> dict[s
     return before | {uid: (*before.get(uid, ()), file) for uid, file in finished.items()}
 
 
-def _kept(outcome: EpochOutcome, before: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _kept(outcome: EpochOutcome, before: Mapping[str, OperatorAccount]) -> dict[str, OperatorAccount]:
     """What every operator keeps: its event time, and the accounts of its subtasks and functions."""
-    states: dict[str, dict[str, Any]] = {}
+    accounts: dict[str, OperatorAccount] = {}
     for uid, watermark in outcome.watermarks.items():
         # Event time never goes back, not even when a parallelism or a split set has changed; idle, it stands still.
         reached = MIN_WATERMARK if watermark == IDLE_WATERMARK else watermark
-        stands = max(reached, before.get(uid, {}).get("watermark", MIN_WATERMARK))
-        times = uneven_times(outcome, uid, stands)
-        states[uid] = {"watermark": stands, "event_times": times} if times else {"watermark": stands}
-    for uid, subtasks in outcome.states.items():
-        states[uid]["subtasks"] = subtasks
-    for uid, functions in outcome.operator_states.items():
-        states[uid]["functions"] = functions
-    return states
+        stands = max(reached, before.get(uid, OperatorAccount()).event_time)
+        accounts[uid] = OperatorAccount(
+            stands,
+            tuple(uneven_times(outcome, uid, stands)),
+            outcome.states.get(uid, {}),
+            outcome.operator_states.get(uid, {}),
+        )
+    return accounts
 
 
-def _described(node: Node) -> dict[str, Any]:
+def _described(node: Node) -> ProgramOperator:
     """What a later program is held against."""
-    derived = {"uid": "derived"} if node.uid_is_derived else {}
-    return {
-        "name": node.name,
-        "parallelism": node.parallelism,
-        "max_parallelism": node.max_parallelism,
-        **derived,
-    }
+    operator = ProgramOperator(node.name, node.parallelism, node.max_parallelism)
+    return replace(operator, uid="derived") if node.uid_is_derived else operator
 
 
 def _check_queryable(plan: Plan, outcome: EpochOutcome) -> None:
@@ -157,8 +157,7 @@ def _check_queryable(plan: Plan, outcome: EpochOutcome) -> None:
     owners: dict[str, str] = {}
     nodes = {node.uid: node for node in plan.nodes()}
     for uid, subtasks in outcome.states.items():
-        accounts = [account for account in subtasks.values() if isinstance(account, dict)]
-        for name in sorted({name for account in accounts for name in account.get("queryable", ())}):
+        for name in sorted({name for account in subtasks.values() for name in account.queryable}):
             other = nodes[owners.setdefault(name, uid)]
             if other.uid != uid:
                 raise ProgramError(
@@ -188,13 +187,13 @@ def _positions(
         positions[uid] = own
         for range_ in ranges:
             read = outcome.sources[uid][range_.split.name]
-            ends = is_finished(sources[uid], range_.split, read["offset"])
+            ends = is_finished(sources[uid], range_.split, read.offset)
             if final and not ends:
                 raise StoreError(
                     f"split '{range_.split.name}' of source '{uid}' was to be read to its end, "
-                    f"but stopped at {read['offset']!r} before {range_.stop!r}. Was the input cut while it was read?"
+                    f"but stopped at {read.offset!r} before {range_.stop!r}. Was the input cut while it was read?"
                 )
-            own[range_.split.name] = SplitPosition(read["offset"], ends, read["watermark"])
+            own[range_.split.name] = SplitPosition(read.offset, ends, read.time.watermark)
     return positions
 
 
@@ -230,9 +229,9 @@ def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms
 
 def sink_is_due(sinks: Mapping[str, Sink], newest: Manifest | None, now_ms: int) -> bool:
     """Whether a sink wants an epoch now, for the sake of what it keeps back, although there may be no input."""
-    states: Mapping[str, Any] = {} if newest is None else newest.states
+    accounts = accounts_of(newest)
     for uid, sink in sinks.items():
-        pending = states.get(uid, {}).get("pending")
+        pending = accounts.get(uid, OperatorAccount()).pending
         due_ms = None if pending is None else due_ms_of(sink, pending)
         if due_ms is not None and due_ms <= now_ms:
             return True
@@ -247,12 +246,10 @@ def timer_is_due(newest: Manifest | None, now_ms: int) -> bool:
 
 def next_wake_ms(newest: Manifest | None) -> int | None:
     """The earliest pending timer of processing time, over all operators and subtasks."""
-    accounts = () if newest is None else subtask_accounts(newest)
-    return min((account["wake_ms"] for account in accounts if "wake_ms" in account), default=None)
+    times_ms = (account.wake_ms for account in subtask_accounts(newest))
+    return min((wake_ms for wake_ms in times_ms if wake_ms is not None), default=None)
 
 
-def subtask_accounts(manifest: Manifest) -> Iterator[Mapping[str, Any]]:
+def subtask_accounts(manifest: Manifest | None) -> Iterator[SubtaskAccount]:
     """What each subtask of each operator has told of its state."""
-    states: Mapping[str, Any] = manifest.states
-    for state in states.values():
-        yield from (account for account in state.get("subtasks", {}).values() if isinstance(account, dict))
+    return (account for operator in accounts_of(manifest).values() for account in operator.subtasks.values())

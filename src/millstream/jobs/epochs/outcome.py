@@ -16,7 +16,8 @@ from millstream.metrics.registry import merge
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.envelope import FAILURE
 from millstream.runtime.operators.failure import FailureReport, UserFailureError
-from millstream.runtime.task.barrier import Acknowledgement, attempts_sum
+from millstream.runtime.task.barrier import Acknowledgement, SplitRead, attempts_sum
+from millstream.state.stored.accounts import AccountReader, FunctionAccount, SubtaskAccount
 
 __all__ = ["EpochOutcome", "MixedEpochError", "TaskAccount", "added", "gather"]
 
@@ -40,12 +41,12 @@ class TaskAccount:
 class EpochOutcome:
     """One epoch's acknowledgements, merged over subtasks."""
 
-    sources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sources: dict[str, dict[str, SplitRead]] = field(default_factory=dict)
     staged: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
-    states: dict[str, dict[str, Any]] = field(default_factory=dict)
-    operator_states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    states: dict[str, dict[int, SubtaskAccount]] = field(default_factory=dict)
+    operator_states: dict[str, dict[int, FunctionAccount]] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
-    event_times: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> subtask -> where it goes on
+    event_times: dict[str, dict[int, int]] = field(default_factory=dict)  # by uid and subtask: where it goes on
     operators: dict[str, dict[str, int]] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)
@@ -55,6 +56,7 @@ class EpochOutcome:
 def gather(plan: Plan, rows: Iterable[tuple[int, bytes]]) -> EpochOutcome:
     """The outcome of an epoch from the rows its last stage returned. Raises the user's failure, if there was one."""
     acknowledgements: list[Acknowledgement] = []
+    reader = AccountReader()
     failed = False
     for kind, payload in rows:
         if kind == FAILURE:
@@ -62,7 +64,7 @@ def gather(plan: Plan, rows: Iterable[tuple[int, bytes]]) -> EpochOutcome:
             if payload:
                 raise UserFailureError(FailureReport.decode(payload))
         else:
-            acknowledgements.append(Acknowledgement.decode(payload))
+            acknowledgements.append(Acknowledgement.decode(payload, reader))
     if failed:
         raise MixedEpochError("a task failed, but its report did not arrive; the epoch is run again")
     _check(plan, acknowledgements)
@@ -94,13 +96,13 @@ def _merged(acknowledgements: list[Acknowledgement]) -> EpochOutcome:
         for uid, staged in ack.staged.items():
             outcome.staged.setdefault(uid, []).extend((ack.subtask, item) for item in staged)
         for uid, state in ack.states.items():
-            outcome.states.setdefault(uid, {})[str(ack.subtask)] = state
-        for uid, state in ack.operator_states.items():
-            outcome.operator_states.setdefault(uid, {})[str(ack.subtask)] = state
+            outcome.states.setdefault(uid, {})[ack.subtask] = state
+        for uid, function in ack.operator_states.items():
+            outcome.operator_states.setdefault(uid, {})[ack.subtask] = function
         for uid, watermark in ack.watermarks.items():
             outcome.watermarks[uid] = min(watermark, outcome.watermarks.get(uid, watermark))
         for uid, event_time in ack.event_times.items():
-            outcome.event_times.setdefault(uid, {})[str(ack.subtask)] = event_time
+            outcome.event_times.setdefault(uid, {})[ack.subtask] = event_time
         for uid, counts in ack.operators.items():
             outcome.operators[uid] = added(outcome.operators.get(uid, {}), counts)
         outcome.metrics = merge(outcome.metrics, ack.metrics)

@@ -130,9 +130,9 @@ def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sin
 
 def state_size(manifest: Manifest) -> StateSize:
     """The size of all segments of keyed state; one that several subtasks list is counted once."""
-    tables = (refs for account in subtask_accounts(manifest) for refs in account.get("tables", {}).values())
-    files = {ref["file"]: (ref["rows"], ref["file_bytes"]) for refs in tables for ref in refs}
-    return StateSize(sum(rows for rows, _ in files.values()), sum(size for _, size in files.values()))
+    tables = (account.tables for account in subtask_accounts(manifest) if account.tables is not None)
+    files = {file.name: file for several in tables for file in several.files}
+    return StateSize(sum(file.rows for file in files.values()), sum(file.bytes for file in files.values()))
 
 
 def epoch_progress(

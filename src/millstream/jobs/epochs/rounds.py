@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TypeAlias
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.graph.nodes import LoopHead, LoopTail
@@ -25,6 +25,7 @@ from millstream.plan.stages import Plan
 from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.operators.loops import loop_is_settled, loop_records
 from millstream.runtime.task.spec import EpochSpec
+from millstream.state.stored.accounts import SubtaskAccount, accounts_of
 
 __all__ = [
     "followed_by",
@@ -35,6 +36,9 @@ __all__ = [
     "rounds_max",
     "wants_a_round",
 ]
+
+_Accounts: TypeAlias = Mapping[str, Mapping[int, SubtaskAccount]]
+"""By uid and subtask."""
 
 
 def has_loops(plan: Plan) -> bool:
@@ -63,18 +67,17 @@ def records_in_loops(plan: Plan, newest: Manifest | None) -> int:
     return sum(_in_loops(plan, _accounts(newest)))
 
 
-def _accounts(newest: Manifest | None) -> dict[str, Any]:
-    states: Mapping[str, Any] = {} if newest is None else newest.states
-    return {uid: state.get("subtasks", {}) for uid, state in states.items()}
+def _accounts(newest: Manifest | None) -> _Accounts:
+    return {uid: account.subtasks for uid, account in accounts_of(newest).items()}
 
 
-def _in_loops(plan: Plan, accounts: Mapping[str, Any]) -> Iterator[int]:
+def _in_loops(plan: Plan, accounts: _Accounts) -> Iterator[int]:
     for node in plan.nodes():
         if isinstance(node.operation, LoopTail):
             yield loop_records(accounts.get(node.uid or "", {}))
 
 
-def _is_busy(plan: Plan, accounts: Mapping[str, Any]) -> bool:
+def _is_busy(plan: Plan, accounts: _Accounts) -> bool:
     heads = (node.uid or "" for node in plan.nodes() if isinstance(node.operation, LoopHead))
     return any(_in_loops(plan, accounts)) or not all(loop_is_settled(accounts.get(uid, {})) for uid in heads)
 

@@ -52,6 +52,7 @@ from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.recorded_input import RecordedSource
 from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.stored.accounts import OperatorAccount, accounts_of
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name, savepoint_name
 from millstream.storage.sandbox_store import SandboxStore
@@ -275,11 +276,11 @@ def _node_of(plan: Plan, operator: str, where: str) -> Node:
 
 def _reopened_sources(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tuple[PlannedSource, ...]:
     """The sources, ready to give again what they gave: from what was recorded, or by reading it once more."""
-    states: Mapping[str, Any] = manifest.states
+    accounts = accounts_of(manifest)
     sources: list[PlannedSource] = []
     try:
         for planned in ends_of(plan)[0]:
-            recorded = states.get(planned.uid, {}).get("recorded")
+            recorded = accounts.get(planned.uid, OperatorAccount()).recorded
             if recorded is not None:
                 source: Source = RecordedSource(planned.source, recorded, store)
             else:

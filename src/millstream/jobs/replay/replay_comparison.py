@@ -26,6 +26,7 @@ from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.records.unpickling import unpickled
 from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.recorded_input import RecordedSource
+from millstream.state.stored.accounts import OperatorAccount, accounts_of, to_json
 from millstream.state_reader.difference import state_diff
 from millstream.state_reader.snapshot import Snapshot
 from millstream.storage.store import Store
@@ -90,16 +91,15 @@ class Comparison:
 
 def replayed_manifest(parent: Manifest | None, committed: Manifest, outcome: EpochOutcome) -> Manifest:
     """What the manifest of the epoch would say of states and event time, had the replay been it. Nobody commits it."""
-    before: Mapping[str, Any] = {} if parent is None else parent.states
-    states: dict[str, Any] = dict(committed.states)
+    before, states = accounts_of(parent), dict(committed.states)
     for uid, watermark in outcome.watermarks.items():
         reached = MIN_WATERMARK if watermark == IDLE_WATERMARK else watermark
-        state = {"watermark": max(reached, before.get(uid, {}).get("watermark", MIN_WATERMARK))}
-        if uid in outcome.states:
-            state["subtasks"] = outcome.states[uid]
-        if uid in outcome.operator_states:
-            state["functions"] = outcome.operator_states[uid]
-        states[uid] = state
+        account = OperatorAccount(
+            watermark=max(reached, before.get(uid, OperatorAccount()).event_time),
+            subtasks=outcome.states.get(uid, {}),
+            functions=outcome.operator_states.get(uid, {}),
+        )
+        states[uid] = to_json(account)
     return replace(committed, states=states, staged={}, published_through=committed.epoch)
 
 
@@ -126,7 +126,8 @@ def compare_operator(
             for side in ("in", "out")
             if counts[side] != outcome.operators[uid][side]
         )
-    was_ms, is_ms = (_state(snapshot.manifest, uid).get("watermark") for snapshot in (committed, replayed))
+    both = (accounts_of(snapshot.manifest).get(uid, OperatorAccount()) for snapshot in (committed, replayed))
+    was_ms, is_ms = (account.watermark for account in both)
     if was_ms != is_ms:
         into.add([Difference(uid, name, "event time", was_ms, is_ms)])
     into.add(_of_splits(node, committed.manifest, outcome))
@@ -151,7 +152,7 @@ def _of_splits(node: Node, committed: Manifest, outcome: EpochOutcome) -> Iterat
     uid = node.uid or ""
     for split, read in sorted(outcome.sources.get(uid, {}).items()):
         was = committed.sources[uid][split]
-        for what, before, now in (("offset", was.offset, read["offset"]), ("time", was.watermark, read["watermark"])):
+        for what, before, now in (("offset", was.offset, read.offset), ("time", was.watermark, read.time.watermark)):
             if before != now:
                 yield Difference(uid, node.name, f"{what} of split '{split}'", before, now)
 
@@ -163,12 +164,6 @@ def _counts(parent: Manifest | None, committed: Manifest, uid: str) -> dict[str,
     if uid not in totals:
         return None
     return {side: totals[uid][side] - before.get(uid, {}).get(side, 0) for side in ("in", "out")}
-
-
-def _state(manifest: Manifest, uid: str) -> Mapping[str, Any]:
-    states: Mapping[str, Any] = manifest.states
-    found: Mapping[str, Any] = states.get(uid, {})
-    return found
 
 
 def _states_of(uid: str, snapshots: Sequence[Snapshot]) -> list[str]:

@@ -12,7 +12,6 @@ down. Where the epoch was run by another driver than the one before, nobody coun
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, SplitPosition
 from millstream.connectors.contract_checks import is_complete, listed_splits
@@ -20,9 +19,9 @@ from millstream.connectors.contracts import SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, Waiting, homes
 from millstream.records.watermarks import MIN_WATERMARK
-from millstream.runtime.task.event_time import KeptTime
 from millstream.runtime.task.recorded_input import RecordedSource
 from millstream.runtime.task.spec import ReadRange
+from millstream.state.stored.accounts import OperatorAccount, SplitAccount, accounts_of
 
 __all__ = ["replayed_input"]
 
@@ -35,8 +34,7 @@ def replayed_input(
     started_ms = 0 if same_run else now_ms
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[Waiting, ...]] = {}
-    states: Mapping[str, Any] = epoch.states
-    unread = {uid: state["unread"] for uid, state in states.items() if "unread" in state}
+    unread = {uid: account.unread for uid, account in accounts_of(epoch).items() if account.unread}
     ended: set[str] = set()
     for planned in sources:
         uid, context = planned.uid, SourceContext(now_ms, started_ms, planned.parallelism)
@@ -64,28 +62,25 @@ def _of_source(
             )
     live = {*read, *kept}
     in_order = [*(name for name in splits if name in live), *(name for name in kept if name not in splits)]
-    before = {name: details["subtask"] for name, details in kept_before.items() if "subtask" in details}
+    before = {name: split.subtask for name, split in kept_before.items() if split.subtask is not None}
     assigned = homes(in_order, before, planned.parallelism)
     recorded_subtasks = planned.source.subtasks if isinstance(planned.source, RecordedSource) else {}
-    subtasks = {
-        name: recorded_subtasks.get(name, kept.get(name, {}).get("subtask", assigned[name])) for name in in_order
-    }
+    stored_subtasks = {name: split.subtask for name, split in kept.items() if split.subtask is not None}
+    subtasks = {**assigned, **stored_subtasks, **recorded_subtasks}
     ranges = []
     for name in (name for name in in_order if name in read):
         start = was[name].offset if name in was else splits[name].start
         ranges.append(ReadRange(splits[name], start, now[name].offset, subtasks[name], _watermark(was.get(name))))
     waits = [
-        Waiting(name, KeptTime.of(kept[name], _watermark(was.get(name))), subtasks[name])
+        Waiting(name, kept[name].time(_watermark(was.get(name))), subtasks[name])
         for name in in_order
         if name not in read
     ]
     return tuple(ranges), tuple(waits)
 
 
-def _kept_splits(manifest: Manifest | None, uid: str) -> Mapping[str, Any]:
-    states: Mapping[str, Any] = {} if manifest is None else manifest.states
-    found: Mapping[str, Any] = states.get(uid, {}).get("splits", {})
-    return found
+def _kept_splits(manifest: Manifest | None, uid: str) -> Mapping[str, SplitAccount]:
+    return accounts_of(manifest).get(uid, OperatorAccount()).splits
 
 
 def _watermark(position: SplitPosition | None) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.program import ProgramOperator, program_of
 from millstream.compiler.passes import compile_graph
 from millstream.connectors.blackhole import DiscardingSink
 from millstream.errors import ProgramError
@@ -38,8 +38,8 @@ def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
     A manifest says which one each operator had, not which the environment had that those without their own took: all
     that it speaks of are tried, and the one under which most operators are what they were is taken.
     """
-    program: Mapping[str, Any] = manifest.program
-    parallelisms = {operator["parallelism"] for operator in program.values() if operator.get("parallelism")}
+    program = program_of(manifest)
+    parallelisms = {operator.parallelism for operator in program.values() if operator.parallelism}
     plans = [
         compile_graph(replace(graph, parallelism=parallelism))
         for parallelism in dict.fromkeys([graph.parallelism, *sorted(parallelisms)])
@@ -47,7 +47,7 @@ def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
     ]
     best = max(plans, key=lambda plan: sum(_is_as_it_was(node, program) for node in plan.nodes()))
     uids = {node.uid for node in best.nodes()}
-    removed = {uid: operator["name"] for uid, operator in program.items() if uid not in uids}
+    removed = {uid: operator.name for uid, operator in program.items() if uid not in uids}
     if removed:
         raise ProgramError(
             f"{name} was run by a program that had {_operators_text(removed.items())}; this one has not. Replay it "
@@ -56,9 +56,9 @@ def plan_as_committed(graph: Graph, manifest: Manifest, name: str) -> Plan:
     return best
 
 
-def _is_as_it_was(node: Node, program: Mapping[str, Any]) -> bool:
-    was = program.get(node.uid or "", {})
-    return all(was.get(name) == getattr(node, name) for name in ("parallelism", "max_parallelism"))
+def _is_as_it_was(node: Node, program: Mapping[str, ProgramOperator]) -> bool:
+    was = program.get(node.uid or "", ProgramOperator(""))
+    return (was.parallelism, was.max_parallelism) == (node.parallelism, node.max_parallelism)
 
 
 def replayed_part(plan: Plan, node: Node, manifest: Manifest, *, downstream: bool, name: str) -> ReplayedPart:
@@ -66,7 +66,7 @@ def replayed_part(plan: Plan, node: Node, manifest: Manifest, *, downstream: boo
     sources = {other.id: [channel.source for channel in plan.into(other.id)] for other in plan.nodes()}
     targets = {other.id: [channel.target for channel in plan.out_of(other.id)] for other in plan.nodes()}
     upstream = _closure([node.id], sources)
-    changed = {id for id in _ids(plan) if not _is_as_it_was(_node(plan, id), manifest.program)}
+    changed = {id for id in _ids(plan) if not _is_as_it_was(_node(plan, id), program_of(manifest))}
     if upstream & changed:
         changed_nodes = [_node(plan, id) for id in sorted(upstream & changed)]
         operators = _operators_text((other.uid or "", other.name) for other in changed_nodes)

@@ -12,13 +12,13 @@ the first epoch is committed; it is the last line of the difference between a pr
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restoring import derived_uids
 from millstream.state.schemas.saved_types import shown_types, written_type
 from millstream.state.schemas.state_schemas import last_schemas
+from millstream.state.stored.accounts import OperatorAccount, accounts_of, tables_of
 
 __all__ = ["changed_types", "derived_uids_text", "log_changed_types", "warn_of_derived_uids"]
 
@@ -27,7 +27,8 @@ _LOG = logging.getLogger("millstream.restore")
 
 def derived_uids_text(manifest: Manifest) -> str:
     """What to say about a manifest; "" when all of its operators with state have a uid that was given."""
-    names = derived_uids(manifest)
+    keeping = [uid for uid, account in accounts_of(manifest).items() if account.keeps_state]
+    names = derived_uids(manifest, keeping)
     if not names:
         return ""
     lines = "".join(f'\n  {name}: .uid("{uid}")' for uid, name in names.items())
@@ -52,23 +53,17 @@ def log_changed_types(before: Manifest, after: Manifest) -> None:
 
 def changed_types(before: Manifest, after: Manifest) -> list[str]:
     """One line for each state that `after` keeps as another type than `before`."""
-    program: Mapping[str, Any] = after.program
-    states: Mapping[str, Any] = before.states
     lines = []
-    for uid, kept in states.items():
-        name = program.get(uid, {}).get("name", uid)
-        lines += [f"  changed  state {text}" for text in _changed(kept, after.states.get(uid, {}), name)]
+    for uid, account in accounts_of(before).items():
+        if uid in accounts_of(after):
+            texts = _changed(account, accounts_of(after)[uid], after.operator_name(uid))
+            lines += [f"  changed  state {text}" for text in texts]
     return lines
 
 
-def _changed(before: Mapping[str, Any], after: Any, operator: str) -> Iterator[str]:
-    was, now = (last_schemas(_subtasks(state), operator) for state in (before, after))
+def _changed(before: OperatorAccount, after: OperatorAccount, operator: str) -> Iterator[str]:
+    was, now = (last_schemas(tables_of(account.subtasks)) for account in (before, after))
     for name, history in was.items():
         if name in now and written_type(history[-1].type) != written_type(now[name][-1].type):
             old, new = shown_types(history[-1].type, now[name][-1].type)
             yield f"'{name}' of '{operator}': was {old}, is {new}; old values are read as such"
-
-
-def _subtasks(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The accounts of subtasks; sources have another kind of them."""
-    return {subtask: account for subtask, account in state.get("subtasks", {}).items() if isinstance(account, dict)}

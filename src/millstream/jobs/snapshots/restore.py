@@ -17,12 +17,12 @@ import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from millstream.checkpoint.job_record import JobRecord, check_owner, claim
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.program import program_of
 from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.restoring import Match, match_program, restored_manifest, without_states
 from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
@@ -34,6 +34,7 @@ from millstream.errors import FencedError, StoreError
 from millstream.jobs.snapshots.forking import claim_fork
 from millstream.jobs.snapshots.program_changes import warn_of_derived_uids
 from millstream.plan.stages import Plan
+from millstream.state.stored.accounts import OperatorAccount, accounts_of, to_json
 from millstream.storage.store import Store, shown_address
 
 __all__ = ["Recovery", "ready_store", "recovery_of"]
@@ -96,7 +97,7 @@ def _is_the_newest(store: Store, name: SnapshotName, snapshot: StoredSnapshot) -
 
 def _matched(snapshot: StoredSnapshot, plan: Plan, drops: bool) -> Manifest:
     """The snapshot's manifest as the program can go on with it."""
-    match = match_program(snapshot.manifest, _names(plan))
+    match = match_program(snapshot.manifest, _names(plan), _keeping(snapshot.manifest))
     _LOG.warning("%s", match.text(snapshot.name))
     if not match.matched:
         raise StoreError(
@@ -107,6 +108,12 @@ def _matched(snapshot: StoredSnapshot, plan: Plan, drops: bool) -> Manifest:
     if match.dropped and not drops:
         raise StoreError(_dropped_text(snapshot.name, match))
     return without_states(snapshot.manifest, match.dropped)
+
+
+def _keeping(snapshot: Manifest) -> set[str]:
+    """The uids of operators that have something to lose: state, or output that is held back."""
+    accounts = accounts_of(snapshot).items()
+    return {uid for uid, account in accounts if account.keeps_state or account.pending is not None}
 
 
 def _names(plan: Plan) -> dict[str, str]:
@@ -124,11 +131,11 @@ def _dropped_text(name: str, match: Match) -> str:
 
 
 def _check_max_parallelism(manifest: Manifest, plan: Plan, name: str) -> None:
-    was: Mapping[str, Any] = manifest.program
-    states: Mapping[str, Any] = manifest.states
+    accounts, program = accounts_of(manifest), program_of(manifest)
     for node in plan.nodes():
         uid = node.uid or ""
-        before = was.get(uid, {}).get("max_parallelism") if "subtasks" in states.get(uid, {}) else None
+        keeps_keys = uid in program and uid in accounts and accounts[uid].subtasks
+        before = program[uid].max_parallelism if keeps_keys else None
         if before is not None and before != node.max_parallelism:
             raise StoreError(
                 f"'{node.name}' (uid {uid}) has {before} key groups in {name}, and max_parallelism "
@@ -148,7 +155,7 @@ def _go_on(store: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int
         return
     check_owner(store, record, newest.job_id, newest.epoch)
     name = f"epoch {newest.epoch} of store {store.url}"
-    match = match_program(newest, _names(plan))
+    match = match_program(newest, _names(plan), _keeping(newest))
     if match.is_change:
         _LOG.warning("%s", match.text(name))
     _check_max_parallelism(newest, plan, name)
@@ -187,8 +194,8 @@ def _go_back(
     check_owner(store, record, newest.job_id, newest.epoch)
     published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
-    states: Mapping[str, Any] = manifest.states
-    if published < newest.epoch and any("pending" in state for state in states.values()):
+    holds_back = any(account.pending is not None for account in accounts_of(manifest).values())
+    if published < newest.epoch and holds_back:
         raise StoreError(
             f"store {store.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold "
             f"output that epoch {manifest.epoch} kept back. Start the job once without --from, so that it is "
@@ -221,14 +228,14 @@ def _for_sinks(
     snapshot: StoredSnapshot, manifest: Manifest, sinks: Mapping[str, Sink], store: Store, job: str
 ) -> Manifest:
     """The manifest with what its sinks still have to publish; the user is told what has been published since."""
-    states: dict[str, Any] = dict(manifest.states)
+    accounts, states = accounts_of(manifest), dict(manifest.states)
     may_have_published = _went_on(snapshot)
     for uid, sink in sinks.items():
         point = RestorePoint(manifest.epoch, uid, store, job, past_job=snapshot.manifest.job_id)
-        pending, sentence = restored_pending(sink, states.get(uid, {}).get("pending"), point)
-        if uid in states and "pending" in states[uid]:
-            states[uid] = {key: value for key, value in states[uid].items() if key != "pending"}
-            states[uid] |= {} if pending is None else {"pending": pending}
+        account = accounts.get(uid, OperatorAccount())
+        pending, sentence = restored_pending(sink, account.pending, point)
+        if account.pending is not None:
+            states[uid] = to_json(replace(account, pending=pending))
         if sentence and may_have_published:
             _LOG.warning("output after epoch %d is not undone: %s: %s", manifest.epoch, sink.describe(), sentence)
     return replace(manifest, states=states)

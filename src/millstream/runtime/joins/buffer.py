@@ -114,7 +114,7 @@ class RowBuffer(StateHandle):
 
     table: RowTable
     next_number: int
-    numbered_in = "rows_numbered"
+    numbers_rows = True
 
     def __init__(self, table: RowTable, scope: Scope) -> None:
         super().__init__(table, scope)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +32,7 @@ from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.xxh64 import Int64s
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.state_codec import StateCodec
 
 __all__ = ["Side", "TwoSidedOperator"]
@@ -117,7 +117,7 @@ class TwoSidedOperator(KeyedOperator):
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def open_states(self, accounts: Mapping[str, Any]) -> None:
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         self.before_ms = self.now_ms
         for side in self.sides:
             side.begin()
@@ -193,7 +193,7 @@ class TwoSidedOperator(KeyedOperator):
         elif len(rows_left):
             side.buffer.add(rows.take(rows_left), expires_ms[rows_left])
 
-    def write_states(self) -> dict[str, Any]:
+    def write_states(self) -> SubtaskAccount:
         for side in self.sides:
             side.buffer.table.time_ms = self.now_ms
         return super().write_states()

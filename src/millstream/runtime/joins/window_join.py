@@ -17,7 +17,7 @@ right ones. `co_group_reference` is the slow and obvious form of the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from millstream.runtime.operators.operator import OperatorSetting
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.runs import expanded
+from millstream.state.stored.accounts import SubtaskAccount, WindowLengths
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["WindowJoinOperator", "rows_by_window"]
@@ -39,7 +40,6 @@ __all__ = ["WindowJoinOperator", "rows_by_window"]
 _EARLIEST_MS, _LATEST_MS = -(2**63), 2**63 - 1
 # So many left rows, each counted once for each of its windows, meet the right side at a time.
 _BLOCK_ROWS = 1 << 20
-_WINDOWS = "windows"
 
 
 class WindowJoinOperator(TwoSidedOperator):
@@ -59,27 +59,22 @@ class WindowJoinOperator(TwoSidedOperator):
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def open_states(self, accounts: Mapping[str, Any]) -> None:
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         for account in accounts.values():
-            self._check_windows(account.get(_WINDOWS, self._measures))
+            self._check_windows(account.windows)
         super().open_states(accounts)
 
-    @property
-    def _measures(self) -> list[int | None]:
-        """What says how long rows are kept."""
-        return [self._windows.size_ms, self._windows.slide_ms, self._windows.offset_ms, self._windows.step_ms]
-
-    def _check_windows(self, stored: list[int | None]) -> None:
+    def _check_windows(self, stored: WindowLengths | None) -> None:
         """Refuse to go on with rows that were kept as long as other windows needed them."""
-        if stored != self._measures:
+        if stored is not None and stored != self._windows.lengths_ms:
             error = ProgramError(
                 f"the rows of '{self.node.name}' were kept for other windows than the program now has "
                 f"({self._windows.describe()}). Use the windows it had, or give the join another uid to begin anew"
             )
             raise self.call.failed(error, "state")
 
-    def write_states(self) -> dict[str, Any]:
-        return {**super().write_states(), _WINDOWS: self._measures}
+    def write_states(self) -> SubtaskAccount:
+        return replace(super().write_states(), windows=self._windows.lengths_ms)
 
     def are_late(self, times: Int64s) -> Bools:
         late: Bools = self._windows.last_window(self._windows.pane_of(times)) <= self._over(self.before_ms)

@@ -19,21 +19,17 @@ from millstream.errors import ProgramError
 from millstream.runtime.keyed.declared_states import evolution_of
 from millstream.runtime.keyed.map_methods import SettledMap
 from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
-from millstream.state.schemas.schema_history import History
-from millstream.state.schemas.state_schemas import TableSchema, last_schemas, schemas_told
-from millstream.state.segments.version import SegmentRef, refs_from_json, refs_to_json
+from millstream.state.schemas.state_schemas import TableSchema, stored_tables
+from millstream.state.segments.version import SegmentRef
+from millstream.state.stored.accounts import StoredTables, SubtaskAccount
+from millstream.state.stored.table_names import BROADCAST_KEY
 from millstream.state.tables.map_keys import entries_of
 from millstream.state.tables.state_table import StateTable, TableSetting
 
-__all__ = ["ACCOUNT", "WRITER", "BroadcastMap", "BroadcastStates", "BroadcastView"]
+__all__ = ["WRITER", "BroadcastMap", "BroadcastStates", "BroadcastView"]
 
-WRITER = "0"
+WRITER = 0
 """The subtask that stores what all have."""
-ACCOUNT = "broadcast"
-"""What the versions are called in its account."""
-_SCHEMAS = "broadcast_schemas"
-# All entries of a state are rows of one key.
-_KEY = "broadcast"
 
 
 class _Entries(dict[Any, Any]):
@@ -90,7 +86,7 @@ class BroadcastMap(SettledMap):
     @property
     def _entries(self) -> dict[Any, Any]:
         if not self._is_loaded:
-            self._copy.update(entries_of(self._table, _KEY, self._table.read_rows([_KEY])[0]))
+            self._copy.update(entries_of(self._table, BROADCAST_KEY, self._table.read_rows([BROADCAST_KEY])[0]))
             self._is_loaded = True
         return self._copy
 
@@ -101,15 +97,15 @@ class BroadcastMap(SettledMap):
         """Write what changed; the new version."""
         stored = self._table.holds_rows
         if self._cleared and stored:
-            self._table.clear([_KEY])
+            self._table.clear([BROADCAST_KEY])
         puts = [key for key in self._changed if key in self._entries]
         removed = [key for key in self._changed if key not in self._entries]
         if puts:
             values = [self._entries[key] for key in puts]
-            self._table.put([_KEY] * len(puts), values, self._table.encode_subs(puts))
+            self._table.put([BROADCAST_KEY] * len(puts), values, self._table.encode_subs(puts))
         if removed and stored:
             removed = [form for key in removed for form in self._forms(key)]
-            self._table.delete([_KEY] * len(removed), self._table.encode_subs(removed))
+            self._table.delete([BROADCAST_KEY] * len(removed), self._table.encode_subs(removed))
         return self._table.end()
 
     # --- changes --------------------------------------------------------------------------------------------------
@@ -173,36 +169,27 @@ class BroadcastStates:
             name: BroadcastMap(descriptor, operator, max_parallelism) for name, descriptor in self._descriptors.items()
         }
         self._views = {name: BroadcastView(state) for name, state in self._maps.items()}
-        self._versions: dict[str, tuple[SegmentRef, ...]] = {}
-        self._schemas: dict[str, History] = {}
+        self._stored = StoredTables({})
         self._is_writer = False
         self.is_alone = False  # whether no other subtask is there to write, as in a test of one
 
-    def begin(self, setting: TableSetting, kept: Mapping[str, Any]) -> None:
+    def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
         """Open every state at the last version. `setting` is of all key groups, as every subtask reads everything;
-        `kept` is what each subtask acknowledged, by subtask."""
-        self._is_writer = self.is_alone or str(setting.subtask) == WRITER
+        `accounts` is what each subtask acknowledged."""
+        self._is_writer = self.is_alone or setting.subtask == WRITER
+        self._stored = accounts.get(WRITER, SubtaskAccount()).broadcast or StoredTables({})
         # A letter of its own after the nonce: keyed state of the same name has files beside these.
-        written = kept.get(WRITER, {})
-        self._schemas = last_schemas({"": {"schemas": written.get(_SCHEMAS, {})}}, self._operator)
-        setting = replace(setting, nonce=f"{setting.nonce}b", schemas=self._schemas)
-        told = written.get(ACCOUNT, {})
-        self._versions = {
-            name: tuple(refs_from_json(refs, f"broadcast state '{name}' of '{self._operator}'"))
-            for name, refs in told.items()
-        }
+        setting = replace(setting, nonce=f"{setting.nonce}b", schemas=self._stored.schemas)
         for name, state in self._maps.items():
-            state.begin(setting, self._versions.get(name, ()))
+            state.begin(setting, self._stored.versions.get(name, ()))
 
-    def end(self) -> dict[str, Any]:
+    def end(self) -> StoredTables | None:
         """What this subtask adds to its account: the new versions, if it is the one that writes."""
         if not self._is_writer:
-            return {}
+            return None
         # A state the program does not declare (yet) is handed on as it is.
-        versions = self._versions | {name: state.end() for name, state in self._maps.items()}
-        tables = {name: refs_to_json(refs) for name, refs in versions.items() if refs}
-        schemas = schemas_told(self._schemas, {name: state.schema for name, state in self._maps.items()}, tables)
-        return {ACCOUNT: tables, _SCHEMAS: schemas} if schemas else {ACCOUNT: tables}
+        versions = {**self._stored.versions, **{name: state.end() for name, state in self._maps.items()}}
+        return stored_tables(versions, self._stored.schemas, {name: s.schema for name, s in self._maps.items()})
 
     def writable(self, descriptor: Any) -> BroadcastMap:
         """The state for those who may write it."""

@@ -7,6 +7,7 @@ same scope. Handles of places (`runtime.windows.window_store`) are in the same s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
@@ -18,6 +19,8 @@ from millstream.runtime.keyed.timers import KeyedTimerService
 from millstream.runtime.keyed.visits import VISIT_RECORDS_MAX
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.keys.key_groups import key_group_range
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import EVENT_TIMERS, PROCESSING_TIMERS
 from millstream.state.tables.state_table import StateTable, TableSetting
 
 __all__ = ["KeyedBackend"]
@@ -37,8 +40,8 @@ class KeyedBackend(StateGetters):
         self.store = StateStore(operator, key_type, max_parallelism, self.groups)
         self.scope = Scope()
         self._visited: dict[str, StateHandle] = {}
-        self.event_timers = self.store.timers("event timers")
-        self.processing_timers = self.store.timers("processing timers")
+        self.event_timers = self.store.timers(EVENT_TIMERS)
+        self.processing_timers = self.store.timers(PROCESSING_TIMERS)
         self.timers = KeyedTimerService(self.scope, self.event_timers, self.processing_timers)
 
     def state(self, descriptor: Any, kind: type[StateHandle]) -> Any:
@@ -68,8 +71,8 @@ class KeyedBackend(StateGetters):
 
     # --- an epoch ---------------------------------------------------------------------------------------------
 
-    def begin(self, setting: TableSetting, accounts: Mapping[str, Any]) -> None:
-        """Open everything at the last version. `accounts`: what subtasks told of these key groups, by subtask."""
+    def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
+        """Open everything at the last version. `accounts`: what subtasks acknowledged of these key groups."""
         self.store.begin(setting, accounts)
 
     def column(self, keys: list[Any]) -> KeyColumn:
@@ -120,11 +123,8 @@ class KeyedBackend(StateGetters):
                 yield key, handle
             self.leave()
 
-    def end(self, now_ms: int) -> dict[str, Any]:
+    def end(self, now_ms: int) -> SubtaskAccount:
         """Write what changed; what the next epoch needs to know of it."""
         self.scope.leave()
         account = self.store.end()
-        wake_ms = self.processing_timers.earliest(after=now_ms)
-        if wake_ms is not None:
-            account["wake_ms"] = wake_ms
-        return account
+        return replace(account, wake_ms=self.processing_timers.earliest(after=now_ms))

@@ -17,51 +17,48 @@ from millstream.state.schemas.saved_types import written_type
 from millstream.state.stored.queryable import NUMBERED, PANES, PLACES, WINDOW_STATES, Queryable
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
-from millstream.storage.json_records import to_json
 
 __all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_of_states"]
 
 
 def queryables_of_states(
     descriptors: Mapping[str, Any], shapes: Mapping[str, str], key_type: TypeInformation | None, operator: str
-) -> dict[str, Any]:
+) -> dict[str, Queryable]:
     """What an account tells of the states whose descriptors were made queryable, by that name."""
-    queryables: dict[str, Any] = {}
+    queryables: dict[str, Queryable] = {}
     for state, descriptor in descriptors.items():
         name = getattr(descriptor, "_queryable_name", None)
         if name is None:
             continue
         if name in queryables:
             raise ProgramError(
-                f"the states '{queryables[name]['state']}' and '{state}' of '{operator}' are both queryable as "
-                f"'{name}'. Give one of them another name by set_queryable"
+                f"the states '{queryables[name].state}' and '{state}' of '{operator}' are both queryable as '{name}'. "
+                "Give one of them another name by set_queryable"
             )
         shape, value = shapes[state], descriptor.type_info
         if shape == "map":
             value = value.value_type
         elif shape == "list":
             value = value.element_type
-        queryables[name] = to_json(Queryable(state, shape, written_type(key_type), written_type(value)))
+        queryables[name] = Queryable(state, shape, written_type(key_type), written_type(value))
     return queryables
 
 
-def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> dict[str, Any]:
+def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> Queryable:
     """What an account tells of columnar windows."""
-    return to_json(
-        Queryable(
-            WINDOW_STATES[PANES],
-            "window",
-            written_type(key_type),
-            "PICKLED",
-            PANES,
-            _fields(operation.windows),
-            "ready",
-            _measures(operation.measures),
-        )
+    return Queryable(
+        WINDOW_STATES[PANES],
+        "window",
+        written_type(key_type),
+        "PICKLED",
+        PANES,
+        _fields(operation.windows),
+        "ready",
+        _measures(operation.measures),
     )
 
 
-def queryable_of_windows(operation: Window, key_type: TypeInformation | None) -> dict[str, Any]:
+def queryable_of_windows(operation: Window, key_type: TypeInformation | None) -> Queryable:
     """What an account tells of the windows of the two other operators."""
     panes = operation.panes if isinstance(operation, FoldedWindow) else None
     kept = PLACES if panes is None else NUMBERED
@@ -74,24 +71,21 @@ def queryable_of_windows(operation: Window, key_type: TypeInformation | None) ->
         contents = "ready" if measures else "aggregated"
     else:
         contents = "records"
-    return to_json(
-        Queryable(
-            WINDOW_STATES[kept],
-            "window",
-            written_type(key_type),
-            written_type(operation.contents_type),
-            kept,
-            () if panes is None else _fields(panes),
-            contents,
-            _measures(measures) if contents == "ready" else (),
-            isinstance(operation.assigner, MergingAssigner),
-        )
+    return Queryable(
+        WINDOW_STATES[kept],
+        "window",
+        written_type(key_type),
+        written_type(operation.contents_type),
+        kept,
+        () if panes is None else _fields(panes),
+        contents,
+        _measures(measures) if contents == "ready" else (),
+        isinstance(operation.assigner, MergingAssigner),
     )
 
 
 def _fields(windows: PaneWindows) -> tuple[Any, ...]:
-    lengths = (windows.size_ms, windows.slide_ms, windows.offset_ms, windows.step_ms)
-    return (*lengths, windows.is_event_time, windows.lateness_ms)
+    return (*windows.lengths_ms, windows.is_event_time, windows.lateness_ms)
 
 
 def _measures(measures: Sequence[Measure]) -> tuple[tuple[str, str, tuple[Any, ...], int], ...]:

@@ -6,8 +6,8 @@ before but its accounts. Therefore each subtask tells in its account where the n
 opens a table goes on after the largest that any subtask has told: after a change of parallelism its keys come from
 several.
 
-    {"elements_numbered": {"history": 15032385541}}       lists
-    {"rows_numbered": {"left": 712, "right": 90}}         the buffers of a join, which readers know by it
+    elements_numbered={"history": 15032385541}        lists
+    rows_numbered={"left": 712, "right": 90}          the buffers of a join, which readers know by it
 
 Elements of lists start anew at `epoch << 31` where that is further on. Accounts of older Millstreams tell nothing of
 lists: their epochs had one round, so all their numbers are smaller than that.
@@ -15,37 +15,36 @@ lists: their epochs had one round, so all their numbers are smaller than that.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from millstream.runtime.keyed.states import StateHandle
+from millstream.state.stored.accounts import SubtaskAccount
 
-__all__ = ["last_row_numbers", "tell_row_numbers"]
-
-_OF_LISTS = "elements_numbered"
-_ACCOUNTS = (_OF_LISTS, "rows_numbered")
+__all__ = ["last_row_numbers", "with_row_numbers"]
 
 
-def last_row_numbers(kept: Mapping[str, Any]) -> dict[str, int]:
+def last_row_numbers(accounts: Iterable[SubtaskAccount]) -> dict[str, int]:
     """Where the numbers of every table go on, by name, from what each subtask acknowledged last.
 
-    >>> last_row_numbers({"0": {"rows_numbered": {"left": 4}}, "1": {"rows_numbered": {"left": 7}}, "2": {}})
+    >>> last_row_numbers([SubtaskAccount(rows_numbered={"left": 4}), SubtaskAccount(rows_numbered={"left": 7})])
     {'left': 7}
     """
     numbers: dict[str, int] = {}
-    for account, part in itertools.product(kept.values(), _ACCOUNTS):
-        for name, number in account.get(part, {}).items():
+    for account in accounts:
+        for name, number in (*account.elements_numbered.items(), *account.rows_numbered.items()):
             numbers[name] = max(number, numbers.get(name, 0))
     return numbers
 
 
-def tell_row_numbers(account: dict[str, Any], before: Mapping[str, int], handles: Mapping[str, StateHandle]) -> None:
-    """Put into an account where the numbers of its tables go on. Those of tables that the program does not declare
-    (yet) are handed on as they were told."""
-    for name, number in before.items():
-        if name not in handles:
-            account.setdefault(_OF_LISTS, {})[name] = number
+def with_row_numbers(
+    account: SubtaskAccount, before: Mapping[str, int], handles: Mapping[str, StateHandle]
+) -> SubtaskAccount:
+    """The account with where the numbers of these tables go on. Those of tables that the program does not declare (yet)
+    are handed on as they were told."""
+    elements, rows = dict(account.elements_numbered), dict(account.rows_numbered)
+    elements |= {name: number for name, number in before.items() if name not in handles}
     for name, handle in handles.items():
         if handle.next_number is not None:
-            account.setdefault(handle.numbered_in, {})[name] = handle.next_number
+            (rows if handle.numbers_rows else elements)[name] = handle.next_number
+    return replace(account, elements_numbered=elements, rows_numbered=rows)

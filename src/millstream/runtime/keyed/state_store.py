@@ -22,12 +22,13 @@ from millstream.errors import ProgramError
 from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
 from millstream.runtime.keyed.declared_states import declared_state, name_conflict
 from millstream.runtime.keyed.queryable_states import queryables_of_states
-from millstream.runtime.keyed.row_numbers import last_row_numbers, tell_row_numbers
+from millstream.runtime.keyed.row_numbers import last_row_numbers, with_row_numbers
 from millstream.runtime.keyed.states import AggregatingHandle, ReducingHandle, StateHandle, ValueHandle
 from millstream.runtime.keyed.timers import Timers
-from millstream.state.schemas.state_schemas import last_schemas, schemas_told
-from millstream.state.segments.version import SegmentRef, refs_for, refs_to_json
-from millstream.state.tables.state_table import StateTable, TableSetting, last_versions, tell_debt
+from millstream.state.schemas.state_schemas import last_schemas, stored_tables
+from millstream.state.segments.version import SegmentRef, refs_for
+from millstream.state.stored.accounts import SubtaskAccount, tables_of
+from millstream.state.tables.state_table import StateTable, TableSetting, last_versions
 
 __all__ = ["OwnState", "StateGetters", "StateStore"]
 
@@ -122,35 +123,32 @@ class StateStore:
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def begin(self, setting: TableSetting, accounts: Mapping[str, Any]) -> None:
-        """Open everything at the last version. `accounts`: what subtasks told of these key groups, by subtask."""
-        self._versions = last_versions(accounts, self.operator, setting.groups)
-        schemas = last_schemas(accounts, self.operator)
-        self._setting = replace(setting, schemas=schemas, rows_numbered=last_row_numbers(accounts))
+    def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
+        """Open everything at the last version. `accounts`: what subtasks acknowledged of these key groups."""
+        tables = tables_of(accounts)
+        self._versions = last_versions(tables, setting.groups)
+        row_numbers = last_row_numbers(accounts.values())
+        self._setting = replace(setting, schemas=last_schemas(tables), rows_numbered=row_numbers)
         for name, handle in self._handles.items():
             handle.open(self._setting, self._versions.get(name, ()))
 
-    def end(self) -> dict[str, Any]:
+    def end(self) -> SubtaskAccount:
         """Write what changed; what the next epoch needs to know of it."""
         assert self._setting is not None
         # A state the program does not declare (yet) is handed on as it is.
-        tables = {name: refs_to_json(refs_for(refs, self._groups)) for name, refs in self._versions.items()}
+        versions = {name: refs_for(refs, self._groups) for name, refs in self._versions.items()}
         for name, handle in self._handles.items():
             handle.leave()
-            tables[name] = refs_to_json(handle.table.end())
-        account: dict[str, Any] = {"tables": {name: refs for name, refs in tables.items() if refs}}
+            versions[name] = handle.table.end()
         schemas = {name: handle.table.schema for name, handle in self._handles.items()}
-        histories = schemas_told(self._setting.schemas, schemas, tables)
-        if histories:
-            account["schemas"] = histories
-        tell_row_numbers(account, self._setting.rows_numbered, self._handles)
-        tell_debt(account, (handle.table for handle in self._handles.values()))
         descriptors = {name: declaration.descriptor for name, declaration in self._declarations.items()}
         shapes = {name: handle.shape for name, handle in self._handles.items()}
-        queryable = queryables_of_states(descriptors, shapes, self._key_type, self.operator)
-        if queryable:
-            account["queryable"] = queryable
-        return account
+        account = SubtaskAccount(
+            tables=stored_tables(versions, self._setting.schemas, schemas),
+            compaction_debt_bytes=sum(handle.table.debt_bytes for handle in self._handles.values()),
+            queryable=queryables_of_states(descriptors, shapes, self._key_type, self.operator),
+        )
+        return with_row_numbers(account, self._setting.rows_numbered, self._handles)
 
 
 class StateGetters:

@@ -133,13 +133,13 @@ class StateHandle:
     the handle).
 
     `shape` is what kind of state it is to functions and to queries; "" is none of theirs. `next_number`: where the
-    numbers of its rows go on, and `numbered_in`: under which name an account tells it (`row_numbers`); None: its rows
-    have none.
+    numbers of its rows go on (`row_numbers`); None: its rows have none. `numbers_rows`: they are those of a join's
+    rows, not of a list's elements.
     """
 
     shape = ""
     next_number: int | None = None
-    numbered_in = "elements_numbered"
+    numbers_rows = False
 
     def __init__(self, table: StateTable, scope: Any, renews_on_read: bool = False) -> None:
         self.table = table

@@ -9,7 +9,8 @@ are read in the same task come after that, and are not kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.accounts import StoredTables, SubtaskAccount
 from millstream.state.tables.state_table import TableSetting
 
 __all__ = ["BroadcastInputs", "BroadcastProcessOperator", "KeyedBroadcastOperator"]
@@ -153,8 +155,8 @@ class BroadcastInputs(TwoInputs):
         with self.call.running("state"):
             self.broadcast.begin(place, spec.states.get(self.uid, {}))
 
-    def write_broadcast_states(self) -> Mapping[str, Any]:
-        """Write the broadcast states, in the subtask that does; returns the account of them."""
+    def write_broadcast_states(self) -> StoredTables | None:
+        """Write the broadcast states, in the subtask that does; returns their tables."""
         with self.call.running("state"):
             return self.broadcast.end()
 
@@ -163,9 +165,9 @@ class BroadcastProcessOperator(BroadcastInputs, ProcessOperator):
     """A `BroadcastProcessFunction`."""
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
-        account = self.write_broadcast_states()
-        if account:
-            acknowledgement.states[self.uid] = account
+        tables = self.write_broadcast_states()
+        if tables is not None:
+            acknowledgement.states[self.uid] = SubtaskAccount(broadcast=tables)
         super().acknowledge(acknowledgement)
 
     def element_context(self) -> Any:
@@ -177,8 +179,8 @@ class KeyedBroadcastOperator(BroadcastInputs, KeyedProcessOperator):
     """A `KeyedBroadcastProcessFunction`: broadcast records, then those of the keyed stream, then the timers due. Timers
     of processing time that had come when the epoch began fire first, and see the state of the epoch before."""
 
-    def write_states(self) -> dict[str, Any]:
-        return {**super().write_states(), **self.write_broadcast_states()}
+    def write_states(self) -> SubtaskAccount:
+        return replace(super().write_states(), broadcast=self.write_broadcast_states())
 
     def take(self, batch: Batch) -> None:
         if self.facing == 2:

@@ -27,10 +27,12 @@ from millstream.records.columns import checked_batch, stream_schema
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.event_time import KeptTime, Timekeeper, restored_time
+from millstream.runtime.task.barrier import Acknowledgement, SplitRead
+from millstream.runtime.task.event_time import Timekeeper, restored_time
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, ReadRange
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.times import KeptTime
 
 __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
 
@@ -49,7 +51,7 @@ class ReadOperator(Operator):
         self._source = self.node.operation.source
         self._strategy = self.node.operation.watermarks
         self._schema = None if self.node.output_type is None else stream_schema(self.node.output_type)
-        self._positions: dict[str, Any] = {}
+        self._positions: dict[str, SplitRead] = {}
         self._watermark = MIN_WATERMARK
         self._recorder: InputRecorder | None = None
         self._ranges: tuple[ReadRange, ...] = ()
@@ -110,15 +112,8 @@ class ReadOperator(Operator):
         time_ = keeper.end(now_ms)
         if watermark is not None:
             time_ = replace(time_, watermark=max(watermark, range_.watermark))
-        self._positions[split.name] = {
-            "offset": offset,
-            "watermark": time_.watermark,
-            "records": records,
-            "bytes": size,
-            "time": time_.details(),
-        }
-        if self._recorder is not None:
-            self._positions[split.name]["recorded"] = self._recorder.end_split(watermark)
+        recorded = None if self._recorder is None else self._recorder.end_split(watermark)
+        self._positions[split.name] = SplitRead(offset, time_, records, size, recorded)
         self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
 
     def _cut(self, item: Any) -> Iterator[Batch]:
@@ -191,7 +186,7 @@ class TimestampOperator(Operator):
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Keep this subtask's event time."""
-        acknowledgement.states[self.uid] = {"watermark": self._time_at_end.watermark, **self._time_at_end.details()}
+        acknowledgement.states[self.uid] = SubtaskAccount(time=self._time_at_end)
         super().acknowledge(acknowledgement)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from millstream.records.batch import Batch, alike, is_typed
 from millstream.runtime.exchange.key_classes import decode_key
@@ -16,6 +15,7 @@ from millstream.runtime.operators.pieces import Pieces
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, own_accounts
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.tables.state_table import TableSetting
 
 __all__ = ["KeyedOperator", "Part", "PerRecordOperator"]
@@ -69,7 +69,7 @@ class KeyedOperator(Operator):
         context = self.setting.context
         self.open_states(own_accounts(spec.states.get(self.uid, {}), context.subtask, context.parallelism))
 
-    def open_states(self, accounts: Mapping[str, Any]) -> None:
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         """Open the states at the last version. `accounts` are of this subtask's keys, by the subtask that kept them."""
         with self.call.running("state"):
             self.backend.begin(self._table_setting, accounts)
@@ -82,7 +82,7 @@ class KeyedOperator(Operator):
         acknowledgement.states[self.uid] = self.write_states()
         super().acknowledge(acknowledgement)
 
-    def write_states(self) -> dict[str, Any]:
+    def write_states(self) -> SubtaskAccount:
         """Write the states; returns the account of them."""
         with self.call.running("state"):
             return self.backend.end(self.time.now_ms)

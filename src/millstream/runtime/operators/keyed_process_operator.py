@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from millstream.runtime.operators.function_operators import inherited_timestamps
 from millstream.runtime.operators.keyed_operator import Part, PerRecordOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.operators.process_operator import ProcessOperator
+from millstream.state.stored.accounts import SubtaskAccount
 
 __all__ = ["KeyedContext", "KeyedProcessOperator", "TimerContext"]
 
@@ -69,11 +71,9 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         if not self._is_batch:
             self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
 
-    def write_states(self) -> dict[str, Any]:
+    def write_states(self) -> SubtaskAccount:
         account = super().write_states()
-        if self._is_batch:  # nobody need wake up for a timer
-            account.pop("wake_ms", None)
-        return account
+        return replace(account, wake_ms=None) if self._is_batch else account  # in BATCH nobody need wake up for a timer
 
     def element_context(self) -> Any:
         return KeyedContext(self.backend)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 
@@ -29,7 +28,9 @@ from millstream.runtime.exchange.blocks import BlockPacker, decode_block
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, own_accounts
+from millstream.state.stored.accounts import ListEntry, LoopTail, SubtaskAccount
 from millstream.state.stored.operator_lists import column_of, entry_of, shares
+from millstream.state.stored.table_names import LOOP
 from millstream.storage.names import segment_name
 
 __all__ = ["LoopHeadOperator", "LoopTailOperator", "loop_is_settled", "loop_records"]
@@ -39,14 +40,14 @@ _BLOCK_RECORDS_MAX = 16_384
 _BLOCK_BYTES_MAX = 4 << 20
 
 
-def loop_records(accounts: Mapping[str, Any]) -> int:
+def loop_records(accounts: Mapping[int, SubtaskAccount]) -> int:
     """How many records are in a loop, by what the subtasks of its tail said."""
-    return sum(account["records"] for account in accounts.values())
+    return sum(account.loop.records for account in accounts.values() if account.loop is not None)
 
 
-def loop_is_settled(accounts: Mapping[str, Any]) -> bool:
+def loop_is_settled(accounts: Mapping[int, SubtaskAccount]) -> bool:
     """Whether event time behind a loop has come as far as it can, by what the subtasks of its head said."""
-    return not any(account["holds"] for account in accounts.values())
+    return not any(account.holds for account in accounts.values())
 
 
 class LoopTailOperator(Operator):
@@ -69,16 +70,17 @@ class LoopTailOperator(Operator):
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Write down what came back."""
-        account: dict[str, Any] = {"records": self.records_in, "type": str(self.node.output_type)}
+        entry: ListEntry | None = None
         self._keep(self._packer.rest())
         if self._blocks:
             started = time.perf_counter_ns()
             with self.call.running("loop"):
                 column = pa.array(self._blocks, pa.binary())
-                file = segment_name(self.uid, "loop", self._epoch, self.setting.context.subtask, self._nonce)
-                account["blocks"] = entry_of(column, "split", _STORED_AS, self.setting.facts.store, file, None)
+                file = segment_name(self.uid, LOOP, self._epoch, self.setting.context.subtask, self._nonce)
+                entry = entry_of(column, "split", _STORED_AS, self.setting.facts.store, file, None)
             self.busy_ns += time.perf_counter_ns() - started
-        acknowledgement.states[self.uid] = account
+        tail = LoopTail(self.records_in, str(self.node.output_type), entry)
+        acknowledgement.states[self.uid] = SubtaskAccount(loop=tail)
         super().acknowledge(acknowledgement)
 
 
@@ -109,25 +111,26 @@ class LoopHeadOperator(Operator):
                 self.take(batch)
 
     def _returned(self) -> Iterator[Batch]:
-        accounts = [self._kept[subtask] for subtask in sorted(self._kept, key=int)]
-        entries = [account.get("blocks") for account in accounts]
+        tails = [self._kept[subtask].loop for subtask in sorted(self._kept)]
+        entries = [None if tail is None else tail.blocks for tail in tails]
         context = self.setting.context
-        counts = [0 if entry is None else entry["items"] for entry in entries]
+        counts = [0 if entry is None else entry.items for entry in entries]
         dealt_out = shares(counts, 1 if self._is_own else context.parallelism) if counts else []
         own = dealt_out[0 if self._is_own else context.subtask] if dealt_out else []
         for part in own:
-            self._check(accounts[part.subtask])
-            entry = entries[part.subtask]
+            tail, entry = tails[part.subtask], entries[part.subtask]
+            assert tail is not None and entry is not None
+            self._check(tail, entry)
             blocks = column_of([(entry, part)], self.setting.facts.store, f"the records in the loop '{self.node.name}'")
             for block in blocks or ():
                 yield from decode_block(block.as_buffer(), self.node.output_type)
 
-    def _check(self, account: Mapping[str, Any]) -> None:
+    def _check(self, tail: LoopTail, entry: ListEntry) -> None:
         now = str(self.node.output_type)
-        if account["type"] != now or account["blocks"]["type"] != _STORED_AS:
+        if tail.type != now or entry.type != _STORED_AS:
             raise ProgramError(
-                f"{account['records']} records of type {account['type']} are in the loop '{self.node.name}' "
-                f"(stored as {account['blocks']['type']}), and the program now has {now} there (stored as "
+                f"{tail.records} records of type {tail.type} are in the loop '{self.node.name}' "
+                f"(stored as {entry.type}), and the program now has {now} there (stored as "
                 f"{_STORED_AS}). Let the loop run empty before its type is changed"
             )
 
@@ -152,5 +155,5 @@ class LoopHeadOperator(Operator):
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Tell whether event time waits."""
-        acknowledgement.states[self.uid] = {"holds": self._holds}
+        acknowledgement.states[self.uid] = SubtaskAccount(holds=self._holds)
         super().acknowledge(acknowledgement)

@@ -38,6 +38,7 @@ from millstream.runtime.operators.failure import UserCall
 from millstream.runtime.operators.operator_state import OperatorState
 from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.stored.accounts import FunctionAccount
 
 __all__ = ["Operator", "OperatorSetting", "Origin", "Output"]
 
@@ -107,7 +108,7 @@ class Operator:
 
     # --- its life, in order -------------------------------------------------------------------------------------
 
-    def open(self, accounts: Mapping[str, Any]) -> None:
+    def open(self, accounts: Mapping[int, FunctionAccount]) -> None:
         """Give the user's function its operator state, of which each subtask kept an account, and open it."""
         self.operator_state.restore(accounts)
         self.operator_state.initialize(self.stateful(), self.setting.context.states)

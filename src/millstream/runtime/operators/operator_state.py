@@ -25,14 +25,15 @@ from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
 from millstream.runtime.operators.failure import UserCall
 from millstream.runtime.operators.operator_values import OperatorList, OperatorMap, OperatorValue
 from millstream.runtime.task.barrier import Acknowledgement
-from millstream.state.stored.operator_lists import UNIONS, Entry, KeptState, Mode, column_of, entry_of
+from millstream.state.stored.accounts import FunctionAccount, ListEntry, ListMode, ListSchema
+from millstream.state.stored.operator_lists import KeptState, column_of, entry_of
 from millstream.storage.names import segment_name
 from millstream.storage.store import Store
 
 __all__ = ["InitializationContext", "OperatorState", "SnapshotContext", "keeps_state"]
 
 _METHODS = ("initialize_state", "snapshot_state")
-_NAMES: Mapping[Mode, str] = {
+_NAMES: Mapping[ListMode, str] = {
     "split": "get_list_state",
     "union": "get_union_list_state",
     "broadcast": "get_broadcast_state",
@@ -123,7 +124,7 @@ class OperatorState:
         self._values: dict[str, OperatorValue] = {}
         # This subtask's lists as they are stored now. After a rescale nothing stored is just this subtask's.
         own = kept.parallelism == self._parallelism
-        self._entries: Mapping[str, Entry] = kept.of_subtask(self._subtask) if own else {}
+        self._entries: Mapping[str, ListEntry] = kept.of_subtask(self._subtask) if own else {}
 
     @property
     def restored_epoch(self) -> int | None:
@@ -132,7 +133,7 @@ class OperatorState:
 
     # --- from epoch to epoch ----------------------------------------------------------------------------------
 
-    def restore(self, accounts: Mapping[str, Any]) -> None:
+    def restore(self, accounts: Mapping[int, FunctionAccount]) -> None:
         """Open at the last manifest; `accounts` are what it keeps, by subtask."""
         self._function, self._lives_on = None, False
         self._forget(KeptState.for_subtask(accounts, self._subtask, self._parallelism))
@@ -152,13 +153,13 @@ class OperatorState:
             self._function, self._lives_on = function, lives_on
             function.initialize_state(InitializationContext(self, keyed))
 
-    def is_outdated(self, accounts: Mapping[str, Any]) -> bool:
+    def is_outdated(self, accounts: Mapping[int, FunctionAccount]) -> bool:
         """Whether the function lives on from another version than the last manifest's, or from half an epoch."""
-        account = accounts.get(str(self._subtask))
-        committed = None if account is None else account["nonce"]
+        account = accounts.get(self._subtask)
+        committed = None if account is None else account.nonce
         return self._lives_on and (self._held is None or self._held != committed)
 
-    def begin(self, accounts: Mapping[str, Any], nonce: str, epoch: int, now_ms: int) -> None:
+    def begin(self, accounts: Mapping[int, FunctionAccount], nonce: str, epoch: int, now_ms: int) -> None:
         """An epoch begins: from now on, until it is acknowledged, this object holds no version at all."""
         if not self._lives_on:
             self.restore(accounts)
@@ -173,13 +174,10 @@ class OperatorState:
             if self._function is not None:
                 self._function.snapshot_state(self._now)
             self._entries = self._written()
-        acknowledgement.operator_states[self._uid] = {
-            "epoch": self._now.epoch,
-            "nonce": self._nonce,
-            "parallelism": self._parallelism,
-            "lists": self._entries,
-            UNIONS: self._kept.has_unions or any(value.mode == "union" for value in self._values.values()),
-        }
+        has_unions = self._kept.has_unions or any(value.mode == "union" for value in self._values.values())
+        acknowledgement.operator_states[self._uid] = FunctionAccount(
+            self._now.epoch, self._nonce, self._parallelism, self._entries, has_unions
+        )
         self._held = self._nonce
 
     # --- the lists and maps -----------------------------------------------------------------------------------
@@ -188,7 +186,7 @@ class OperatorState:
         """The operator has broadcast states of these names already: those of its broadcast streams."""
         self._of_streams = frozenset(names)
 
-    def list_of(self, descriptor: Any, mode: Mode) -> OperatorList:
+    def list_of(self, descriptor: Any, mode: ListMode) -> OperatorList:
         """The list a descriptor names, with what was kept of it."""
         declared = getattr(descriptor, "type_info", None)
         if not isinstance(declared, ListTypeInfo):
@@ -215,7 +213,7 @@ class OperatorState:
         serializer = None if evolution is None else evolution.serializer
         return self._opened(descriptor, OperatorMap(key, task_codec(declared.value_type, what, serializer), evolution))
 
-    def _unsuited(self, descriptor: Any, mode: Mode, expected: str) -> ProgramError:
+    def _unsuited(self, descriptor: Any, mode: ListMode, expected: str) -> ProgramError:
         return ProgramError(f"{_NAMES[mode]} of '{self.operator}': found {descriptor!r}, expected {expected}")
 
     def _opened(self, descriptor: Any, value: V) -> V:
@@ -232,8 +230,8 @@ class OperatorState:
             _check(what, found.mode, found.type_name, value, "declared")
             return found  # type: ignore[no-any-return] # one mode is one kind of value
         for entry in self._kept.entries(name):
-            if entry is not None and entry["mode"] != value.mode:
-                _check(what, entry["mode"], entry["type"], value, "saved")
+            if entry is not None and entry.mode != value.mode:
+                _check(what, entry.mode, entry.type, value, "saved")
         parts = self._kept.share(name, value.mode, self._subtask, self._parallelism)
         column = column_of(parts, self._store, what, value.changes)
         if column is not None:
@@ -241,9 +239,9 @@ class OperatorState:
         self._values[name] = value
         return value
 
-    def _written(self) -> dict[str, Entry]:
+    def _written(self) -> dict[str, ListEntry]:
         """The entries of all values that are not empty: those in use, and those nobody asked for."""
-        written: dict[str, Entry] = {}
+        written: dict[str, ListEntry] = {}
         for name, used in self._values.items():
             column = used.column()
             if column is not None:
@@ -255,20 +253,19 @@ class OperatorState:
                     written[name] = entry
         return written
 
-    def _handed_on(self, name: str) -> Entry | None:
+    def _handed_on(self, name: str) -> ListEntry | None:
         if name in self._entries:
             return self._entries[name]
         # Of a union everybody would get everything; handing on is done by parts, so that it does not multiply.
-        mode: Mode = "broadcast" if self._kept.mode(name) == "broadcast" else "split"
+        mode: ListMode = "broadcast" if self._kept.mode(name) == "broadcast" else "split"
         parts = self._kept.share(name, mode, self._subtask, self._parallelism)
         column = column_of(parts, self._store, self._what(name)) if parts else None
         if column is None:
             return None
         first = parts[0][0]
-        schema = {part: first[part] for part in ("declared", "version", "map_key") if part in first}
-        return self._stored(name, column, first["mode"], first["type"], schema)
+        return self._stored(name, column, first.mode, first.type, first.schema)
 
-    def _stored(self, name: str, column: Any, mode: Mode, type_name: str, schema: Mapping[str, Any]) -> Entry:
+    def _stored(self, name: str, column: Any, mode: ListMode, type_name: str, schema: ListSchema) -> ListEntry:
         # A letter of its own after the nonce: keyed state of the same name has files beside this one.
         file = segment_name(self._uid, name, self._now.epoch, self._subtask, f"{self._nonce}o")
         return entry_of(column, mode, type_name, self._store, file, self._entries.get(name), schema)
@@ -277,7 +274,7 @@ class OperatorState:
         return f"operator state '{name}' of '{self.operator}'"
 
 
-def _check(what: str, old_mode: Mode, old_type: str, value: OperatorValue, verb: str) -> None:
+def _check(what: str, old_mode: ListMode, old_type: str, value: OperatorValue, verb: str) -> None:
     old, new = (_NAMES[old_mode], old_type), (_NAMES[value.mode], value.type_name)
     if old != new:
         raise ProgramError(

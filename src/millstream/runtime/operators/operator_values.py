@@ -6,7 +6,8 @@ column: the items of a list, or the pairs of a map as structs of key and value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from millstream.runtime.keyed.map_methods import SettledMap
 from millstream.state.schemas.evolution import Evolution
 from millstream.state.schemas.saved_types import written_type
 from millstream.state.schemas.state_schemas import ValueChanges
-from millstream.state.stored.operator_lists import Mode, schema_of, stored_type
+from millstream.state.stored.accounts import ListMode, ListSchema
+from millstream.state.stored.operator_lists import schema_of, stored_type
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.map_keys import MapKeyCodec
 
@@ -26,13 +28,13 @@ class OperatorValue(Protocol):
     """What storing asks of a value. An empty one is not stored."""
 
     @property
-    def mode(self) -> Mode: ...
+    def mode(self) -> ListMode: ...
 
     @property
     def type_name(self) -> str: ...
 
     @property
-    def schema(self) -> Mapping[str, Any]:
+    def schema(self) -> ListSchema:
         """What its entry tells of the type besides."""
 
     @property
@@ -49,7 +51,7 @@ class OperatorValue(Protocol):
 class OperatorList:
     """A `ListState` that belongs to a subtask. It lives in memory and is written at the end of every epoch."""
 
-    def __init__(self, codec: StateCodec, mode: Mode, evolution: Evolution | None = None) -> None:
+    def __init__(self, codec: StateCodec, mode: ListMode, evolution: Evolution | None = None) -> None:
         self.mode, self.type_name = mode, stored_type(codec)
         self.schema, self.changes = schema_of(codec), ValueChanges(codec, evolution)
         self._codec = codec
@@ -88,12 +90,12 @@ class OperatorList:
 class OperatorMap(SettledMap):
     """A `BroadcastState` of which every subtask keeps a copy of its own."""
 
-    mode: Mode = "broadcast"
+    mode: ListMode = "broadcast"
 
     def __init__(self, key: MapKeyCodec, value: StateCodec, evolution: Evolution | None = None) -> None:
         super().__init__(key, value)
         map_key = written_type(key.saved_type)
-        self.schema = {**schema_of(value), "map_key": map_key}
+        self.schema = replace(schema_of(value), map_key=map_key)
         self.changes = ValueChanges(value, evolution, map_key)
         self.type_name = f"map<{stored_type(key)}, {stored_type(value)}>"
         self._key, self._value = key, value

@@ -29,11 +29,10 @@ from millstream.runtime.keyed.visits import Visit
 from millstream.runtime.operators.keyed_batches import ColumnarOperator
 from millstream.runtime.operators.keyed_operator import KeyedOperator, Part, PerRecordOperator
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.state.stored.table_names import ROLLED
 from millstream.state.tables.state_table import StateTable
 
 __all__ = ["ReduceOperator", "RollingOperator"]
-
-_STATE = "result"
 
 
 class _RunningOperator(KeyedOperator):
@@ -70,10 +69,10 @@ class ReduceOperator(_RunningOperator, PerRecordOperator):
         # Not every callable with a `reduce` is a reduce function (numpy's ufuncs have one): those have `open` too.
         is_object = isinstance(function, FieldReduce) or hasattr(function, "open")
         self._reduce = function.reduce if is_object else function
-        self._codec = task_codec(self.node.output_type, f"state '{_STATE}' of '{name}'")
-        table = self.backend.table(_STATE, self.node.output_type)
+        self._codec = task_codec(self.node.output_type, f"state '{ROLLED}' of '{name}'")
+        table = self.backend.table(ROLLED, self.node.output_type)
         self._result = ValueHandle(table, self.backend.scope, False, self._codec)
-        self.backend.keep(_STATE, self._result)
+        self.backend.keep(ROLLED, self._result)
 
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         values = batch.values()
@@ -112,7 +111,7 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
     def __init__(self, setting: OperatorSetting) -> None:
         type_info = setting.node.output_type
         assert type_info is not None and isinstance(setting.node.operation, Rolling)
-        super().__init__(setting, {_STATE: type_info})
+        super().__init__(setting, {ROLLED: type_info})
         self._operation = setting.node.operation
         self._type = type_info
         self._is_row = isinstance(plain_type(type_info), RowTypeInfo | TupleTypeInfo)
@@ -123,12 +122,12 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
     def work(self, visit: Visit) -> Iterator[Part]:
         batch = visit.records
         self._check(batch)
-        fields, before = batch.columns().columns[: len(self._schema)], self.columns()[_STATE]
+        fields, before = batch.columns().columns[: len(self._schema)], self.columns()[ROLLED]
         has_result = np.asarray(before.is_valid())
         rolled = roll(
             self._operation.kind, self._operation.position, fields, visit.codes, self._fields_of(before), has_result
         )
-        self.states[_STATE].set(self._record_of(rolled.after))
+        self.states[ROLLED].set(self._record_of(rolled.after))
         if not self.setting.facts.batch:
             columns = pa.RecordBatch.from_arrays(rolled.output, schema=self._schema)
             yield None, Batch.of_columns(columns, self._type, batch.timestamps)
@@ -158,6 +157,6 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         return pa.StructArray.from_arrays(fields, fields=list(self._schema)) if self._is_row else fields[0]
 
     def _final_results(self) -> Iterator[Batch]:
-        for column in self._rows(self.states[_STATE].table):
+        for column in self._rows(self.states[ROLLED].table):
             columns = pa.RecordBatch.from_arrays(self._fields_of(column), schema=self._schema)
             yield Batch.of_columns(columns, self._type)

@@ -20,16 +20,20 @@ import json
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 
 from millstream.records.block_form import filled_up
+from millstream.state.stored.accounts import AccountReader, FunctionAccount, RecordedSplit, SubtaskAccount
+from millstream.state.stored.times import KeptTime
+from millstream.storage.json_records import Flat, from_json, to_json
 
 __all__ = [
     "Acknowledgement",
     "Barrier",
     "ChannelEnd",
+    "SplitRead",
     "attempts_sum",
     "ends_bytes",
 ]
@@ -49,18 +53,30 @@ class ChannelEnd(NamedTuple):
     watermark: int
 
 
+@dataclass(frozen=True)
+class SplitRead:
+    """How far a split was read in an epoch: up to which offset and event time, and how much that was. `recorded`: what
+    is kept of it, if the job records its input."""
+
+    offset: Any
+    time: Annotated[KeptTime, Flat()]
+    records: int = 0
+    bytes: int = 0
+    recorded: RecordedSplit | None = None
+
+
 @dataclass
 class Acknowledgement:
-    """One task's account of its part of an epoch. Everything in it is JSON: it ends up in the manifest."""
+    """What one task tells of its part of an epoch. It travels as JSON, and most of it ends up in the manifest."""
 
     stage: int
     subtask: int
     nonce: str
     heard: str = ""  # the sum of the attempts it heard of the stage before
-    sources: dict[str, dict[str, Any]] = field(default_factory=dict)  # uid -> split -> {offset, watermark, records}
+    sources: dict[str, dict[str, SplitRead]] = field(default_factory=dict)  # by uid and split
     staged: dict[str, list[Any]] = field(default_factory=dict)  # sink uid -> what its writer handed over
-    states: dict[str, Any] = field(default_factory=dict)  # uid -> what the operator itself keeps of this subtask
-    operator_states: dict[str, Any] = field(default_factory=dict)  # uid -> what its function keeps of this subtask
+    states: dict[str, SubtaskAccount] = field(default_factory=dict)  # uid -> what the operator keeps of this subtask
+    operator_states: dict[str, FunctionAccount] = field(default_factory=dict)  # uid -> what its function keeps of it
     watermarks: dict[str, int] = field(default_factory=dict)  # uid -> event time at the end of the epoch
     event_times: dict[str, int] = field(default_factory=dict)  # uid -> where this subtask stands, if it goes on there
     operators: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> records in, out, where time went
@@ -70,13 +86,28 @@ class Acknowledgement:
 
     def encode(self) -> pa.Buffer:
         """As JSON, the form it travels in."""
-        text = json.dumps(vars(self), separators=(",", ":"))
+        fields = dict(vars(self))
+        fields["sources"] = {
+            uid: {split: to_json(read) for split, read in splits.items()} for uid, splits in self.sources.items()
+        }
+        for name in ("states", "operator_states"):
+            fields[name] = {uid: to_json(account) for uid, account in fields[name].items()}
+        text = json.dumps(fields, separators=(",", ":"))
         return pa.py_buffer((text + " " * (-len(text) % 8)).encode("ascii"))
 
     @classmethod
-    def decode(cls, payload: bytes) -> Acknowledgement:
-        """Read what `encode` wrote."""
-        return cls(**json.loads(payload))
+    def decode(cls, payload: bytes, reader: AccountReader | None = None) -> Acknowledgement:
+        """Read what `encode` wrote. A `reader` that reads many reads what they have in common once."""
+        reader = reader or AccountReader()
+        fields = json.loads(payload)
+        fields["sources"] = {
+            uid: {split: from_json(SplitRead, reader, read) for split, read in splits.items()}
+            for uid, splits in fields["sources"].items()
+        }
+        fields["states"] = {uid: reader.subtask(account, uid) for uid, account in fields["states"].items()}
+        functions = fields["operator_states"]
+        fields["operator_states"] = {uid: reader.function(account, uid) for uid, account in functions.items()}
+        return cls(**fields)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ its subtasks: a split may move to another one, and its records must not be late 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,60 +27,29 @@ from millstream.common.watermark_strategy import FieldTimestamps, WatermarkGener
 from millstream.errors import ProgramError
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
-from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK, REAL_WATERMARK_MAX
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK, REAL_WATERMARK_MAX
 from millstream.runtime.operators.failure import UserCall
 from millstream.state.keys.key_groups import key_group_range
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.times import KeptTime
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
 
-__all__ = ["KeptTime", "Timekeeper", "restored_event_time", "restored_time", "restored_times"]
+__all__ = ["Timekeeper", "restored_event_time", "restored_time", "restored_times"]
 
 
-@dataclass(frozen=True)
-class KeptTime:
-    """What is remembered of one split or subtask: its watermark, when it last had records, what its generator knows.
-
-    >>> kept = KeptTime(watermark=40, active_ms=1_000)
-    >>> kept.stands(timeout_ms=500, now_ms=1_499), kept.stands(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
-    (40, True)
-    >>> KeptTime.of(kept.details(), kept.watermark) == kept
-    True
-    """
-
-    watermark: int = MIN_WATERMARK
-    active_ms: int | None = None  # None: nobody asks, there is no idle timeout
-    marked_idle: bool = False
-    generator: Any = None
-
-    def stands(self, timeout_ms: int | None, now_ms: int) -> int:
-        """Its watermark, or IDLE_WATERMARK when it has been quiet for so long."""
-        quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
-        return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
-
-    def details(self) -> dict[str, Any]:
-        """Everything but the watermark, as JSON."""
-        details = {"active_ms": self.active_ms, "marked_idle": self.marked_idle or None, "generator": self.generator}
-        return {name: value for name, value in details.items() if value is not None}
-
-    @classmethod
-    def of(cls, details: Mapping[str, Any], watermark: int) -> KeptTime:
-        """Read what `details` gave."""
-        return cls(
-            watermark, details.get("active_ms"), bool(details.get("marked_idle", False)), details.get("generator")
-        )
-
-
-def restored_times(subtasks: Mapping[str, Mapping[str, Any]], parallelism: int) -> list[KeptTime]:
+def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
     """What each of `parallelism` subtasks goes on from, given what those of the last epoch kept.
 
     With another parallelism than before, records go other ways: all new subtasks start at the smallest watermark of
     the old ones, so that none claims to have seen what another one saw, and with new generators.
 
-    >>> [time.watermark for time in restored_times({"0": {"watermark": 7}, "1": {"watermark": 5}}, 3)]
+    >>> accounts = {0: SubtaskAccount(time=KeptTime(7)), 1: SubtaskAccount(time=KeptTime(5))}
+    >>> [time.watermark for time in restored_times(accounts, 3)]
     [5, 5, 5]
     """
-    times = [_time_of(subtasks[str(i)]) for i in range(len(subtasks))]
+    times = [_time_of(subtasks[subtask]) for subtask in range(len(subtasks))]
     if len(times) == parallelism:
         return times
     lowest = min((time.watermark for time in times), default=MIN_WATERMARK)
@@ -89,15 +57,16 @@ def restored_times(subtasks: Mapping[str, Mapping[str, Any]], parallelism: int) 
     return [KeptTime(lowest, max(active, default=None))] * parallelism
 
 
-def restored_time(subtasks: Mapping[str, Mapping[str, Any]], subtask: int, parallelism: int) -> KeptTime:
+def restored_time(subtasks: Mapping[int, SubtaskAccount], subtask: int, parallelism: int) -> KeptTime:
     """What one subtask goes on from. What the others kept is looked at only after a change of parallelism."""
     if len(subtasks) == parallelism:
-        return _time_of(subtasks[str(subtask)])
+        return _time_of(subtasks[subtask])
     return restored_times(subtasks, parallelism)[subtask]
 
 
-def _time_of(account: Mapping[str, Any]) -> KeptTime:
-    return KeptTime.of(account, account["watermark"])
+def _time_of(account: SubtaskAccount) -> KeptTime:
+    assert account.time is not None, "an operator that keeps time tells it in every epoch"
+    return account.time
 
 
 def restored_event_time(

@@ -1,8 +1,8 @@
 """What a source gave, kept: for replaying epochs whose source cannot be read again.
 
 With `millstream.record` on, a task writes the batches that it reads beside the state of its operators, as they came
-and before any function sees them. The manifest of their epoch names the files (`states[uid]["recorded"]`, by split), so
-they live as long as it does, and are collected, copied and protected with it. Nobody reads them but a replay.
+and before any function sees them. The manifest of their epoch names the files (in the account of the source, by split),
+so they live as long as it does, and are collected, copied and protected with it. Nobody reads them but a replay.
 
 A file is an Arrow stream with one column, whose every value is a block (`blocks.py`).
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,12 +18,13 @@ from millstream.connectors.contracts import Offset, Read, Source, SourceContext,
 from millstream.errors import StoreDamagedError
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.blocks import decode_block, encode_block
+from millstream.state.stored.accounts import RecordedFile, RecordedSplit
+from millstream.state.stored.table_names import RECORDED_INPUT
 from millstream.storage.names import segment_name
 from millstream.storage.store import Store
 
 __all__ = ["InputRecorder", "RecordedSource"]
 
-_NAME = "recorded input"
 _FILE_BYTES = 16 << 20
 _SCHEMA = pa.schema([pa.field("block", pa.large_binary())])
 
@@ -38,7 +38,7 @@ class InputRecorder:
         self._begin()
 
     def _begin(self) -> None:
-        self._files: list[dict[str, Any]] = []
+        self._files: list[RecordedFile] = []
         self._blocks: list[bytes] = []
         self._bytes = 0
 
@@ -50,14 +50,14 @@ class InputRecorder:
         if self._bytes >= _FILE_BYTES:
             self._write()
 
-    def end_split(self, watermark: int | None) -> dict[str, Any]:
+    def end_split(self, watermark: int | None) -> RecordedSplit:
         """All of the split is read, and the source's own watermark stands there: what the manifest is to keep of it."""
         if self._blocks:
             self._write()
-        account = {"files": self._files, "subtask": self._subtask, "number": self._split_count, "watermark": watermark}
+        recorded = RecordedSplit(tuple(self._files), self._subtask, self._split_count, watermark)
         self._split_count += 1
         self._begin()
-        return account
+        return recorded
 
     def _write(self) -> None:
         sink = pa.BufferOutputStream()
@@ -65,9 +65,10 @@ class InputRecorder:
             writer.write_batch(pa.RecordBatch.from_arrays([pa.array(self._blocks, pa.large_binary())], schema=_SCHEMA))
         data = sink.getvalue().to_pybytes()
         # A letter of its own after the nonce: states of the same operator have files beside these.
-        name = segment_name(self._uid, _NAME, self._epoch, self._subtask, f"{self._nonce}r{self._file_count}")
+        nonce = f"{self._nonce}r{self._file_count}"
+        name = segment_name(self._uid, RECORDED_INPUT, self._epoch, self._subtask, nonce)
         self._store.put(name, data)
-        self._files.append({"file": name, "bytes": len(data), "crc32": zlib.crc32(data)})
+        self._files.append(RecordedFile(name, len(data), zlib.crc32(data)))
         self._file_count += 1
         self._blocks, self._bytes = [], 0
 
@@ -75,7 +76,7 @@ class InputRecorder:
 class RecordedSource(Source):
     """Reads in an epoch what `source` gave in it. `recorded` is what the epoch's manifest keeps of that, by split."""
 
-    def __init__(self, source: Source, recorded: Mapping[str, Any], store: Store) -> None:
+    def __init__(self, source: Source, recorded: Mapping[str, RecordedSplit], store: Store) -> None:
         self.bounded, self.type_info, self.single = source.bounded, source.type_info, source.single
         self.carries_timestamps = source.carries_timestamps
         self._described = source.describe()
@@ -84,21 +85,21 @@ class RecordedSource(Source):
     @property
     def subtasks(self) -> dict[str, int]:
         """Which subtask read each split."""
-        return {name: account["subtask"] for name, account in self._recorded.items()}
+        return {name: split.subtask for name, split in self._recorded.items()}
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         """In the order in which each subtask read them."""
-        return [Split(name) for name in sorted(self._recorded, key=lambda name: self._recorded[name]["number"])]
+        return [Split(name) for name in sorted(self._recorded, key=lambda name: self._recorded[name].number)]
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
         return offset  # there is nothing but what was read
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        for entry in self._recorded[split.name]["files"]:
-            data = self._store.get(entry["file"])
-            if len(data) != entry["bytes"] or zlib.crc32(data) != entry["crc32"]:
+        for recorded in self._recorded[split.name].files:
+            data = self._store.get(recorded.file)
+            if len(data) != recorded.bytes or zlib.crc32(data) != recorded.crc32:
                 raise StoreDamagedError(
-                    f"Store {self._store.url}: {entry['file']!r}, recorded input, was cut or changed after it was "
+                    f"Store {self._store.url}: {recorded.file!r}, recorded input, was cut or changed after it was "
                     "written. Restore it from a copy"
                 )
             with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
@@ -108,8 +109,7 @@ class RecordedSource(Source):
         return stop
 
     def watermark(self, split: Split, offset: Offset) -> int | None:
-        watermark: int | None = self._recorded[split.name]["watermark"]
-        return watermark
+        return self._recorded[split.name].watermark
 
     def describe(self) -> str:
         return f"what was recorded of {self._described}"

@@ -16,14 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from millstream.connectors.contracts import Split
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.event_time import restored_event_time
+from millstream.state.stored.accounts import AccountReader, FunctionAccount, SubtaskAccount, to_json
 from millstream.storage.store import Store
 
 __all__ = ["Assignment", "EpochSpec", "JobFacts", "ReadRange", "own_accounts"]
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,8 @@ class EpochSpec:
     # What holds a source's event time back besides the ranges read: its splits that are not read in this epoch.
     floors: Mapping[str, int]
     watermarks: Mapping[str, int]
-    states: Mapping[str, Mapping[str, Any]]  # uid -> subtask -> its account
-    operator_states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # uid -> subtask -> its account
+    states: Mapping[str, Mapping[int, SubtaskAccount]]  # by uid and subtask
+    operator_states: Mapping[str, Mapping[int, FunctionAccount]] = field(default_factory=dict)  # by uid and subtask
     # Where each subtask of the last epoch stood, of operators whose subtasks did not all stand at the watermark.
     event_times: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
@@ -99,7 +102,7 @@ class EpochSpec:
         parts = [json.dumps(part, separators=(",", ":")) if part else "" for part in _parts(self)]
         head = {name: value for name, value in vars(self).items() if name != "reads"}
         for kind in _ACCOUNTS:
-            head[kind] = {uid: _subtasks(kept) for uid, kept in head[kind].items()}
+            head[kind] = {uid: _subtasks(accounts) for uid, accounts in head[kind].items()}
         head["ends"] = list(accumulate(map(len, parts)))
         return "".join([json.dumps(head, separators=(",", ":")), "\n", *parts])
 
@@ -114,19 +117,18 @@ class EpochSpec:
             for uid, ranges in parts.of(subtask).get("reads", {}).items()
         }
         for kind in _ACCOUNTS:
-            head[kind] = {uid: _Accounts(parts, kind, uid, kept) for uid, kept in head[kind].items()}
+            head[kind] = {uid: _Accounts(parts, kind, uid, subtasks) for uid, subtasks in head[kind].items()}
         return cls(reads=reads, **head)
 
 
-def own_accounts(kept: Mapping[str, Any], subtask: int, parallelism: int) -> Mapping[str, Any]:
+def own_accounts(accounts: Mapping[int, A], subtask: int, parallelism: int) -> Mapping[int, A]:
     """Of what every subtask of an operator kept, what this one has to know: its own account while the parallelism is
     the one they were written at, since each then holds just what is its own; else all of them.
 
-    >>> own_accounts({"0": "a", "1": "b"}, 1, 2), own_accounts({"0": "a", "1": "b"}, 1, 3)
-    ({'1': 'b'}, {'0': 'a', '1': 'b'})
+    >>> own_accounts({0: "a", 1: "b"}, 1, 2), own_accounts({0: "a", 1: "b"}, 1, 3)
+    ({1: 'b'}, {0: 'a', 1: 'b'})
     """
-    own = str(subtask)
-    return {own: kept[own]} if len(kept) == parallelism and own in kept else kept
+    return {subtask: accounts[subtask]} if len(accounts) == parallelism and subtask in accounts else accounts
 
 
 # --- the parts of the subtasks ----------------------------------------------------------------------------------
@@ -144,15 +146,15 @@ def _parts(spec: EpochSpec) -> list[_Part]:
             # Not `asdict`: it copies everything first, which takes milliseconds for a source of many splits.
             own.append({**vars(range_), "split": vars(range_.split)})
     for kind in _ACCOUNTS:
-        for uid, kept in getattr(spec, kind).items():
-            for subtask, account in kept.items():
-                by_subtask.setdefault(int(subtask), {}).setdefault(kind, {})[uid] = account
+        for uid, accounts in getattr(spec, kind).items():
+            for subtask, account in accounts.items():
+                by_subtask.setdefault(subtask, {}).setdefault(kind, {})[uid] = to_json(account)
     return [by_subtask.get(subtask, {}) for subtask in range(max(by_subtask, default=-1) + 1)]
 
 
-def _subtasks(kept: Mapping[str, Any]) -> int | list[int]:
+def _subtasks(accounts: Mapping[int, Any]) -> int | list[int]:
     """Which subtasks have an account: all below a number, as a rule."""
-    numbers = sorted(map(int, kept))
+    numbers = sorted(accounts)
     return len(numbers) if numbers == list(range(len(numbers))) else numbers
 
 
@@ -162,6 +164,7 @@ class _Parts:
     def __init__(self, text: str, begin: int, ends: Sequence[int]) -> None:
         self._text, self._begin, self._ends = text, begin, ends
         self._decoded: dict[int, _Part] = {}
+        self.reader = AccountReader()
 
     def of(self, subtask: int) -> _Part:
         if subtask not in self._decoded:
@@ -176,20 +179,25 @@ class _Parts:
         return self._text[self._begin + start : self._begin + self._ends[subtask]]
 
 
-class _Accounts(Mapping[str, Any]):
-    """What each subtask of one operator acknowledged last, by the subtask's number as text."""
+class _Accounts(Mapping[int, Any]):
+    """What each subtask of one operator acknowledged last; read when it is asked for, and once."""
 
     def __init__(self, parts: _Parts, kind: str, uid: str, subtasks: int | list[int]) -> None:
         self._parts, self._kind, self._uid = parts, kind, uid
         self._subtasks: Sequence[int] = range(subtasks) if isinstance(subtasks, int) else subtasks
+        self._accounts: dict[int, Any] = {}
 
-    def __getitem__(self, subtask: str) -> Any:
-        if not subtask.isdigit() or int(subtask) not in self._subtasks:
+    def __getitem__(self, subtask: int) -> Any:
+        if subtask not in self._subtasks:
             raise KeyError(subtask)
-        return self._parts.of(int(subtask))[self._kind][self._uid]
+        if subtask not in self._accounts:
+            reader = self._parts.reader
+            read = reader.subtask if self._kind == "states" else reader.function
+            self._accounts[subtask] = read(self._parts.of(subtask)[self._kind][self._uid], self._uid)
+        return self._accounts[subtask]
 
-    def __iter__(self) -> Iterator[str]:
-        return map(str, self._subtasks)
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._subtasks)
 
     def __len__(self) -> int:
         return len(self._subtasks)

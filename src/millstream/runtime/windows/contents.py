@@ -22,13 +22,13 @@ from millstream.records.batch import is_typed
 from millstream.records.timestamped_value import TimestampedValue
 from millstream.runtime.keyed.collection_states import ListHandle
 from millstream.runtime.keyed.state_store import OwnState
-from millstream.runtime.keyed.states import ValueHandle
+from millstream.runtime.keyed.states import StateHandle, ValueHandle
 from millstream.runtime.windows.window_store import WindowStore
+from millstream.state.stored.table_names import WINDOW_CONTENTS
 from millstream.state.windows.places import Place
 
 __all__ = ["Contents", "Fold", "contents_of"]
 
-_NAME = "window contents"
 Fire = Callable[[Any], None]
 
 
@@ -127,7 +127,7 @@ class Folded(Contents):
     def __init__(self, store: WindowStore, operation: Window) -> None:
         self._fold = Fold(operation)
         type_info = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
-        self._state: ValueHandle = store.state_of_place(_NAME, ValueHandle, OwnState(_NAME, type_info))
+        self._state: ValueHandle = _state(store, ValueHandle, type_info)
 
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.update(self._fold.add(self._state.value(), value, timestamp))
@@ -150,7 +150,7 @@ class Listed(Contents):
 
     def __init__(self, store: WindowStore, operation: Window) -> None:
         element = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
-        self._state: ListHandle = store.state_of_place(_NAME, ListHandle, OwnState(_NAME, Types.LIST(element)))
+        self._state: ListHandle = _state(store, ListHandle, Types.LIST(element))
 
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.append(value)
@@ -175,7 +175,7 @@ class Evicted(Listed):
 
     def __init__(self, store: WindowStore, operation: Window, context: Any) -> None:
         element = Types.LIST(_pair(operation.contents_type))
-        self._state = store.state_of_place(_NAME, ListHandle, OwnState(_NAME, element))
+        self._state = _state(store, ListHandle, element)
         self._evictor = operation.evictor
         self._context = context
         self._fold = Fold(operation) if (operation.reduce or operation.aggregate) is not None else None
@@ -204,6 +204,10 @@ def _pair(type_info: TypeInformation | None) -> TypeInformation:
     if type_info is None or not is_typed(type_info):
         return Types.PICKLED_BYTE_ARRAY()
     return Types.TUPLE([type_info, Types.LONG()])
+
+
+def _state(store: WindowStore, kind: type[StateHandle], type_info: Any) -> Any:
+    return store.state_of_place(WINDOW_CONTENTS, kind, OwnState(WINDOW_CONTENTS, type_info))
 
 
 def contents_of(store: WindowStore, operation: Window, context: Any) -> Contents:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,13 @@ from millstream.runtime.windows.window_functions import WindowFunctions
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.runs import expanded
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import WINDOW_VALUES
 from millstream.state.tables.layout import NEVER_MS
 from millstream.state.tables.state_table import StateTable
 
 __all__ = ["FoldingWindowOperator"]
 
-_STATE = "window values"
 # So many records, or records times windows, are worked on at once.
 _PIECE_RECORDS = 16_384
 _PIECE_PAIRS = 262_144
@@ -66,14 +68,14 @@ class FoldingWindowOperator(WindowFunctions):
         self._fold = Fold(operation)
         self._codec = task_codec(operation.contents_type, f"the windows of '{self.node.name}'")
         self._table = StateTable(
-            _STATE,
+            WINDOW_VALUES,
             self.node.inputs[0].key_type,
             setting.context.max_parallelism,
             self._codec,
             sub_type=pa.int64(),
             has_due=True,
         )
-        self.backend.keep(_STATE, StateHandle(self._table, self.backend.scope))
+        self.backend.keep(WINDOW_VALUES, StateHandle(self._table, self.backend.scope))
         self._function_context = FunctionContext(self.time, self.store, self.of_key, False)
         self._is_batch = setting.facts.batch
         self._begin()
@@ -309,17 +311,15 @@ class FoldingWindowOperator(WindowFunctions):
             self._out, self._stamps = [], []
             yield from self._parts(out, stamps)
 
-    def write_states(self) -> dict[str, Any]:
-        account, panes = super().write_states(), self._panes
+    def write_states(self) -> SubtaskAccount:
         # For readers of the store: which window a number stands for.
-        account["windows_ms"] = [panes.size_ms, panes.slide_ms, panes.offset_ms, panes.step_ms]
-        if panes.is_event_time or self._is_batch:
+        account = replace(super().write_states(), windows_ms=self._panes.lengths_ms)
+        if self._panes.is_event_time or self._is_batch:
             return account
         self._table.settle()
         due_ms = None if self._table.view.is_empty else self._table.view.min_due(after_ms=self.time.now_ms - 1)
-        if due_ms is not None:  # a window is over when its last millisecond is
-            account["wake_ms"] = min(due_ms + 1, account.get("wake_ms", due_ms + 1))
-        return account
+        # A window is over when its last millisecond is.
+        return account if due_ms is None else account.waking_at(due_ms + 1)
 
 
 def _by_place(codes: Int64s, numbers: Int64s) -> tuple[Int64s, list[int]]:

@@ -18,11 +18,10 @@ from millstream.common.typeinfo import MapTypeInfo, Types
 from millstream.runtime.keyed.collection_states import MapHandle
 from millstream.runtime.keyed.state_store import OwnState
 from millstream.runtime.windows.window_store import WindowStore
+from millstream.state.stored.table_names import MERGING_WINDOWS
 from millstream.state.windows.places import WindowTokens
 
 __all__ = ["MergedWindows", "Merger"]
-
-_NAME = "merging windows"
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,8 @@ class MergedWindows:
         self._assigner = assigner
         self._tokens = tokens
         token_type = Types.PRIMITIVE_ARRAY(Types.BYTE())
-        descriptor = OwnState(_NAME, MapTypeInfo(token_type, token_type))
-        self._mapping: _TokenMap = store.state_of_key(_NAME, _TokenMap, descriptor)
+        descriptor = OwnState(MERGING_WINDOWS, MapTypeInfo(token_type, token_type))
+        self._mapping: _TokenMap = store.state_of_key(MERGING_WINDOWS, _TokenMap, descriptor)
 
     def load(self, keys: Iterable[Any]) -> None:
         """Read the windows of these keys at once."""

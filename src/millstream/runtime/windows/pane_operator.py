@@ -18,8 +18,8 @@ nothing is ever late. In BATCH there is one time, the end: every window fires on
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +38,11 @@ from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.windows.pane_table import PaneHandle, PaneTable
 from millstream.state.keys.equality import Bools
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import PANES
 
 __all__ = ["PaneOperator"]
 
-_STATE = "panes"
-_FIRED_MS = "fired_ms"
-_PANE_MS = "pane_ms"
 _LATE_RECORDS = "numLateRecordsDropped"
 # Partials are merged when they have grown to this, and again when they have doubled.
 _GATHERED_BYTES = 128 << 20
@@ -61,19 +60,19 @@ class PaneOperator(KeyedOperator):
         assert schema is not None
         self._schema = schema
         self._accumulators = Accumulators(operation.measures)
-        codec = task_codec(accumulator_type(operation.measures), f"state '{_STATE}' of '{self.node.name}'")
-        table = PaneTable(_STATE, key_type, setting.context.max_parallelism, codec, self._windows)
+        codec = task_codec(accumulator_type(operation.measures), f"state '{PANES}' of '{self.node.name}'")
+        table = PaneTable(PANES, key_type, setting.context.max_parallelism, codec, self._windows)
         self._panes = PaneHandle(table, self.backend.scope, self._windows, self._accumulators)
-        self.backend.keep(_STATE, self._panes)
+        self.backend.keep(PANES, self._panes)
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
         self._batch = setting.facts.batch
         self._before_ms = MIN_WATERMARK
 
     # --- an epoch -----------------------------------------------------------------------------------------------
 
-    def open_states(self, accounts: Mapping[str, Any]) -> None:
-        self._check_panes(accounts)
-        self._before_ms = self._time_before(accounts)
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        self._check_panes(accounts.values())
+        self._before_ms = self._time_before(accounts.values())
         self._panes.table.time_ms = self._before_ms
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
@@ -81,11 +80,11 @@ class PaneOperator(KeyedOperator):
         self._started_ns = 0
         super().open_states(accounts)
 
-    def _check_panes(self, kept: Mapping[str, Any]) -> None:
+    def _check_panes(self, accounts: Iterable[SubtaskAccount]) -> None:
         """Refuse to go on with panes that the windows of the program would cut."""
-        for account in kept.values():
-            stored = account.get(_PANE_MS, self._own_panes)
-            if stored != self._own_panes:
+        for account in accounts:
+            stored = account.pane_ms
+            if stored is not None and stored != self._own_panes:
                 was, now = (f"panes of {length} ms from {begin} ms on" for length, begin in (stored, self._own_panes))
                 error = ProgramError(
                     f"the windows of '{self.node.name}' were kept in {was}, and the program now has {now}. Use the "
@@ -94,17 +93,18 @@ class PaneOperator(KeyedOperator):
                 raise self.call.failed(error, "state")
 
     @property
-    def _own_panes(self) -> list[int]:
+    def _own_panes(self) -> tuple[int, int]:
         """How long panes are, and where they begin."""
-        return [self._windows.pane_ms, self._windows.offset_ms % self._windows.pane_ms]
+        return self._windows.pane_ms, self._windows.offset_ms % self._windows.pane_ms
 
-    def _time_before(self, kept: Mapping[str, Any]) -> int:
+    def _time_before(self, accounts: Iterable[SubtaskAccount]) -> int:
         """How far windows had fired when the last epoch ended."""
         if self._batch:
             return MAX_WATERMARK if self.time.watermark == MAX_WATERMARK else MIN_WATERMARK
         if self._windows.is_event_time:
             return self.time.watermark
-        return max((account.get(_FIRED_MS, MIN_WATERMARK) for account in kept.values()), default=MIN_WATERMARK)
+        fired_ms = [account.fired_ms for account in accounts if account.fired_ms is not None]
+        return max(fired_ms, default=MIN_WATERMARK)
 
     def _time_now(self) -> int:
         if self._batch:
@@ -227,21 +227,18 @@ class PaneOperator(KeyedOperator):
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return Batch.of_columns(batch, self._type, ends - 1)
 
-    def write_states(self) -> dict[str, Any]:
-        account = super().write_states()
-        account[_PANE_MS] = self._own_panes
+    def write_states(self) -> SubtaskAccount:
+        account = replace(super().write_states(), pane_ms=self._own_panes)
         if self.node.queryable is not None:
             key_type = self.node.inputs[0].key_type
             assert key_type is not None
-            account["queryable"] = {self.node.queryable: queryable_of_panes(self._operation, key_type)}
+            account = replace(account, queryable={self.node.queryable: queryable_of_panes(self._operation, key_type)})
         if self._windows.is_event_time or self._batch:
             return account
         now_ms = self._time_now()
-        account[_FIRED_MS] = now_ms
+        account = replace(account, fired_ms=now_ms)
         wake_ms = self._next_firing(now_ms)
-        if wake_ms is not None:
-            account["wake_ms"] = min(wake_ms, account.get("wake_ms", wake_ms))
-        return account
+        return account if wake_ms is None else account.waking_at(wake_ms)
 
     def _next_firing(self, now_ms: int) -> int | None:
         """When the next window by the clock that holds a pane is over."""

@@ -8,6 +8,7 @@ and written with the operator's own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from millstream.errors import ProgramError
@@ -18,6 +19,7 @@ from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.windows.window_store import PartyStates, WindowStore
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.windows.places import WindowTokens
 
 __all__ = ["WindowFunctions"]
@@ -47,23 +49,25 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
         """The window function, and the one that folds records."""
         return (self.user_function(), self._operation.reduce, self._operation.aggregate)
 
-    def open_states(self, accounts: Mapping[str, Any]) -> None:
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
         self.tokens.forget()
 
-    def write_states(self) -> dict[str, Any]:
+    def write_states(self) -> SubtaskAccount:
         self.store.leave()
         account = super().write_states()
-        self.store.tell_wake(self.time.now_ms, account)
-        if self.node.queryable is not None:
-            told = queryable_of_windows(self._operation, self.node.inputs[0].key_type)
-            names = account.setdefault("queryable", {})
-            if self.node.queryable in names:
+        wake_ms = self.store.wake_ms(self.time.now_ms)
+        if wake_ms is not None:
+            account = replace(account, wake_ms=wake_ms)
+        name = self.node.queryable
+        if name is not None:
+            if name in account.queryable:
                 raise ProgramError(
-                    f"the windows of '{self.node.name}' and its state '{names[self.node.queryable]['state']}' are both "
-                    f"queryable as '{self.node.queryable}'. Give one of them another name"
+                    f"the windows of '{self.node.name}' and its state '{account.queryable[name].state}' are both "
+                    f"queryable as '{name}'. Give one of them another name"
                 )
-            names[self.node.queryable] = told
+            windows = queryable_of_windows(self._operation, self.node.inputs[0].key_type)
+            account = replace(account, queryable={**account.queryable, name: windows})
         return account
 
     def check_timestamps(self, batch: Batch) -> None:

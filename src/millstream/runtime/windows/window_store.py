@@ -18,6 +18,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
 from millstream.runtime.keyed.state_store import StateGetters, StateStore
 from millstream.runtime.keyed.states import AggregatingHandle, ReducingHandle, StateHandle, SubjectScope, ValueHandle
+from millstream.state.stored.table_names import WINDOW_EVENT_TIMERS, WINDOW_PROCESSING_TIMERS
 from millstream.state.tables.state_table import StateTable
 from millstream.state.windows.places import PlaceTable
 
@@ -33,8 +34,8 @@ class WindowStore:
         self.places = SubjectScope()
         self._of_keys: dict[str, StateHandle] = {}
         self._of_places: dict[str, StateHandle] = {}
-        self.event_timers = store.timers("window event timers", PlaceTable)
-        self.processing_timers = store.timers("window processing timers", PlaceTable)
+        self.event_timers = store.timers(WINDOW_EVENT_TIMERS, PlaceTable)
+        self.processing_timers = store.timers(WINDOW_PROCESSING_TIMERS, PlaceTable)
 
     def state_of_key(self, name: str, kind: type[StateHandle], descriptor: Any) -> Any:
         """The state of this descriptor at keys, kept under `name`."""
@@ -64,12 +65,11 @@ class WindowStore:
         self.keys.leave()
         self.places.leave()
 
-    def tell_wake(self, now_ms: int, account: dict[str, Any]) -> None:
-        """Tell in the operator's account when the next timer of the clock comes, if there is one: when its millisecond
-        has passed. Those of this one are left."""
+    def wake_ms(self, now_ms: int) -> int | None:
+        """When the next timer of the clock comes, if there is one: when its millisecond has passed. Those of this one
+        are left."""
         earliest_ms = self.processing_timers.earliest(after=now_ms - 1)
-        if earliest_ms is not None:
-            account["wake_ms"] = earliest_ms + 1
+        return None if earliest_ms is None else earliest_ms + 1
 
 
 _KINDS: dict[str, type[StateHandle]] = {

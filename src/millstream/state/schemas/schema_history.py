@@ -12,11 +12,11 @@ Entries that no segment needs any more are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import StateSchemaError, StoreDamagedError
@@ -74,7 +74,6 @@ class SavedAs:
 
 
 History: TypeAlias = tuple[SavedAs, ...]
-T = TypeVar("T")
 
 
 def entry_at(history: History, epoch: int) -> int:
@@ -87,9 +86,9 @@ def still_needed(history: History, epochs: Iterable[int]) -> History:
     return history[entry_at(history, min(epochs, default=history[-1].since)) :]
 
 
-def joined(one: Sequence[T], other: Sequence[T]) -> Sequence[T]:
-    """The history of a whole table, read or not, from those of two tasks: each keeps the end of the same list that its
-    own segments need."""
+def joined(one: History, other: History) -> History:
+    """The history of a whole table from those of two tasks: each keeps the end of the same list that its own segments
+    need."""
     return max(one, other, key=len)
 
 

@@ -10,7 +10,7 @@ encoded as what they are; a whole chunk at a time, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,8 +25,6 @@ from millstream.state.schemas.schema_history import (
     SavedAs,
     entry_at,
     extended,
-    history_from_json,
-    history_to_json,
     joined,
     refused,
     still_needed,
@@ -35,35 +33,39 @@ from millstream.state.schemas.schema_history import (
 )
 from millstream.state.schemas.stored_defaults import PickledDefaults
 from millstream.state.segments.segment import layout_document
-from millstream.state.segments.version import SegmentRef
+from millstream.state.segments.version import Refs, SegmentRef
+from millstream.state.stored.accounts import StoredTables
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import TableLayout
 
-__all__ = ["TableSchema", "ValueChanges", "last_schemas", "schemas_told"]
+__all__ = ["TableSchema", "ValueChanges", "last_schemas", "stored_tables"]
 
 _VALUE_CHARACTERS_MAX = 200
 
 
-def last_schemas(kept: Mapping[str, Any], operator: str) -> dict[str, History]:
-    """The history of every state by name, from what each subtask acknowledged last. `operator` is for errors."""
-    longest: dict[str, Any] = {}
-    for account in kept.values():
-        for name, written in account.get("schemas", {}).items():
-            longest[name] = joined(longest.get(name, ()), written)
-    return {name: history_from_json(written, f"state '{name}' of '{operator}'") for name, written in longest.items()}
+def last_schemas(tables: Iterable[StoredTables | None]) -> dict[str, History]:
+    """The history of every state by name, from what each subtask acknowledged last of its tables."""
+    longest: dict[str, History] = {}
+    for several in tables:
+        for name, history in ({} if several is None else several.schemas).items():
+            longest[name] = joined(longest.get(name, ()), history)
+    return longest
 
 
-def schemas_told(
-    told: Mapping[str, History], schemas: Mapping[str, TableSchema | None], tables: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What an account tells of the schemas of its tables, as far as these have rows. States that the program does not
-    declare (yet) are handed on as they were told."""
-    histories = {**told, **{name: schema.history for name, schema in schemas.items() if schema is not None}}
-    return {
-        name: history_to_json(still_needed(history, [ref["epoch"] for ref in tables[name]]))
-        for name, history in histories.items()
-        if tables.get(name) and history
-    }
+def stored_tables(
+    versions: Mapping[str, Refs], before: Mapping[str, History], schemas: Mapping[str, TableSchema | None]
+) -> StoredTables:
+    """What an account tells of these tables, as far as they have rows: their segments and what rows were saved as.
+    Histories of states that the program does not declare (yet) are handed on as they were `before`."""
+    histories = {**before, **{name: schema.history for name, schema in schemas.items() if schema is not None}}
+    return StoredTables(
+        {name: refs for name, refs in versions.items() if refs},
+        {
+            name: still_needed(history, [ref.epoch for ref in versions[name]])
+            for name, history in histories.items()
+            if versions.get(name) and history
+        },
+    )
 
 
 @dataclass(frozen=True)

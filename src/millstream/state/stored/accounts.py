@@ -13,15 +13,16 @@ name of the operator and the field.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from millstream.errors import StoreDamagedError
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.state.schemas.schema_history import History, history_from_json, history_to_json
 from millstream.state.segments.version import Refs, refs_from_json, refs_to_json
 from millstream.state.stored.queryable import Queryable
-from millstream.state.stored.times import MIN_WATERMARK, KeptTime
+from millstream.state.stored.times import KeptTime
 from millstream.storage.json_records import Flat, Form, Misfit, from_json, to_json
 
 __all__ = [
@@ -35,16 +36,18 @@ __all__ = [
     "RecordedFile",
     "RecordedSplit",
     "SplitAccount",
+    "StoredFile",
     "StoredTables",
     "SubtaskAccount",
-    "WindowBounds",
+    "WindowLengths",
     "accounts_of",
+    "tables_of",
     "to_json",
 ]
 
 ListMode = Literal["split", "union", "broadcast"]
-WindowBounds: TypeAlias = tuple[int, int, int, int | None]
-"""Which windows there are: size, slide, offset and step, in ms."""
+WindowLengths: TypeAlias = tuple[int, int, int, int | None]
+"""Which windows there are: size, slide, offset and step, in ms (`PaneWindows.lengths_ms`)."""
 
 T = TypeVar("T")
 _VALUE_CHARACTERS_MAX = 200
@@ -123,12 +126,38 @@ _Version = Annotated[Refs, Form(refs_to_json, AccountReader.version)]
 _Schema = Annotated[History, Form(history_to_json, AccountReader.history)]
 
 
+class StoredFile(NamedTuple):
+    """A file of state, or a list that stands in the manifest itself (by its checksum), with its rows and bytes."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
 @dataclass(frozen=True)
 class StoredTables:
     """The tables of one subtask by name: the segments each is made of, and what its rows were saved as."""
 
     versions: Mapping[str, _Version]
     schemas: Mapping[str, _Schema] = field(default_factory=dict)
+
+    def after(self, before: StoredTables | None) -> StoredTables:
+        """These tables, and those that were there before."""
+        if before is None:
+            return self
+        return StoredTables({**before.versions, **self.versions}, {**before.schemas, **self.schemas})
+
+    def without(self, names: Collection[str]) -> StoredTables:
+        """Those of other names."""
+        return StoredTables(
+            {name: version for name, version in self.versions.items() if name not in names},
+            {name: history for name, history in self.schemas.items() if name not in names},
+        )
+
+    @property
+    def files(self) -> Iterator[StoredFile]:
+        """The files of all segments; one that is live for several ranges of key groups is there as often."""
+        return (StoredFile(ref.file, ref.rows, ref.file_bytes) for refs in self.versions.values() for ref in refs)
 
 
 @dataclass(frozen=True)
@@ -153,6 +182,11 @@ class ListEntry:
     inline: str | None = None
     file: str | None = None
     schema: Annotated[ListSchema, Flat()] = ListSchema()
+
+    @property
+    def stored_file(self) -> StoredFile:
+        """Where it lies."""
+        return StoredFile(self.file or self.sha256, self.items, self.bytes)
 
 
 @dataclass(frozen=True)
@@ -183,13 +217,34 @@ class SubtaskAccount:
     compaction_debt_bytes: int = 0
     queryable: Mapping[str, Queryable] = field(default_factory=dict)
     wake_ms: int | None = None
-    windows_ms: WindowBounds | None = None
-    windows: WindowBounds | None = None
+    windows_ms: WindowLengths | None = None
+    windows: WindowLengths | None = None
     pane_ms: tuple[int, int] | None = None
     fired_ms: int | None = None
     time: Annotated[KeptTime | None, Flat()] = None
     loop: Annotated[LoopTail | None, Flat()] = None
     holds: bool | None = None
+
+    @property
+    def files(self) -> Iterator[StoredFile]:
+        """All files that the account names."""
+        for tables in (self.tables, self.broadcast):
+            if tables is not None:
+                yield from tables.files
+        if self.loop is not None and self.loop.blocks is not None:
+            yield self.loop.blocks.stored_file
+
+    def without(self, tables: Collection[str], broadcast: Collection[str]) -> SubtaskAccount:
+        """The same without the tables, and the broadcast ones, of these names."""
+        return replace(
+            self,
+            tables=None if self.tables is None else self.tables.without(tables),
+            broadcast=None if self.broadcast is None else self.broadcast.without(broadcast),
+        )
+
+    def waking_at(self, wake_ms: int) -> SubtaskAccount:
+        """The same, with something due at `wake_ms` too."""
+        return self if self.wake_ms is not None and self.wake_ms <= wake_ms else replace(self, wake_ms=wake_ms)
 
 
 @dataclass(frozen=True)
@@ -202,6 +257,11 @@ class FunctionAccount:
     parallelism: int
     lists: Mapping[str, ListEntry]
     unions: bool | None = None
+
+    @property
+    def files(self) -> Iterator[StoredFile]:
+        """All files that the account names."""
+        return (entry.stored_file for entry in self.lists.values())
 
 
 @dataclass(frozen=True)
@@ -286,6 +346,11 @@ class OperatorAccount:
     def keeps_state(self) -> bool:
         """Whether the operator or its function keeps anything."""
         return bool(self.subtasks or self.functions)
+
+
+def tables_of(accounts: Mapping[int, SubtaskAccount]) -> list[StoredTables | None]:
+    """The tables of the key groups of several subtasks, in the order of their numbers."""
+    return [accounts[subtask].tables for subtask in sorted(accounts)]
 
 
 # --- of a manifest ------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The stored form of operator state, and who gets what of it when the parallelism changes.
 
-A list of one subtask is one Arrow column, and so is its copy of a map, as pairs. In the manifest it is an *entry*: what
-it is, and its bytes (small) or the file they are in (large). A file lies under `segments/`, so that it is kept as long
-as a manifest names it.
+A list of one subtask is one Arrow column, and so is its copy of a map, as pairs. In the manifest it is an *entry*
+(`accounts.ListEntry`): what it is, and its bytes (small) or the file they are in (large). A file lies under
+`segments/`, so that it is kept as long as a manifest names it.
 
     {"mode": "split", "type": "int64", "declared": "LONG", "items": 3, "bytes": 328, "sha256": "…", "inline": "…"}
     {"mode": "union", "type": "pickled", "items": 9000, "bytes": 700000, "sha256": "…", "file": "segments/…"}
@@ -18,7 +18,6 @@ import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -27,15 +26,13 @@ from millstream.errors import StoreDamagedError
 from millstream.state.schemas.saved_types import type_from, type_of_arrow, written_type
 from millstream.state.schemas.schema_history import SavedAs
 from millstream.state.schemas.state_schemas import ValueChanges
+from millstream.state.stored.accounts import FunctionAccount, ListEntry, ListMode, ListSchema
 from millstream.state.stored.state_codec import StateCodec
 from millstream.storage.store import Store
 
 __all__ = [
     "INLINE_BYTES_MAX",
-    "UNIONS",
-    "Entry",
     "KeptState",
-    "Mode",
     "Slice",
     "column_of",
     "entry_of",
@@ -45,12 +42,7 @@ __all__ = [
     "stored_type",
 ]
 
-Mode = Literal["split", "union", "broadcast"]
-Entry = Mapping[str, Any]
-
 _PICKLED = "pickled"
-UNIONS = "unions"
-"""Where an account says whether a list of its function is a union; older accounts do not say."""
 INLINE_BYTES_MAX = 64 * 1024
 """The most of one list that one subtask puts into the manifest itself."""
 
@@ -97,67 +89,61 @@ def _run(counts: Sequence[int], first: int, end: int) -> list[Slice]:
 class KeptState:
     """What the last manifest keeps of one operator's state, by subtask."""
 
-    accounts: Mapping[int, Mapping[str, Any]]
+    accounts: Mapping[int, FunctionAccount]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> KeptState:
-        """From what a task is told: accounts by the subtask's number, as text."""
-        return cls({int(subtask): account for subtask, account in told.items()})
-
-    @classmethod
-    def for_subtask(cls, told: Mapping[str, Any], subtask: int, parallelism: int) -> KeptState:
-        """The same as far as one of `parallelism` subtasks needs it: its own account, if that was written at the same
+    def for_subtask(cls, accounts: Mapping[int, FunctionAccount], subtask: int, parallelism: int) -> KeptState:
+        """As far as one of `parallelism` subtasks needs it: its own account, if that was written at the same
         parallelism and says that no list is a union, of which everybody gets everybody's items."""
-        own: Any = told.get(str(subtask))
-        is_enough = own is not None and own["parallelism"] == parallelism and not own.get(UNIONS, True)
-        return cls({subtask: own}) if is_enough else cls.of(told)
+        account = accounts.get(subtask)
+        is_enough = account is not None and account.parallelism == parallelism and account.unions is False
+        return cls({subtask: account}) if account is not None and is_enough else cls(accounts)
 
     @property
     def has_unions(self) -> bool:
         """Whether a list is or was a union, even if this subtask's part of it is empty."""
         return any(
-            account.get(UNIONS, False) or any(entry["mode"] == "union" for entry in account["lists"].values())
+            account.unions or any(entry.mode == "union" for entry in account.lists.values())
             for account in self.accounts.values()
         )
 
     @property
     def parallelism(self) -> int:
         """How many subtasks there were; some may have kept nothing. 0: there was no state at all."""
-        return max((account["parallelism"] for account in self.accounts.values()), default=0)
+        return max((account.parallelism for account in self.accounts.values()), default=0)
 
     @property
     def epoch(self) -> int | None:
         """The epoch whose end this is the state of."""
-        return max((account["epoch"] for account in self.accounts.values()), default=None)
+        return max((account.epoch for account in self.accounts.values()), default=None)
 
     def names(self) -> list[str]:
         """The lists anybody kept."""
-        return sorted({name for account in self.accounts.values() for name in account["lists"]})
+        return sorted({name for account in self.accounts.values() for name in account.lists})
 
-    def entries(self, name: str) -> list[Entry | None]:
+    def entries(self, name: str) -> list[ListEntry | None]:
         """The list of this name in every subtask."""
         accounts = (self.accounts.get(subtask) for subtask in range(self.parallelism))
-        return [None if account is None else account["lists"].get(name) for account in accounts]
+        return [None if account is None else account.lists.get(name) for account in accounts]
 
-    def mode(self, name: str) -> Mode:
+    def mode(self, name: str) -> ListMode:
         """How a list that somebody kept is dealt out."""
-        mode: Mode = next(entry["mode"] for entry in self.entries(name) if entry is not None)
-        return mode
+        return next(entry.mode for entry in self.entries(name) if entry is not None)
 
-    def of_subtask(self, subtask: int) -> Mapping[str, Entry]:
+    def of_subtask(self, subtask: int) -> Mapping[str, ListEntry]:
         """The lists one subtask kept."""
         account = self.accounts.get(subtask)
-        return {} if account is None else account["lists"]
+        return {} if account is None else account.lists
 
-    def share(self, name: str, mode: Mode, subtask: int, parallelism: int) -> list[tuple[Entry, Slice]]:
+    def share(self, name: str, mode: ListMode, subtask: int, parallelism: int) -> list[tuple[ListEntry, Slice]]:
         """What `subtask` of `parallelism` gets of a list: all of it (union), or its part; of a map, one of the copies:
         its own, or that of the subtask whose turn it is."""
         entries = self.entries(name)
         if mode == "broadcast":
             owner = subtask % max(len(entries), 1)
             copy = entries[owner] if entries else None
-            return [] if copy is None else [(copy, Slice(owner, 0, copy["items"]))]
-        counts = [0 if entry is None else entry["items"] for entry in entries]
+            return [] if copy is None else [(copy, Slice(owner, 0, copy.items))]
+        counts = [0 if entry is None else entry.items for entry in entries]
         wanted = shares(counts, 1)[0] if mode == "union" else shares(counts, parallelism)[subtask]
         return [(entry, part) for part in wanted if (entry := entries[part.subtask]) is not None]
 
@@ -167,56 +153,50 @@ def stored_type(codec: StateCodec) -> str:
     return _PICKLED if codec.is_pickled else str(codec.arrow_type)
 
 
-def schema_of(codec: StateCodec) -> dict[str, Any]:
+def schema_of(codec: StateCodec) -> ListSchema:
     """What an entry tells of the type of a list, beyond its column: as it was declared, and by whom it was written."""
-    declared = {"declared": written_type(codec.saved_type)}
-    return declared if codec.version is None else {**declared, "version": codec.version}
+    return ListSchema(written_type(codec.saved_type), codec.version)
 
 
-def saved_as(entry: Entry, changes: ValueChanges, column: pa.Array) -> SavedAs:
+def saved_as(entry: ListEntry, changes: ValueChanges, column: pa.Array) -> SavedAs:
     """What a list, or the values of a map, were saved as. Entries of older Millstreams tell less: what theirs do not is
     as it is declared."""
-    declared: Any = entry.get("declared")
-    if declared is not None:
-        kind = type_from(declared, changes.what)
-        return SavedAs(0, 0, kind, entry["mode"], "", map_key=entry.get("map_key"), version=entry.get("version"))
-    codec, is_pickled = changes.codec, entry["type"] == _PICKLED or entry["type"].endswith(f", {_PICKLED}>")
+    schema = entry.schema
+    if schema.declared is not None:
+        kind = type_from(schema.declared, changes.what)
+        return SavedAs(0, 0, kind, entry.mode, "", map_key=schema.map_key, version=schema.version)
+    codec, is_pickled = changes.codec, entry.type == _PICKLED or entry.type.endswith(f", {_PICKLED}>")
     if (is_pickled, column.type) == (codec.is_pickled, codec.arrow_type):
         kind, version = codec.saved_type, codec.version
     else:
         kind, version = Types.PICKLED_BYTE_ARRAY() if is_pickled else type_of_arrow(pa.field("", column.type)), None
-    return SavedAs(0, 0, kind, entry["mode"], "", map_key=changes.map_key, version=version)
+    return SavedAs(0, 0, kind, entry.mode, "", map_key=changes.map_key, version=version)
 
 
 def entry_of(
     column: pa.Array,
-    mode: Mode,
+    mode: ListMode,
     type_name: str,
     store: Store,
     file: str,
-    before: Entry | None,
-    schema: Mapping[str, Any] | None = None,
-) -> Entry:
+    before: ListEntry | None,
+    schema: ListSchema | None = None,
+) -> ListEntry:
     """Store a list and return its entry. `before` is the entry it had; a file of the same content is used again."""
     data = _encoded(column)
-    facts = {
-        "mode": mode,
-        "type": type_name,
-        **(schema or {}),
-        "items": len(column),
-        "bytes": len(data),
-        "sha256": hashlib.sha256(data).hexdigest(),
-    }
+    entry = ListEntry(
+        mode, type_name, len(column), len(data), hashlib.sha256(data).hexdigest(), schema=schema or ListSchema()
+    )
     if len(data) <= INLINE_BYTES_MAX:
-        return {**facts, "inline": base64.b64encode(data).decode("ascii")}
-    if before is not None and "file" in before and {**facts, "file": before["file"]} == before:
+        return replace(entry, inline=base64.b64encode(data).decode("ascii"))
+    if before is not None and before.file is not None and replace(entry, file=before.file) == before:
         return before
     store.put(file, data)
-    return {**facts, "file": file}
+    return replace(entry, file=file)
 
 
 def column_of(
-    parts: Sequence[tuple[Entry, Slice]], store: Store, what: str, changes: ValueChanges | None = None
+    parts: Sequence[tuple[ListEntry, Slice]], store: Store, what: str, changes: ValueChanges | None = None
 ) -> pa.Array | None:
     """The items of all parts as one column, None when there is none. `what` names the state in errors. `changes` makes
     of each part a column of today; without it they are as they were saved."""
@@ -227,9 +207,9 @@ def column_of(
     return pa.concat_arrays(columns) if columns else None
 
 
-def _changed(column: pa.Array, entry: Entry, changes: ValueChanges) -> pa.Array:
+def _changed(column: pa.Array, entry: ListEntry, changes: ValueChanges) -> pa.Array:
     """A list, or the values of a map, as a column of today."""
-    codec, is_map = changes.codec, entry["mode"] == "broadcast"
+    codec, is_map = changes.codec, entry.mode == "broadcast"
     values = column.field("value") if is_map else column
     saved = saved_as(entry, changes, values)
     now = replace(saved, type=codec.saved_type, version=codec.version, map_key=changes.map_key)
@@ -237,14 +217,14 @@ def _changed(column: pa.Array, entry: Entry, changes: ValueChanges) -> pa.Array:
     return pa.StructArray.from_arrays([column.field("key"), values], names=["key", "value"]) if is_map else values
 
 
-def _read(entry: Entry, store: Store, what: str) -> pa.Array:
-    where = f"file {entry['file']!r}" if "file" in entry else "manifest"
+def _read(entry: ListEntry, store: Store, what: str) -> pa.Array:
+    where = "manifest" if entry.file is None else f"file {entry.file!r}"
     try:
-        data = store.get(entry["file"]) if "file" in entry else base64.b64decode(entry["inline"], validate=True)
+        data = base64.b64decode(entry.inline or "", validate=True) if entry.file is None else store.get(entry.file)
     except (StoreDamagedError, binascii.Error) as error:
         raise _damaged(what, store, where, str(error)) from error
-    if len(data) != entry["bytes"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise _damaged(what, store, where, f"{len(data)} bytes found, {entry['bytes']} written, or other ones")
+    if len(data) != entry.bytes or hashlib.sha256(data).hexdigest() != entry.sha256:
+        raise _damaged(what, store, where, f"{len(data)} bytes found, {entry.bytes} written, or other ones")
     try:
         with pa.ipc.open_stream(data) as reader:
             batches = list(reader)

@@ -13,6 +13,8 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.state.schemas.saved_types import type_from
+from millstream.state.stored import table_names
+from millstream.state.stored.table_names import WINDOW_CONTENTS, WINDOW_VALUES
 from millstream.state.windows.measures import Look, Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
@@ -21,7 +23,7 @@ __all__ = ["NUMBERED", "PANES", "PLACES", "WINDOW_STATES", "Queryable"]
 PANES, NUMBERED, PLACES = "panes", "numbered", "places"
 """How windows are kept: sums of panes, a value by the number of the window, or rows of a key and a window."""
 
-WINDOW_STATES = {PANES: "panes", NUMBERED: "window values", PLACES: "window contents"}
+WINDOW_STATES = {PANES: table_names.PANES, NUMBERED: WINDOW_VALUES, PLACES: WINDOW_CONTENTS}
 
 
 @dataclass(frozen=True)

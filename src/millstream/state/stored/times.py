@@ -1,4 +1,4 @@
-"""Event time as it is stored: what is remembered of one split or subtask."""
+"""Event time as it is stored: what is remembered of one split or subtask from epoch to epoch."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
+from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.storage.json_records import ALWAYS
 
-__all__ = ["IDLE_WATERMARK", "MAX_WATERMARK", "MIN_WATERMARK", "KeptTime"]
+__all__ = ["KeptTime"]
 
 
 @dataclass(frozen=True)

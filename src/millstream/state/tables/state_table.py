@@ -26,14 +26,15 @@ from millstream.state.schemas.state_schemas import TableSchema
 from millstream.state.segments.compaction import budget_of, compact, compaction_debt, next_compaction
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.row_counts import row_counts
-from millstream.state.segments.version import SegmentRef, coalesced, refs_from_json
+from millstream.state.segments.version import Refs, SegmentRef, coalesced
+from millstream.state.stored.accounts import StoredTables
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.layout import NEVER_MS, TableLayout
 from millstream.state.tables.table import TableView
 from millstream.storage.names import segment_name
 
-__all__ = ["StateTable", "TableSetting", "last_versions", "tell_debt"]
+__all__ = ["StateTable", "TableSetting", "last_versions"]
 
 
 @dataclass(frozen=True)
@@ -279,26 +280,16 @@ class StateTable:
         return segment_name(setting.uid, self.name, setting.epoch, setting.subtask, f"{setting.nonce}{kind}")
 
 
-def last_versions(
-    kept: Mapping[str, Any], operator: str, groups: range | None = None
-) -> dict[str, tuple[SegmentRef, ...]]:
-    """The version of every table by name, from what each subtask acknowledged last; of `groups` only, if given.
-    `operator` is for errors."""
+def last_versions(tables: Iterable[StoredTables | None], groups: range | None = None) -> dict[str, Refs]:
+    """The version of every table by name, from what each subtask acknowledged last of its tables, in their order; of
+    `groups` only, if given."""
     gathered: dict[str, list[SegmentRef]] = {}
-    for subtask in sorted(kept, key=int):
-        for name, refs in kept[subtask].get("tables", {}).items():
-            read = refs_from_json(refs, f"state '{name}' of '{operator}'")
+    for several in tables:
+        for name, refs in ({} if several is None else several.versions).items():
             # Clipped before they are put together: of the segments of all subtasks most are of no concern here.
-            own = read if groups is None else [part for ref in read if (part := ref.clipped(groups)) is not None]
+            own = refs if groups is None else [part for ref in refs if (part := ref.clipped(groups)) is not None]
             gathered.setdefault(name, []).extend(own)
     return {name: coalesced(refs) for name, refs in gathered.items()}
-
-
-def tell_debt(account: dict[str, Any], tables: Iterable[StateTable]) -> None:
-    """Add to an account how many bytes of these tables are overdue to be merged, if any are."""
-    debt = sum(table.debt_bytes for table in tables)
-    if debt:
-        account["compaction_debt_bytes"] = account.get("compaction_debt_bytes", 0) + debt
 
 
 def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:

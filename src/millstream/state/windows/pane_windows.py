@@ -50,6 +50,11 @@ class PaneWindows:
     lateness_ms: int = 0
 
     @property
+    def lengths_ms(self) -> tuple[int, int, int, int | None]:
+        """Size, slide, offset and step: which windows there are, whatever their time."""
+        return self.size_ms, self.slide_ms, self.offset_ms, self.step_ms
+
+    @property
     def pane_ms(self) -> int:
         """How long a pane is."""
         return self.step_ms or math.gcd(self.size_ms, self.slide_ms)

@@ -15,6 +15,7 @@ from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor
 from millstream.runtime.keyed import collection_states
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.tables.state_table import TableSetting
 from millstream.storage import open_store
 
@@ -27,7 +28,7 @@ class States:
 
     def __init__(self) -> None:
         self._store = open_store(f"memory://collections-{next(NAMES)}")
-        self._epoch, self._account = 0, dict[str, Any]()
+        self._epoch, self._account = 0, SubtaskAccount()
         self.open()
 
     def open(self) -> None:
@@ -36,8 +37,8 @@ class States:
         self.backend = KeyedBackend("op", Types.STRING(), 1, 128, 0)
         self.list = self.backend.get_list_state(ListStateDescriptor("list", Types.LONG()))
         self.map = self.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), Types.LONG()))
-        place = TableSetting("op", self._epoch, 0, f"n{self._epoch}", range(128), 0, OpenSegments(self._store))
-        self.backend.begin(place, {"0": self._account} if self._account else {})
+        setting = TableSetting("op", self._epoch, 0, f"n{self._epoch}", range(128), 0, OpenSegments(self._store))
+        self.backend.begin(setting, {0: self._account})
         self.visit()
 
     def visit(self) -> None:
@@ -163,13 +164,13 @@ class LargeStates:
         self.keys = [f"k{number}" for number in range(200)]
         self.texts = [f"{number:04d}" * 256 for number in range(20)]
         segments = OpenSegments(open_store(f"memory://collections-{next(NAMES)}"))
-        account: dict[str, Any] = {}
+        account = SubtaskAccount()
         for epoch in (1, 2):
             self.backend = KeyedBackend("op", Types.STRING(), 1, 128, 0)
             self.list = self.backend.get_list_state(ListStateDescriptor("list", Types.STRING()))
             self.map = self.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), Types.STRING()))
-            place = TableSetting("op", epoch, 0, f"n{epoch}", range(128), 0, segments)
-            self.backend.begin(place, {"0": account} if account else {})
+            setting = TableSetting("op", epoch, 0, f"n{epoch}", range(128), 0, segments)
+            self.backend.begin(setting, {0: account})
             self.backend.visit(self.backend.column(self.keys), self.keys)
             if epoch == 1:
                 for number in range(len(self.keys)):

@@ -36,6 +36,7 @@ from millstream.runtime.keyed.broadcast_state import BroadcastStates
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.tables.state_table import TableSetting
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
@@ -258,12 +259,12 @@ def test_a_copy_that_was_changed_in_an_attempt_that_died_is_read_again() -> None
     writer, other = (BroadcastStates("function", (RULES,), 128) for _ in range(2))
     writer.begin(place(1, 0), {})
     writer.writable(RULES).put("a", 1)
-    kept = {"0": writer.end()}
+    kept = {0: SubtaskAccount(broadcast=writer.end())}
     for subtask, states in ((0, writer), (1, other)):
         states.begin(place(2, subtask), kept)
         states.writable(RULES).put("a", 2)
         states.writable(RULES).put("b", 3)
-        assert subtask == 0 or states.end() == {}
+        assert subtask == 0 or states.end() is None
         states.begin(place(3, subtask), kept)
         assert list(states.readable(RULES).items()) == [("a", 1)]
 

@@ -14,7 +14,8 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.runtime.operators.failure import UserCall, UserFailureError
-from millstream.runtime.task.event_time import KeptTime, Timekeeper
+from millstream.runtime.task.event_time import Timekeeper
+from millstream.state.stored.times import KeptTime
 
 TIMES = st.integers(-(2**40), 2**40)
 MOMENTS = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import JobFailedError, StoreDamagedError
 from millstream.runtime.exchange.blocks import decode_block
-from millstream.runtime.keyed.row_numbers import last_row_numbers, tell_row_numbers
+from millstream.runtime.keyed.row_numbers import last_row_numbers, with_row_numbers
+from millstream.state.stored.accounts import AccountReader, SubtaskAccount, accounts_of, to_json
 from millstream.state.stored.operator_lists import Slice, column_of
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
@@ -42,13 +44,8 @@ def steps_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def in_loop(manifest: Manifest) -> int:
-    states: Any = manifest.states
-    return sum(
-        account["records"]
-        for state in states.values()
-        for account in state.get("subtasks", {}).values()
-        if "records" in account
-    )
+    subtasks = (account for operator in accounts_of(manifest).values() for account in operator.subtasks.values())
+    return sum(account.loop.records for account in subtasks if account.loop is not None)
 
 
 def test_an_epoch_goes_round_until_nothing_comes_back() -> None:
@@ -263,26 +260,26 @@ def test_the_plan_shows_where_a_loop_begins_and_closes() -> None:
 
 
 def test_a_loop_written_by_version_1_is_still_read() -> None:
-    account = json.loads(FIXTURE.read_text())
-    entry = account["blocks"]
-    blocks = column_of([(entry, Slice(0, 0, entry["items"]))], MemoryStore(f"loop-{next(_STORES)}"), "the loop")
+    written = json.loads(FIXTURE.read_text())
+    account = AccountReader().subtask(written, "feedback")
+    assert to_json(account) == written
+    assert account.loop is not None and account.loop.blocks is not None
+    entry = account.loop.blocks
+    blocks = column_of([(entry, Slice(0, 0, entry.items))], MemoryStore(f"loop-{next(_STORES)}"), "the loop")
     assert blocks is not None
     batches = [batch for block in blocks for batch in decode_block(block.as_buffer(), WALK)]
     assert [value for batch in batches for value in batch.values()] == [(9, 28, 1), (6, 3, 1)]
-    assert account["records"] == 2 and [b.timestamps for b in batches] == [None]
+    assert account.loop.records == 2 and [b.timestamps for b in batches] == [None]
 
 
 def test_a_damaged_loop_is_an_error_and_never_an_empty_one() -> None:
     store, source = f"loop-{next(_STORES)}", Script([9, 6])
     half = run(lambda env: walk(env.add_source(source), Collect(), rounds_max=1), epochs=2, store=store)
-    states: Any = half.manifests[-1].states
-    entry = next(
-        account["blocks"]
-        for state in states.values()
-        for account in state.get("subtasks", {}).values()
-        if "blocks" in account
-    )
-    cut = {**entry, "inline": entry["inline"][:-8]}
+    accounts = accounts_of(half.manifests[-1]).values()
+    tails = [account.loop for operator in accounts for account in operator.subtasks.values()]
+    entry = next(tail.blocks for tail in tails if tail is not None and tail.blocks is not None)
+    assert entry.inline is not None
+    cut = replace(entry, inline=entry.inline[:-8])
     with pytest.raises(StoreDamagedError, match="lost or changed"):
         column_of([(cut, Slice(0, 0, 1))], MemoryStore(store), "the records in the loop")
 
@@ -317,11 +314,10 @@ def test_a_list_behind_a_loop_keeps_the_elements_of_all_rounds_in_their_order(ro
 
 
 def test_numbers_of_rows_go_on_where_the_largest_of_all_subtasks_ended_and_stay_for_states_nobody_declares() -> None:
-    kept = {"0": {"elements_numbered": {"a": 5, "b": 1}}, "1": {"elements_numbered": {"a": 9}, "tables": {}}, "2": {}}
-    assert last_row_numbers(kept) == {"a": 9, "b": 1}
-    account: dict[str, Any] = {}
-    tell_row_numbers(account, {"left alone": 7}, {})
-    assert account == {"elements_numbered": {"left alone": 7}}
+    one, other = SubtaskAccount(elements_numbered={"a": 5, "b": 1}), SubtaskAccount(elements_numbered={"a": 9})
+    assert last_row_numbers([one, other, SubtaskAccount()]) == {"a": 9, "b": 1}
+    account = with_row_numbers(SubtaskAccount(), {"left alone": 7}, {})
+    assert account == SubtaskAccount(elements_numbered={"left alone": 7})
 
 
 class EveryOperatorState(ProcessFunction, CheckpointedFunction):

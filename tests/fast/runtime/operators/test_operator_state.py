@@ -524,7 +524,7 @@ def workers(function: Any, count: int) -> list[Worker]:
 
 
 def seen_by(states: dict[str, Any]) -> int:
-    items: int = states["function"]["0"]["lists"]["seen"]["items"]
+    items: int = states["function"][0].lists["seen"].items
     return items
 
 
@@ -554,7 +554,8 @@ def test_a_sink_that_comes_back_starts_from_what_the_others_kept() -> None:
     waiting: list[int] = []
     for epoch, worker in enumerate([first, second, first, first, second], start=1):
         states = worker.run(epoch, states, epoch)
-        waiting.append(states["function"]["0"]["lists"].get("waiting", {}).get("items", 0))
+        lists = states["function"][0].lists
+        waiting.append(lists["waiting"].items if "waiting" in lists else 0)
     assert waiting == [1, 0, 1, 0, 1]
 
 

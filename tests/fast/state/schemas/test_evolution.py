@@ -23,12 +23,13 @@ from millstream.runtime.keyed.task_codec import task_codec
 from millstream.state.schemas.evolution import Evolution, IncompatibleChange, Same, plan_projection, project
 from millstream.state.schemas.evolution_reference import evolved_value
 from millstream.state.schemas.saved_types import type_from, written_type
-from millstream.state.schemas.state_schemas import last_schemas, schemas_told
+from millstream.state.schemas.state_schemas import last_schemas, stored_tables
 from millstream.state.segments.compaction import compact, plan_full_compaction
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.segment_file import WholeFile
 from millstream.state.segments.segment_footer import read_footer
-from millstream.state.segments.version import SegmentRef, refs_from_json, refs_to_json
+from millstream.state.segments.version import SegmentRef, refs_from_json
+from millstream.state.stored.accounts import StoredTables
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.storage.local import LocalStore
@@ -84,7 +85,7 @@ class Table:
     def __init__(self) -> None:
         self.segments = OpenSegments(MemoryStore(f"evolution-{next(_STORES)}"))
         self.refs: tuple[SegmentRef, ...] = ()
-        self.account: dict[str, Any] = {}
+        self.stored = StoredTables({})
         self.epoch, self.now_ms = 0, 1_000
 
     def declare(
@@ -101,7 +102,7 @@ class Table:
         """An epoch; what it sees of all keys before it sets some. `whole`: everything is compacted when it ends."""
         self.epoch += 1
         self.now_ms += 10
-        told = last_schemas({"0": self.account}, "count-words")
+        told = last_schemas([self.stored])
         nonce = f"n{self.epoch}"
         setting = TableSetting("uid", self.epoch, 0, nonce, range(128), self.now_ms, self.segments, schemas=told)
         self.table.begin(setting, self.refs)
@@ -116,13 +117,12 @@ class Table:
             name = f"segments/whole-{self.epoch}.arrow"
             layout = self.table.layout
             self.refs = compact(self.segments, layout, self.refs, step, self.now_ms, name=name, epoch=self.epoch)
-        tables = {"total": refs_to_json(self.refs)}
-        self.account = {"tables": tables, "schemas": schemas_told(told, {"total": self.table.schema}, tables)}
+        self.stored = stored_tables({"total": self.refs}, told, {"total": self.table.schema})
         return seen
 
     @property
     def entries(self) -> int:
-        return len(self.account["schemas"].get("total", ()))
+        return len(self.stored.schemas.get("total", ()))
 
 
 @given(st.data())
@@ -487,7 +487,7 @@ def test_a_state_of_a_manifest_that_tells_no_types_is_read_from_its_files() -> N
     table = Table()
     table.declare(ROW(["n", "big"], [Types.INT(), Types.BIG_INT()]))
     table.run({"a": (1, 2**70)})
-    del table.account["schemas"]
+    table.stored = StoredTables(table.stored.versions)
     table.declare(ROW(["n", "big"], [Types.LONG(), Types.BIG_INT()]))
     [row] = table.run({}).values()
     assert tuple(row) == (1, 2**70)
@@ -503,7 +503,7 @@ def test_a_state_of_a_manifest_that_tells_no_types_is_refused_as_well() -> None:
         table = Table()
         table.declare(Types.LONG())
         table.run({"a": 1})
-        del table.account["schemas"]
+        table.stored = StoredTables(table.stored.versions)
         declare(table)
         with pytest.raises(StateSchemaError, match="was saved as int64, is now"):
             table.run({})
