@@ -149,7 +149,7 @@ class Published:
 
 @dataclass(frozen=True)
 class PublishFailed:
-    """A sink failed; part of `epoch` may be published. `retryable`: another try may succeed; damage stays damage."""
+    """A sink failed; part of `epoch` may be published. `retryable`: it may succeed another time, as damage does not."""
 
     epoch: int
     reason: str
@@ -254,8 +254,8 @@ class InspectCommit:
 
 @dataclass(frozen=True)
 class Restart:
-    """Wait `delay_ms`, forget everything, choose a new attempt, and read the newest manifest. `tolerated`: the failure
-    was one that the job puts up with, and does not count as a restart."""
+    """Wait `delay_ms`, forget everything, begin another run, and read the newest manifest. `tolerated`: the failure is
+    one that the job tolerates, and does not count as a restart."""
 
     delay_ms: int
     reason: str

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
-from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.checkpoint.sealed import read_sealed, seal, unseal
+from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.names import LEASES, is_lease, lease_id, lease_name
 from millstream.storage.store import Store
 
@@ -50,27 +50,15 @@ def read_leases(store: Store) -> Iterator[tuple[str, Lease | StoreError]]:
 
     The epoch that an unreadable one is of may still be told by its name.
     """
-    for name in store.list(LEASES):
-        if not is_lease(name):
-            continue
-        try:
-            data = store.get(name)
-        except StoreDamagedError:
-            continue  # it was there a moment ago: its holder is done
-        except StoreAwayError:
-            raise
-        except StoreError as error:
-            yield name, error
-            continue
-        where = f"{name} of store {store.url}"
-        try:
-            fields = unseal(data, "lease", FORMAT, where)
-            id, epoch, ends_ms = fields.get("id"), fields.get("epoch"), fields.get("ends_ms")
-            if not isinstance(id, str) or type(epoch) is not int or type(ends_ms) is not int:
-                raise StoreDamagedError(f"{where} is no whole lease: it names no epoch. Remove it.")
-            yield name, Lease(id, epoch, ends_ms)
-        except StoreDamagedError as error:
-            yield name, error
+    return read_sealed(store, filter(is_lease, store.list(LEASES)), _decoded)
+
+
+def _decoded(data: bytes, where: str) -> Lease:
+    fields = unseal(data, "lease", FORMAT, where)
+    id, epoch, ends_ms = fields.get("id"), fields.get("epoch"), fields.get("ends_ms")
+    if not isinstance(id, str) or type(epoch) is not int or type(ends_ms) is not int:
+        raise StoreDamagedError(f"{where} is no whole lease: it names no epoch. Remove it.")
+    return Lease(id, epoch, ends_ms)
 
 
 class LeasedEpoch:

@@ -102,7 +102,7 @@ class Staged:
 @dataclass(frozen=True)
 class Manifest:
     """All of one epoch: where its sources stand, its state, its output, and what is known to be published. `run` names
-    the driver's run that committed it.
+    the driver's run that committed it. Many fields: they are those of the file.
 
     >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, run="a1",
     ...                  sources={"in": {"0": SplitPosition(offset=10)}})

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
-from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.checkpoint.sealed import read_sealed, seal, unseal
+from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.names import PINS, name_of_pin, pin_name
 from millstream.storage.store import Store
 
@@ -73,23 +73,8 @@ def pins_of(store: Store) -> list[Pin]:
 
 
 def read_pins(store: Store) -> Iterator[tuple[str, Pin | StoreError]]:
-    """Every pin's file, with the pin, or why it cannot be read: it is damaged, or nobody else may read it."""
-    for name in store.list(PINS):
-        if name_of_pin(name) is None:
-            continue
-        try:
-            data = store.get(name)
-        except StoreDamagedError:
-            continue  # it was there a moment ago: somebody has let the epoch go
-        except StoreAwayError:
-            raise
-        except StoreError as error:
-            yield name, error
-            continue
-        try:
-            yield name, _decoded(data, f"{name} of store {store.url}")
-        except StoreDamagedError as error:
-            yield name, error
+    """Every pin's file, with the pin, or why it cannot be read."""
+    return read_sealed(store, (name for name in store.list(PINS) if name_of_pin(name) is not None), _decoded)
 
 
 def _decoded(data: bytes, where: str) -> Pin:

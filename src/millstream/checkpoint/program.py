@@ -40,7 +40,7 @@ def program_of(manifest: Manifest | None) -> Mapping[str, ProgramOperator]:
 
     >>> from millstream.checkpoint.manifest import Manifest
     >>> program = program_to_json({"c1": ProgramOperator("count", 2, 128)})
-    >>> program_of(Manifest("clicks", "j1", epoch=1, parent=0, created_ms=0, attempt="a1", program=program))["c1"].name
+    >>> program_of(Manifest("clicks", "j1", epoch=1, parent=0, created_ms=0, run="a1", program=program))["c1"].name
     'count'
     """
     return {} if manifest is None else manifest.derived(_read)

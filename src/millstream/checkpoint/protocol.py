@@ -38,7 +38,10 @@ HISTORY_KEPT = 20
 
 @dataclass(frozen=True)
 class ProtocolState:
-    """All that the protocol remembers between two events."""
+    """All that the protocol remembers between two events.
+
+    Many fields: the protocol is a pure function, so all it knows is here, and a model can walk through every state.
+    """
 
     policy: RestartPolicy
     phase: Phase = Phase.NEW

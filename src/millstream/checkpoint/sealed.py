@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.storage.store import Store
 
-__all__ = ["seal", "unseal", "unseal_any"]
+__all__ = ["read_sealed", "seal", "unseal", "unseal_any"]
+
+T = TypeVar("T")
 
 
 def seal(kind: str, version: int, fields: Mapping[str, Any]) -> bytes:
@@ -68,6 +71,27 @@ def unseal_any(data: bytes, kind: str, version: int, name: str) -> dict[str, Any
         raise _damaged(name, kind, f"it is a {type(document).__name__}")
     # One that has either has lost the other.
     return unseal(data, kind, version, name) if "format" in document or "checksum" in document else document
+
+
+def read_sealed(
+    store: Store, names: Iterable[str], decoded: Callable[[bytes, str], T]
+) -> Iterator[tuple[str, T | StoreError]]:
+    """Each of these files, decoded, or why it cannot be read: it is damaged, or nobody else may read it. One that is
+    removed meanwhile is left out."""
+    for name in names:
+        try:
+            data = store.get(name)
+        except StoreDamagedError:
+            continue  # it was there a moment ago: somebody has removed it
+        except StoreAwayError:
+            raise
+        except StoreError as error:
+            yield name, error
+            continue
+        try:
+            yield name, decoded(data, f"{name} of store {store.url}")
+        except StoreDamagedError as error:
+            yield name, error
 
 
 def _checksum(document: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.savepoints import open_job_store
 from millstream.cli.job_argument import find_snapshot_name
+from millstream.cli.refusals import refuse
 from millstream.cli.tables import print_table
 from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, time_text
@@ -51,8 +52,7 @@ def show_checkpoints(
         else:
             _print_epoch(_manifest_of(manifests, epoch, name.store), history(manifests), as_json, screen, now_ms)
     except MillstreamError as error:
-        print(f"millstream: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
     return 0
 
 

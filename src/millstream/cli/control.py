@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.cli.job_argument import open_store_of_job
+from millstream.cli.refusals import refuse
 from millstream.cli.savepoint import now_ms, save
 from millstream.errors import MillstreamError
 from millstream.jobs.control.requests import Mailbox
@@ -25,12 +26,12 @@ def ask_job(job: str, root: str | None, command: str, arguments: Mapping[str, An
     try:
         store = open_store_of_job(job, root)
     except MillstreamError as error:
-        return _refused(error, 2)
+        return refuse(error)
     try:
         taken_s = min(_TAKEN_WITHIN_S, timeout_s)
         print(Mailbox(store).ask(command, arguments, now_ms(), taken_s, timeout_s), file=sys.stderr)
     except MillstreamError as error:
-        return _refused(error, 1)
+        return refuse(error, 1)
     return 0
 
 
@@ -42,10 +43,5 @@ def stop_job(job: str, root: str | None, *, drain: bool, saves: bool, to: str | 
     try:
         save(open_store_of_job(job, root), to, None)
     except MillstreamError as error:
-        return _refused(error, 1)
+        return refuse(error, 1)
     return 0
-
-
-def _refused(error: MillstreamError, code: int) -> int:
-    print(f"millstream: {error}", file=sys.stderr)
-    return code

@@ -14,6 +14,7 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
 from millstream.cli.job_argument import find_snapshot_name
+from millstream.cli.refusals import refuse
 from millstream.cli.savepoint import now_ms
 from millstream.errors import ConfigurationError, MillstreamError, StoreError
 from millstream.jobs.snapshots.forking import claim_fork
@@ -30,8 +31,7 @@ def fork_job(snapshot: str, root: str | None, name: str, place: str | None) -> i
         where = place or str(Path(root or DEFAULT_ROOT, _folder_of(name)))
         _make(original, name, where)
     except MillstreamError as error:
-        print(f"millstream: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
     print(
         f"'{name}' begins where epoch {original.manifest.epoch} of '{original.manifest.job}' ended. "
         f"Run it with: millstream run JOB.PY --store {where}",

@@ -13,6 +13,7 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.savepoints import epoch_ranges
+from millstream.cli.refusals import refuse
 from millstream.cli.tables import aligned_text
 from millstream.errors import MillstreamError
 from millstream.jobs.console.amounts import count_text, span_text
@@ -38,8 +39,7 @@ def list_jobs(
     try:
         jobs = stored_jobs(root)
     except MillstreamError as error:
-        print(f"millstream: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
     if as_json:
         listed = [{**asdict(job), **(_snapshots_json(job) if snapshots else {})} for job in jobs]
         print(json.dumps(listed, indent=1), file=screen)

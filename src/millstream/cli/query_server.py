@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from millstream.cli.refusals import refuse
 from millstream.errors import MillstreamError, PlatformError
 from millstream.query.server_request import ServerRequest, server_settings
 
@@ -50,8 +51,7 @@ def serve_queries(command: ServerCommand, screen: TextIO | None = None) -> int:
                 if not server.is_answering:
                     raise PlatformError("the query server ended by itself. Its log says why; start it again.")
     except MillstreamError as error:
-        print(f"millstream: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
     return 0
 
 

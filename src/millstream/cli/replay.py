@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from millstream.cli.refusals import refuse
 from millstream.cli.run import DONE, FAILED, WRONG_COMMAND, RunRequest, run_program
 from millstream.errors import JobFailedError, MillstreamError
 
@@ -53,10 +54,9 @@ def replay_epoch(request: ReplayRequest) -> int:
 
     try:
         snapshot = str(find_snapshot_name(request.snapshot))
-        past_epoch(snapshot).close()  # what is wrong with it is told before the program runs
+        past_epoch(snapshot).close()  # what is wrong with it is said before the program runs
     except MillstreamError as error:
-        print(f"millstream: {error}", file=sys.stderr)
-        return WRONG_COMMAND
+        return refuse(error, WRONG_COMMAND)
 
     def take(graph: Graph, settings: JobSettings) -> NoReturn:
         try:

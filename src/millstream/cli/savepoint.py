@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.checkpoint.job_record import read as read_job_record
@@ -18,38 +17,30 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pins_of, unpin
 from millstream.checkpoint.receipts import known_published
 from millstream.cli.job_argument import open_store_of_job, short_address
+from millstream.cli.refusals import refuse
 from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.control.requests import Mailbox, UnansweredError
 from millstream.jobs.snapshots.program_changes import derived_uids_text
 from millstream.jobs.snapshots.saving import check_folder, epoch_to_save, save_newest
 from millstream.storage.store import Store, open_store
 
-__all__ = ["SavepointRequest", "dispose_savepoint", "save", "take_savepoint"]
+__all__ = ["dispose_savepoint", "save", "take_savepoint"]
 
 _TAKEN_WITHIN_S = 3.0
 _PUBLISHED_WITHIN_S = 10.0
 
 
-@dataclass(frozen=True)
-class SavepointRequest:
-    """What was typed after `millstream savepoint`. `to` None: by reference, in the job's store."""
-
-    job: str
-    root: str | None = None
-    to: str | None = None
-    name: str | None = None
-
-
-def take_savepoint(request: SavepointRequest) -> int:
-    """Save the newest published epoch; returns the exit code."""
+def take_savepoint(job: str, root: str | None, to: str | None, name: str | None) -> int:
+    """Save the newest published epoch, in the folder `to`, or (None) by reference in the job's store; returns the exit
+    code."""
     try:
-        store = open_store_of_job(request.job, request.root)
+        store = open_store_of_job(job, root)
     except MillstreamError as error:
-        return _refused(error, 2)
+        return refuse(error)
     try:
-        save(store, request.to, request.name)
+        save(store, to, name)
     except MillstreamError as error:
-        return _refused(error, 1)
+        return refuse(error, 1)
     return 0
 
 
@@ -65,7 +56,7 @@ def dispose_savepoint(job: str, root: str | None, name: str) -> int:
             )
         unpin(store, name)
     except MillstreamError as error:
-        return _refused(error, 2)
+        return refuse(error)
     print(f"'{name}' is gone; its epoch is kept no longer than others", file=sys.stderr)
     return 0
 
@@ -123,8 +114,3 @@ def _progress() -> Callable[[int, int], None] | None:
 def absolute(place: str) -> str:
     """A folder as it is meant here, from anywhere."""
     return place if "://" in place else str(Path(place).absolute())
-
-
-def _refused(error: MillstreamError, code: int) -> int:
-    print(f"millstream: {error}", file=sys.stderr)
-    return code

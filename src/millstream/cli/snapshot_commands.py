@@ -36,13 +36,13 @@ def savepoint(
     root: Root = None,
 ) -> None:
     """Keep the newest epoch of a job, running or not. Prints what `run --from` takes."""
-    from millstream.cli.savepoint import SavepointRequest, absolute, dispose_savepoint, take_savepoint
+    from millstream.cli.savepoint import absolute, dispose_savepoint, take_savepoint
 
     if dispose is not None:
         if to is not None or name is not None:
             raise typer.BadParameter("--dispose goes alone: it takes no savepoint")
         raise typer.Exit(dispose_savepoint(job, root, dispose))
-    raise typer.Exit(take_savepoint(SavepointRequest(job, root, None if to is None else absolute(to), name)))
+    raise typer.Exit(take_savepoint(job, root, None if to is None else absolute(to), name))
 
 
 def stop(

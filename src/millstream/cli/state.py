@@ -21,6 +21,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from millstream import state_reader
+from millstream.cli.refusals import refuse
 from millstream.cli.tables import print_table
 from millstream.errors import MillstreamError, ProgramError, StoreDamagedError
 from millstream.jobs.console.amounts import bytes_text, count_text, span_text
@@ -245,11 +246,9 @@ def _explained(show: Callable[[], None]) -> int:
     try:
         show()
     except StoreDamagedError as error:
-        print(f"millstream: {error}", file=sys.stderr)
-        return 1
+        return refuse(error, 1)
     except MillstreamError as error:
-        print(f"millstream: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
     except BrokenPipeError:
         return 0
     return 0

@@ -7,6 +7,7 @@ import sys
 from typing import TextIO
 
 from millstream.checkpoint.verification import StoreReport
+from millstream.cli.refusals import refuse
 from millstream.errors import MillstreamError
 from millstream.state_reader.verifying import verify
 
@@ -19,8 +20,7 @@ def verify_store(name: str, *, as_json: bool, screen: TextIO | None = None) -> i
     try:
         report = _watched(name) if sys.stderr.isatty() else verify(name)
     except MillstreamError as error:
-        print(f"millstream: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
     print(json.dumps(report.to_json(), indent=1) if as_json else report.text(), file=screen)
     return 0 if report.is_whole else 1
 

@@ -1,9 +1,9 @@
 """The series of batches that an input in a job's store is made of: its own, and those it goes on from.
 
-Whoever stores batches numbers them, and begins anew where it has no past: a job that was forked, or restored into
-another store, would meet the numbers of the job it came from. So numbers are counted within a **series**, whose token
-is drawn when an input is first stored in a job's store, and is part of every name. A job on top of another one inherits
-that one's batches as they stand at its first start, and goes on counting from there.
+Whoever stores batches numbers them, and starts at 0 where it has no past: a job that was forked, or restored into
+another store, would use the numbers of the job it came from again. So numbers are counted within a **series**, whose
+token is drawn when an input is first stored in a job's store, and is part of every name. A job on top of another one
+inherits that one's batches as they stand at its first start, and goes on counting from there.
 
     input/{name}/series.json    {"series": "3f9a2c", "inherits": [{"store": "jobs/a", "series": "…", "through": 7}]}
 

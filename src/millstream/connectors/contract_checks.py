@@ -79,7 +79,7 @@ def opened_source(source: Source, store: Store, session: Any, *, again: bool = F
 
 
 def removes_input(source: Source) -> bool:
-    """Whether the source removes what it has stored: then it is told every position, and forgets splits by itself."""
+    """Whether the source removes what it has stored. Then it is given every position, and forgets splits by itself."""
     return type(source).released is not Source.released
 
 

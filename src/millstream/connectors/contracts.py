@@ -99,9 +99,9 @@ class Source(ABC):
 
     @abstractmethod
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        """How far the next epoch may read `split`: about `budget` records from `offset`. `offset`: nothing now.
+        """How far the next epoch may read `split`: about `budget` records from `offset`; `offset` itself: nothing now.
 
-        Must change nothing: it may be asked again for the same epoch, with what other splits leave of the budget.
+        Must change nothing: it may be called again for the same epoch, with the rest of other splits' budgets.
         """
 
     def finished(self, split: Split, offset: Offset) -> bool:
@@ -213,7 +213,7 @@ class CommitId:
 
     @property
     def committer(self) -> str:
-        """Whose commits these are. Their epochs only grow, so an output need remember no more than the newest."""
+        """The job and sink that commit. Their epochs only grow, so an output need remember only the newest."""
         part = "" if self.part is None else f".{self.part}"
         return f"{self.job}.{safe(self.sink)}{part}"
 
@@ -232,8 +232,8 @@ class CommitPlan:
 
 @dataclass(frozen=True)
 class RestorePoint:
-    """Where a job goes on from: `epoch` of `past_job`, which is its own past, or, `forked`, another job that may go on
-    beside it. `job` and `store` are its own from now on; `uid` is the sink's."""
+    """Where a job goes on from: `epoch` of `past_job`. That is the job itself or, if it is `forked`, another job that
+    may go on beside it. `job` and `store` are those of the job that goes on; `uid` is the sink's."""
 
     epoch: int
     uid: str
@@ -271,8 +271,8 @@ class Sink(ABC):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         """Publish what the manifest of `commit.epoch` lists, on the driver, epoch after epoch.
 
-        Harmless when repeated, also after half of it; whether it was done is told by `commit`, never by the epoch's
-        number alone: another job that writes to the same place has epochs of the same numbers.
+        Harmless when repeated, also after half of it. Recognise what was done by `commit`, never by the epoch's number
+        alone: another job that writes to the same place has epochs of the same numbers.
         """
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any] | None:

@@ -2,7 +2,7 @@
 
 A socket cannot be asked again. A thread on the driver therefore writes the lines that arrive to the job's store, and
 the job reads them there: what is stored is processed exactly once. What the peer sends while the job is down, and
-what had arrived but was not stored when it died, is lost, and nobody can tell. This source says so: it is not
+what had arrived but was not stored when it died, is lost without a trace. This source says so: it is not
 replayable.
 
     input/socket-{host}-{port}/{first line}-{lines}      a chunk: the lines numbered first … first + lines - 1
@@ -150,7 +150,7 @@ class _Receiver(threading.Thread):
         self.stored = max((sum(_span(name)) for name in chunks), default=0)
 
     def go_on_from(self, position: int) -> None:
-        """The job has read so many lines, perhaps of a store that is not at hand."""
+        """The job has read the lines before `position`, perhaps from another store."""
         if self.ident is None:
             self.stored = max(self.stored, position)
 
@@ -214,7 +214,7 @@ class _Receiver(threading.Thread):
 
 
 def _chunks(store: Store, folder: str) -> list[str]:
-    """The chunks that a store holds, in their order; a stray file is none."""
+    """The chunks that a store holds, in their order, without stray files."""
     return [name for name in store.list(folder) if _CHUNK.fullmatch(name.rpartition("/")[2])]
 
 

@@ -3,7 +3,7 @@
 The query of a forked job must begin with the row after the last batch that the job inherits, and the query of the
 original must not notice. So the original's checkpoint is copied as it was at that batch: the logs of offsets and
 commits up to it, all that the sources and operators of the query keep, and another id, for Spark refuses two queries of
-one id. What Spark has written there since is later than that batch, and is asked for by number, so it does no harm.
+one id. What Spark has written there since belongs to later batches, which are found by number, so it does no harm.
 """
 
 from __future__ import annotations

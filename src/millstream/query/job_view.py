@@ -33,7 +33,7 @@ __all__ = ["POLL_MS", "JobView", "ListedFolder"]
 POLL_MS = 20
 """How long an answer to "is there a newer epoch" counts."""
 _KNOWN_MS = 40
-"""How long it counts for who has it asked again meanwhile."""
+"""How long it counts for a caller that has begun to look again."""
 _SETTLED_MS = 100
 _TRUSTED_S = 1.0  # a file server may answer from memory for a while
 _COMPARED_NAMES_MAX = 1_000
@@ -141,12 +141,12 @@ class JobView:
         return self._opener.where
 
     def set_name_in_errors(self, name: str) -> None:
-        """How errors call the job from now on: who serves it to strangers does not tell where its store is."""
+        """How errors call the job from now on: a server does not tell strangers where its store is."""
         self._opener.where = name
 
     def check_ahead(self, bytes_max: int) -> None:
-        """Check what is new in a state, up to so many bytes, before the epoch is shown, not when it is first asked for:
-        newer epochs are seen some milliseconds later, and no question waits."""
+        """Check the new bytes of each state, up to so many, before a new epoch is shown, and not when a key of them is
+        first read: newer epochs are seen some milliseconds later, and no question waits."""
         self._opener.check_ahead(bytes_max)
 
     def states(self) -> list[QueryableState]:
@@ -166,7 +166,7 @@ class JobView:
                 self._looked_s = system_time.monotonic()
                 return current
             if not self._looking.acquire(blocking=False):
-                return current  # somebody looks already
+                return current  # another thread is looking
         else:
             self._looking.acquire()
         try:
@@ -175,8 +175,8 @@ class JobView:
             self._looking.release()
 
     def known_newest(self, is_sought: bool = False) -> EpochView | None:
-        """The newest epoch as far as it is known, for who must not wait; None unless it was looked for a moment ago, or
-        a newer one is being sought."""
+        """The newest epoch as far as it is known, for a caller that must not wait; None unless it was looked for a
+        moment ago, or a newer one is being sought."""
         if self.is_look_due and self._manifests.has_nothing_new(self._clock()):
             self._looked_s = system_time.monotonic()
         if not is_sought and self._look_age_ms() >= _KNOWN_MS and not self._looking.locked():
@@ -197,7 +197,7 @@ class JobView:
 
     def _look(self) -> EpochView:
         current = self._newest
-        # Noted before looking: an epoch that is told of meanwhile may not have been seen, and is looked for again.
+        # Set before looking: an epoch that is announced meanwhile may be missed by this look, and makes the next due.
         self._looked_s = system_time.monotonic()
         try:
             self._note_listing()

@@ -2,8 +2,8 @@
 
 A single key goes through `state.tables.point_reads` where its type and that of the value are plain; everything else is
 a lookup of a column of keys, which is the reference for the quick way. Values are what the job's functions see: a TUPLE
-is a tuple, a ROW a Row. Pickles are refused, unless who opened the store brought something that opens them: that runs
-code which is in the store.
+is a tuple, a ROW a Row. Pickles are refused, unless whoever opened the store passed a function that opens them: that
+runs code from the store.
 
 All segments are opened when a reader is made: what the job collects later does not matter.
 """

@@ -21,7 +21,8 @@ __all__ = ["ServerRequest", "listen_address", "server_settings"]
 
 @dataclass(frozen=True)
 class ServerRequest:
-    """What is asked for. The name of an option is that of its field, with dashes, behind `option_prefix`."""
+    """What is asked for. The name of an option is that of its field, with dashes, behind `option_prefix`. Many fields:
+    each is one option."""
 
     listen: str = "127.0.0.1:8787"
     flight_port: int | None = None

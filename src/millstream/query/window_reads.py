@@ -9,8 +9,8 @@ The three window operators keep windows in three ways (`runtime.windows`), and s
 
 A window that has fired, and is kept for late records, is among them: it can still change. The result is that of the
 reduce or ready aggregate, before any window function on top. Of an `AggregateFunction` of the program's own the reader
-gets `get_result` from who opened it; without, the answer is the accumulator and says so. Contents without a declared
-type are pickles, which are refused unless who opened the store brought something that opens them.
+gets `get_result` from whoever opened the store; without it, the answer is the accumulator and says so. Contents without
+a declared type are pickles, which are refused unless whoever opened the store passed a function that opens them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,11 @@ class WindowReads:
         self._result = self._result_maker()
         self._codec = self._content_codec()
         self._point = self._quick_windows()
-        self.is_quick = self._point is not None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the windows of one key are read in microseconds."""
+        return self._point is not None
 
     def _pane_results(self) -> tuple[Accumulators, Row, list[StateCodec]]:
         """What makes results of panes: the kernels, the row of results, and what decodes each."""

@@ -14,9 +14,9 @@ from millstream.storage.store import Store, open_store
 __all__ = ["staged_problems"]
 
 
-def staged_problems(own: Store, staged: StagedFile, needed: bool) -> list[str]:
+def staged_problems(job_store: Store, staged: StagedFile, needed: bool) -> list[str]:
     """What is wrong with a staged file. `needed`: of the newest epoch, so that it cannot have been published since."""
-    store = own if staged.target is None else open_store(staged.target)
+    store = job_store if staged.target is None else open_store(staged.target)
     if not store.exists(staged.file):
         is_gone = needed if staged.target is not None else True
         is_published = bool(staged.part) and store.exists(staged.part)

@@ -265,7 +265,7 @@ def is_private(store: Store) -> bool:
 
 
 def make_private(store: Store) -> None:
-    """Let nobody else enter the folder of `store`; ConfigurationError where it is none."""
+    """Let nobody else enter the folder of `store`; ConfigurationError where the store is no folder."""
     if not isinstance(store, LocalStore):
         raise ConfigurationError(
             f"store {store.url} is no folder, so it cannot be made private here. Who may read it is for the service to "

@@ -72,7 +72,7 @@ class SandboxStore:
         return self._below.local_path(name) if not self._overlay.exists(name) and self._below.exists(name) else None
 
     def settle(self, name: str) -> None:
-        """Memory needs no settling, and what is below was settled by who wrote it."""
+        """Nothing to do: memory cannot be made durable, and what is below was made so by its writer."""
 
     def check_writable(self) -> None:
         """Memory is always writable."""

@@ -48,7 +48,7 @@ from millstream.graph.nodes import (
     Write,
 )
 from millstream.graph.site import here
-from millstream.plan.operations import FoldedWindow
+from millstream.plan.operations import FoldedWindow, PaneAggregate
 from millstream.testing import Collect, Script
 
 ORDER = Types.ROW_NAMED(["id", "at", "cents"], [Types.STRING(), Types.LONG(), Types.LONG()])
@@ -146,6 +146,20 @@ def test_a_program_is_lowered_as_before(program: Callable[[StreamExecutionEnviro
     lowered = sorted(compile_graph(graph).nodes(), key=lambda node: node.id)
     text = f"{listed(graph.nodes)}\n{listed(lowered)}\n{explain(graph)}"
     assert text == (GOLDEN / f"{program.__name__}.txt").read_text()
+
+
+def test_plain_windows_give_rows_of_their_own_type_and_others_what_is_declared() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    orders, declared = stamped(env).key_by("id"), Types.ROW([Types.STRING(), *[Types.LONG()] * 4])
+    minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    own = orders.window(minutes).aggregate(TOTALS).get_type()
+    for trigger, type_info, kind in (
+        (EventTimeTrigger(), own, PaneAggregate),
+        (PurgingTrigger.of(EventTimeTrigger()), declared, FoldedWindow),
+    ):
+        windows = orders.window(minutes).trigger(trigger).aggregate(TOTALS, output_type=declared)
+        assert windows.get_type() == type_info
+        assert type(lowered_operation(windows)) is kind
 
 
 def test_a_frame_behind_windows_has_the_place_that_stores_know() -> None:

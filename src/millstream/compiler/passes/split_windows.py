@@ -49,8 +49,10 @@ def split_windows(graph: Graph) -> Graph:
 def _splittable(graph: Graph, node: Node) -> PaneWindows | None:
     """The windows of a node that can be split."""
     operation = node.operation
-    if not isinstance(operation, Window) or operation.ready is None or operation.ready.row_type is None:
+    if not isinstance(operation, Window) or operation.ready is None:
         return None
+    if operation.ready.row_type is None or operation.ready.row_type != node.output_type:
+        return None  # results are no columns, or rows of another type were asked for
     windows = fixed_windows(operation.assigner, operation.allowed_lateness_ms)
     if windows is None or not _has_columns(graph, node, operation.ready) or not _fires_by_itself(node, operation):
         return None

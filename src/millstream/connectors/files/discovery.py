@@ -161,7 +161,7 @@ class FileLog:
 
 
 def files_of_list(data: bytes) -> list[InputFile]:
-    """The files in a stored list; ValueError, KeyError, TypeError or AttributeError when it is none, or was changed."""
+    """The files in a stored list; ValueError, KeyError, TypeError or AttributeError if it is none or was changed."""
     document = json.loads(data)
     entries = document["files"]
     # Lists of the first Millstreams have no checksum.

@@ -1,8 +1,8 @@
 r"""Files of lines: plain text, and JSON with a document on each line.
 
 A line belongs to the range in which it starts. A reader that is put down in the middle of a line goes to the next
-one; the reader of the range before reads that line to its end. Whether a position is the start of a line is told by
-the byte before it, so the start of a range and the offset of a later epoch are treated alike.
+one; the reader of the range before reads that line to its end. The byte before a position says whether a
+line starts there, so the start of a range and the offset of a later epoch are treated alike.
 
 Lines end at '\n' or '\r\n'. Charsets in which '\n' is not that one byte (UTF-16, UTF-32) are refused.
 """

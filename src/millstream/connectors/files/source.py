@@ -60,7 +60,7 @@ class FileSource(Source):
     def opened(self, store: Store, session: Any) -> Source:
         log = FileLog(self.paths, store)
         if not log.has_started:
-            # A resumed job has its files by name already; what is missing then is told when it is read.
+            # A resumed job knows its files by name already; one that is missing is an error when it is read.
             check_paths(self.paths)
         source = FileSource(self.paths, self.format, self.discovery_interval_ms, self.split_bytes_max)
         source._log = log

@@ -113,11 +113,10 @@ class _Windowed(DescribedWindows):
         contents = Contents(aggregate=bound.aggregates, type_info=accumulator)
         if on_top is not None:
             return self._add(contents, on_top, declared)
-        row_type, settings = bound.ready.row_type, self._windowing
-        if settings.evictor is None and settings.trigger is None and settings.late_tag is None:
-            # Plain windows have always given rows of the aggregates' own type, whatever was declared.
-            declared = row_type or declared
-        return self._add(replace(contents, ready=bound.ready), bound.front, declared or row_type)
+        row_type = bound.ready.row_type
+        # Plain windows give rows of the aggregates' own type, whatever was declared.
+        output_type = row_type or declared if self._windowing.is_plain else declared or row_type
+        return self._add(replace(contents, ready=bound.ready), bound.front, output_type)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Hand all records of a window to a function when it fires."""

@@ -15,6 +15,7 @@ from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner
 from millstream.datastream.window.evictors import Evictor
 from millstream.datastream.window.triggers import Trigger
+from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 
 if TYPE_CHECKING:
     from typing import Self
@@ -34,6 +35,13 @@ class Windowing:
     allowed_lateness_ms: int = 0
     late_tag: OutputTag | None = None
     queryable: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether windows stand fixed in time and fire at their end, and nothing more was asked of them."""
+        if fixed_windows(self.assigner, 0) is None or self.evictor is not None or self.late_tag is not None:
+            return False
+        return self.trigger is None or is_plain_trigger(self.trigger, self.assigner.is_event_time())
 
 
 class DescribedWindows:

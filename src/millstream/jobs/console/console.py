@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol, TextIO
 from millstream.jobs.console.console_view import ConsoleView, RateMeter, plain_line, render
 from millstream.jobs.epochs.progress import ProgressBoard
 
-__all__ = ["Closeable", "Console", "ConsoleMode", "attach_console", "console_mode"]
+__all__ = ["Console", "ConsoleMode", "attach_console", "console_mode"]
 
 ConsoleMode = Literal["rich", "plain", "off"]
 
@@ -30,16 +30,12 @@ _FRAMES_PER_SECOND = 8
 _PLAIN_INTERVAL_S = 1.0
 
 
-class Closeable(Protocol):
-    """Something to be closed."""
-
-    def close(self) -> None: ...
-
-
-class Console(Closeable, Protocol):
+class Console(Protocol):
     """An attached console. `notice` puts a sentence before the user: what the job does about Ctrl-C, say."""
 
     def notice(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def console_mode(setting: str, is_terminal: bool) -> ConsoleMode:

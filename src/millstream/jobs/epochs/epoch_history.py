@@ -22,7 +22,10 @@ SUMMARISED = ("duration_ms", "run_ms", "commit_ms", "publish_ms", "records_in", 
 @dataclass(frozen=True)
 class EpochEntry:
     """One epoch. `duration_ms`: from its trigger to its commit. `status`: `published`, `committed` (not known to be
-    published yet), or what a closing manifest says of the job."""
+    published yet), or what a closing manifest says of the job.
+
+    Many fields: each is a column of the table that people are shown, and a name in its JSON.
+    """
 
     epoch: int
     status: str

@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 _SEGMENT = re.compile(r"segments/\S+?\.arrow")
 _INSTALLED = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 
-# Failures of a task that another try cannot mend: a person must put the program right, or the store.
+# Failures of a task that running it again cannot mend: a person must put the program right, or the store.
 _FINAL_KINDS = frozenset(
     {
         "StoreDamagedError",
@@ -179,7 +179,7 @@ def _whole_epoch_advice(message: str, log: ManifestLog, store: Store) -> str:
 
 
 def do_beside(what: str, act: Callable[[], object]) -> None:
-    """Do it; a failure is told with `what` it was, and nothing else.
+    """Call `act`; if it fails, log that, with `what` it was, and nothing else.
 
     >>> do_beside("counting to three", lambda: [1, 2, 3])
     """

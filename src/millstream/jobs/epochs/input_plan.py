@@ -34,7 +34,7 @@ __all__ = [
     "Cursor",
     "InputPlan",
     "PlannedSource",
-    "Waiting",
+    "WaitingSplit",
     "held_back",
     "homes",
     "share_out",
@@ -56,7 +56,7 @@ class PlannedSource:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingSplit:
     """An unfinished split that the epoch does not read: it has no input now, or its alignment group holds it back."""
 
     split: str
@@ -88,7 +88,7 @@ class InputPlan:
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]
-    waiting: Mapping[str, tuple[Waiting, ...]]
+    waiting: Mapping[str, tuple[WaitingSplit, ...]]
     ended: frozenset[str]
     has_input: bool
     exhausted: bool

@@ -31,7 +31,7 @@ from millstream.jobs.epochs.input_plan import (
     Cursor,
     InputPlan,
     PlannedSource,
-    Waiting,
+    WaitingSplit,
     held_back,
     homes,
     share_out,
@@ -153,7 +153,7 @@ def plan_input(
     held_splits = held_back(_aligned(live, strategies, context.now_ms))
     stops = _stops(sources, live, held_splits, budget, context)
     reads: dict[str, tuple[ReadRange, ...]] = {}
-    waiting: dict[str, tuple[Waiting, ...]] = {}
+    waiting: dict[str, tuple[WaitingSplit, ...]] = {}
     ended: set[str] = set()
     exhausted = True
     for planned in sources:
@@ -313,10 +313,10 @@ def _aligned(
 
 def _plan_source(
     source: Source, live: list[_LiveSplit], held_names: frozenset[str], stops: Mapping[str, tuple[Any, int]]
-) -> tuple[tuple[ReadRange, ...], tuple[Waiting, ...], bool]:
+) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...], bool]:
     """What is read, what waits, and whether all splits end with these ranges."""
     ranges: list[ReadRange] = []
-    waiting: list[Waiting] = []
+    waiting: list[WaitingSplit] = []
     ends = True
     for live_split in live:
         name = live_split.split.name
@@ -327,6 +327,6 @@ def _plan_source(
                 ReadRange(live_split.split, live_split.offset, stop, live_split.subtask, live_split.time.watermark)
             )
         elif not finishes:
-            waiting.append(Waiting(name, live_split.time, live_split.subtask, name in held_names))
+            waiting.append(WaitingSplit(name, live_split.time, live_split.subtask, name in held_names))
         ends = ends and finishes
     return tuple(ranges), tuple(waiting), ends

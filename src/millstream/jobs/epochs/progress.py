@@ -33,6 +33,8 @@ class JobProgress:
     `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. The state's rows are those its
     segments hold: one that was overwritten or removed counts until compaction drops it. `in_loops`: records on their
     way round the program's loops when the epoch ended. `query_url`: where the job answers questions; empty: nowhere.
+
+    Many fields: each is a figure that the console or the log shows.
     """
 
     job_name: str
@@ -71,7 +73,7 @@ class ProgressBoard:
         return self._now
 
     def change(self, **changes: object) -> None:
-        """Replace fields of the snapshot and tell the listeners. One that raises is told of, and changes nothing."""
+        """Replace fields of the snapshot and tell the listeners. If one raises, that is logged, and changes nothing."""
         with self._lock:
             self._now = replace(self._now, **changes)  # type: ignore[arg-type]
             listeners = list(self._listeners)

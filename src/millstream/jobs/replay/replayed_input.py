@@ -17,7 +17,7 @@ from millstream.checkpoint.manifest import Manifest, SplitPosition
 from millstream.connectors.contract_checks import is_complete, listed_splits
 from millstream.connectors.contracts import SourceContext, Split
 from millstream.errors import StoreError
-from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, Waiting, homes
+from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, WaitingSplit, homes
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.recorded_input import RecordedSource
 from millstream.runtime.task.spec import ReadRange
@@ -33,7 +33,7 @@ def replayed_input(
     same_run = parent is not None and parent.run == epoch.run
     started_ms = 0 if same_run else now_ms
     reads: dict[str, tuple[ReadRange, ...]] = {}
-    waiting: dict[str, tuple[Waiting, ...]] = {}
+    waiting: dict[str, tuple[WaitingSplit, ...]] = {}
     unread = {uid: account.unread for uid, account in accounts_of(epoch).items() if account.unread}
     ended: set[str] = set()
     for planned in sources:
@@ -48,7 +48,7 @@ def replayed_input(
 
 def _of_source(
     planned: PlannedSource, splits: Mapping[str, Split], parent: Manifest | None, epoch: Manifest
-) -> tuple[tuple[ReadRange, ...], tuple[Waiting, ...]]:
+) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...]]:
     was: Mapping[str, SplitPosition] = {} if parent is None else parent.sources.get(planned.uid, {})
     now = epoch.sources.get(planned.uid, {})
     kept_before, kept = _kept_splits(parent, planned.uid), _kept_splits(epoch, planned.uid)
@@ -72,7 +72,7 @@ def _of_source(
         start = was[name].offset if name in was else splits[name].start
         ranges.append(ReadRange(splits[name], start, now[name].offset, subtasks[name], _watermark(was.get(name))))
     waits = [
-        Waiting(name, kept[name].time(_watermark(was.get(name))), subtasks[name])
+        WaitingSplit(name, kept[name].time(_watermark(was.get(name))), subtasks[name])
         for name in in_order
         if name not in read
     ]

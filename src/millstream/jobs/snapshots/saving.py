@@ -65,7 +65,8 @@ def save_newest(
 def save_epoch(
     store: Store, epoch: int, now_ms: Callable[[], int], *, to: str | None, name: str | None, note: Note | None = None
 ) -> str:
-    """Save `epoch`; returns what to start from it with (`--from`). `to`: a folder, in which one of its own is made."""
+    """Save `epoch`; returns what to start from it with (`--from`). `to`: a folder, in which the
+    savepoint gets a folder; None: it is kept by reference."""
     if name is not None:
         check_savepoint_name(name)
     if to is None:

@@ -85,7 +85,7 @@ class ImpatientProtocol(HttpToolsProtocol):
     waiting: dict[ImpatientProtocol, None]
     unread: dict[ImpatientProtocol, None]
     _timer: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
     _is_in_head = False
     _is_in_body = False
     _head_bytes = 0
@@ -110,13 +110,13 @@ class ImpatientProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if was_in_head and self._is_in_head:
-            self._partial_bytes += len(data)  # a header without an end is told of by nobody
+            self._partial_bytes += len(data)  # the parser does not report a header that has no end
             if self._partial_bytes > _HEAD_BYTES_MAX:
                 return self.send_400_response("")
         if self._is_idle:
             if self._timer is None:  # else it waits already: a byte more does not make it younger
                 self._wait(self.limits.header_timeout_s)
-        elif not self._is_spoken_to:
+        elif not self._has_late_body:
             self._cancel()
         return None
 
@@ -168,8 +168,8 @@ class ImpatientProtocol(HttpToolsProtocol):
         return not self._is_in_body and (self.cycle is None or self.cycle.response_complete)
 
     @property
-    def _is_spoken_to(self) -> bool:
-        """Whether a body still comes although all is said."""
+    def _has_late_body(self) -> bool:
+        """Whether a body still comes although the request is answered."""
         return self._is_in_body and self.cycle is not None and self.cycle.response_complete
 
     # --- what happens to the answer ---------------------------------------------------------------------------------
@@ -179,18 +179,18 @@ class ImpatientProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             return
-        if self._is_spoken_to:
+        if self._has_late_body:
             # Hanging up at once would have the client's machine throw away the refusal that it has not read yet.
             self._unset_keepalive_if_required()
             self._wait(_LINGER_S)
         else:
-            self._rest()
+            self._note_idle()
 
     def pause_writing(self) -> None:
-        """Something waits to be taken in by the client, who is not idle then."""
+        """Some of an answer waits until the client reads it; the connection is not idle then."""
         super().pause_writing()
         self.waiting.pop(self, None)
-        if self._unread is None:
+        if self._unread_timer is None:
             self._watch_reading(self.transport.get_write_buffer_size())
         self.unread[self] = None
         excess = sum(slow.transport.get_write_buffer_size() for slow in self.unread) - self.limits.unread_bytes_max
@@ -201,13 +201,13 @@ class ImpatientProtocol(HttpToolsProtocol):
                 return
 
     def resume_writing(self) -> None:
-        """All is taken in."""
+        """The client has read all."""
         super().resume_writing()
         self.unread.pop(self, None)
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
-        self._rest()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+        self._note_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing of it is left."""
@@ -233,15 +233,15 @@ class ImpatientProtocol(HttpToolsProtocol):
             else:
                 self._watch_reading(now)
 
-        self._unread = self.loop.call_later(self.limits.unread_timeout_s, look)
+        self._unread_timer = self.loop.call_later(self.limits.unread_timeout_s, look)
 
     def _wait(self, patience_s: float) -> None:
         self._cancel()
         self.waiting[self] = None
         self._timer = self.loop.call_later(patience_s, self._give_up)
 
-    def _rest(self) -> None:
-        """It is idle, if all is said and taken in."""
+    def _note_idle(self) -> None:
+        """It waits for the next request, if the last one is answered and the answer was read."""
         if self.cycle is not None and self._is_idle and not self.flow.write_paused and not self.transport.is_closing():
             self.waiting[self] = None
 
@@ -261,7 +261,7 @@ class ImpatientProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, error: Exception) -> None:
-        """Say it, where nothing else is being said, and hang up."""
+        """Send the refusal, unless an answer is half sent, and hang up."""
         self._cancel()
         if self.transport.is_closing():
             return
@@ -274,7 +274,7 @@ class ImpatientProtocol(HttpToolsProtocol):
                 f"connection: close\r\n\r\n{body}".encode("ascii")
             )
         if cycle is not None:
-            cycle.disconnected = True  # nothing may be said behind this
+            cycle.disconnected = True  # nothing may be sent after this
         self.transport.close()
 
 

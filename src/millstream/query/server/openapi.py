@@ -149,7 +149,7 @@ class ValueAnswer(_OfEpoch):
 
     state: str
     key: Key
-    found: bool
+    is_found: Annotated[bool, Field(alias="found")]
     value: Any
 
 
@@ -158,7 +158,7 @@ class StateValues(BaseModel):
 
     state: str
     keys: list[Key]
-    found: list[bool]
+    are_found: Annotated[list[bool], Field(alias="found")]
     values: list[Any]
 
 

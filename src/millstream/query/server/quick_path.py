@@ -63,7 +63,7 @@ class QuickPath:
         key_format = _KEY_FORMATS.get(scope["query_string"])
         if key_format is None or parts[3] not in (self._job.job, self._job.job_id):
             return None
-        # While a search is on its way, begun in time, the epoch there is counts as long as that takes.
+        # While a search is under way that began in time, the known epoch counts for as long as the search takes.
         epoch = self._job.known_newest(is_sought=self._search is not None)
         if epoch is None or not _is_enough(epoch.epoch, scope["headers"]):
             return None
@@ -96,7 +96,7 @@ class QuickPath:
     async def _look_for_newer(self) -> None:
         try:
             await self._look()
-        except Exception:  # who asks when the epoch there is has become too old is told
+        except Exception:  # a later request, which must look for itself, gets the error as its answer
             pass
         finally:
             self._search = None

@@ -15,7 +15,7 @@ __all__ = ["Limits", "ServerSettings", "key_group_span"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request, one client and all of them together may ask.
+    """What one request, one client and all of them together may ask. Many fields: each bounds one thing.
 
     >>> Limits().keys_max
     10000
@@ -45,7 +45,7 @@ class ServerSettings:
 
     `allowed_hosts` are further names that requests may be for. `trusted_proxies` are addresses and networks whose word
     about who asks (X-Forwarded-For) is taken. `page` is the HTML that is answered at `/`. `option_prefix` is how the
-    names of options begin where they were said: errors name them so.
+    names of options begin where they were said: errors name them so. Many fields: each is one option.
     """
 
     host: str = "127.0.0.1"

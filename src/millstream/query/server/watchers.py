@@ -106,7 +106,7 @@ async def watch(
     """The events of one watcher, who has seen epoch `seen`: an event per change, and a comment now and then."""
     last: bytes | None = None
     epoch = seen
-    bell.enter()  # here and not before: a stream that nobody begins to read is never left
+    bell.enter()  # here and not earlier: a stream that is never read would never come to `leave`
     try:
         yield b"retry: 1000\n\n"
         while not bell.is_closed:

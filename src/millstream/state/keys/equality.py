@@ -6,7 +6,7 @@ The rule, for the keys of a stream, of a `MapState` and of a broadcast state ali
   value is exact: numpy.float32(0.1) is not 0.1.
 - All NaNs are one key, whatever their bits; -0.0 is 0.0; None is None.
 - Rows, tuples and lists are one key if they have as many values and these are one key each, in order; frozen
-  dataclasses if they are of one class besides.
+  dataclasses if they are also of one class.
 - All else is one key if Python says that it is equal. Text is never equal to bytes, nor to a number.
 - In a map whose keys have no declared type, a row, a named tuple, a dataclass or a member of an enumeration is a key
   of its own class, because it must come back as what it was; give such keys a type to have them compared by value.

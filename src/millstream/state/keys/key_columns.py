@@ -40,7 +40,7 @@ class KeyColumn:
 
     `hashes` is Spark's `xxhash64` of each key. `array` is the keys as Arrow: of the declared type, or, for
     keys without one, the bytes of `canonical_bytes`, so that its type depends on the program and never on
-    the batch. It is made when first asked for: routing records needs the hashes only.
+    the batch. It is made when it is first needed: routing records needs the hashes only.
 
     >>> keys = key_column(["a", "b", "a"], None)
     >>> keys.groups(128).tolist(), keys.partitions(8, 128).tolist()

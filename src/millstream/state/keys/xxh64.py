@@ -33,7 +33,7 @@ _1, _29, _32, _33, _63 = (np.uint64(n) for n in (1, 29, 32, 33, 63))
 LONG_RUN_BYTES = 1024
 """Runs longer than this may be left to the scalar form, if they are few."""
 LONG_RUNS_MAX = 32
-"""At most so many runs of one call are left to it; below this count the scalar form is the faster one."""
+"""At most this many runs of one call are left to the scalar form; for fewer it is the faster one."""
 
 
 def _rotate_left(x: UInt64s, bits: int) -> UInt64s:

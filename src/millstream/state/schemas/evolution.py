@@ -345,12 +345,12 @@ def project(column: pa.Array, change: Projection) -> pa.Array:
     return pa.MapArray.from_arrays(bounds, keys, items, type=change.kind, mask=nulls)
 
 
-def _field(struct: pa.StructArray, one: PickedField, kind: pa.DataType) -> pa.Array:
-    if one.source is not None:
-        return project(struct.field(one.source), one.change)
-    if one.default is None:
+def _field(struct: pa.StructArray, picked_field: PickedField, kind: pa.DataType) -> pa.Array:
+    if picked_field.source is not None:
+        return project(struct.field(picked_field.source), picked_field.change)
+    if picked_field.default is None:
         return pa.nulls(len(struct), kind)
-    return one.default.take(pa.array(np.zeros(len(struct), dtype=np.int64)))
+    return picked_field.default.take(pa.array(np.zeros(len(struct), dtype=np.int64)))
 
 
 def _widened(column: pa.Array, to: Type) -> pa.Array:

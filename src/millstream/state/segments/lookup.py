@@ -1,10 +1,10 @@
 """Finding many keys at once in one segment.
 
-A `Probe` holds the keys asked for, sorted as segments are. Against one segment, the probe is cut at the chunks'
+A `Probe` holds the keys to find, sorted as segments are. Against one segment, the probe is cut at the chunks'
 fences, and in each chunk all its keys are found by one `searchsorted`; then the keys themselves are compared,
 because a prefix of a hash is not the key. Where a table has subs, a key is a run of rows, and a second binary
 search, over all runs in step, finds the sub. Cost: keys asked × log(rows), and no Python loop over keys. The one
-exception is bounded: keys that share 55 bits of their hash are told apart one by one.
+exception is bounded: keys that share 55 bits of their hash are compared one by one.
 
 This module finds changes; `tables.table` decides whether a change is a value, and which segment counts.
 """

@@ -1,7 +1,7 @@
 """Merging segments: a stream of blocks in which every change that stands appears once, in sorted order.
 
 Scans and compaction read several segments at once. Each turn takes from every layer the rows below a common
-order, at most so many that a block stays small, and resolves them together. No order is cut apart, so a block is
+order, few enough that a block stays small, and resolves them together. No order is cut apart, so a block is
 complete for its keys. Memory is bounded by the block and by the rows of the largest single key; what is mapped
 is not held.
 """
@@ -53,7 +53,7 @@ class _Cursor:
         return not self._is_in_chunk() or int(self._chunk.orders[self._row]) >= self._stop
 
     def reach(self, rows: int) -> int:
-        """The order below which lie about so many rows more, all in the present chunk."""
+        """An order such that about `rows` more rows lie below it, all in the present chunk."""
         orders = self._chunk.orders
         if self._row + rows >= len(orders):
             return min(int(orders[-1]) + 1, self._stop)

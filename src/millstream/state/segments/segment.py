@@ -180,8 +180,8 @@ class Segment:
         return chunk
 
     def touch(self, bytes_max: int) -> int:
-        """Check chunks that nobody has touched yet, up to so many bytes, so that later readers need not wait; returns
-        the number of bytes. Errors are left for whoever reads the chunk."""
+        """Check chunks that nobody has touched yet, up to `bytes_max`, so that later readers need not wait; returns the
+        number of bytes. Errors are left for whoever reads the chunk."""
         touched_bytes = 0
         for number, entry in enumerate(self.entries):
             if self._chunks[number] is None and touched_bytes + entry.length <= bytes_max:

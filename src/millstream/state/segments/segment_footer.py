@@ -140,7 +140,7 @@ def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
 def read_schema(file: SegmentFile, footer: SegmentFooter, subject: str) -> pa.Schema:
     """The types of a file's columns, from its tail, whose checksum was right."""
     last = footer.chunks[-1]
-    # Arrow finds its own footer from the end of a file, and asks for no more than that there is something before it.
+    # Arrow finds its own footer from the end of a file, and needs only that something stands before it.
     tail = file.read(last.offset + last.length, file.size).to_pybytes()
     try:
         reader = pa.ipc.open_file(pa.py_buffer(bytes(_ARROW_START) + tail))

@@ -58,7 +58,7 @@ class SegmentMemory:
         return token
 
     def use(self, token: int, part: int, size: int) -> None:
-        """A part of so many bytes is used now."""
+        """A part of `size` bytes is used now."""
         with self._lock:
             self._forget_dropped()
             if (token, part) in self._parts:

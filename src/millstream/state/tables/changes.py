@@ -50,7 +50,7 @@ class TableChanges:
         self._overflow = overflow
         self._held_bytes = 0
         self._batches: list[pa.RecordBatch] = []
-        self._sorted_count = 0  # so many of them, at the front, are each sorted and without doubles
+        self._sorted_count = 0  # how many of them, at the front, are each sorted and without doubles
         self._rows: pa.RecordBatch | None = None
 
     def __bool__(self) -> bool:
@@ -88,7 +88,7 @@ class TableChanges:
         return self._rows
 
     def settle(self) -> pa.RecordBatch | None:
-        """What stands of the changes made since this was last asked, sorted as a segment is; None: there are none."""
+        """What stands of the changes since the last call, sorted as a segment is; None when there are none."""
         fresh = self._batches[self._sorted_count :]
         if not fresh:
             return None

@@ -71,7 +71,7 @@ class OlderRows(Protocol):
         """The rows of a segment of `epoch`, with the columns of `schema`."""
 
     def check_footer(self, footer: Mapping[str, Any], epoch: int) -> None:
-        """Refuse a segment of `epoch` whose footer tells of other rows than it should have."""
+        """Refuse a segment of `epoch` whose footer describes other rows than it should have."""
 
 
 @dataclass(frozen=True)

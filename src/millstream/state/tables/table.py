@@ -149,7 +149,7 @@ class TableView:
         return self._get(Probe.of(keys, self.layout, subs))
 
     def get_value(self, key: object) -> object:
-        """The value of one key, as Python; None if there is none. For single reads from a view that is kept."""
+        """The value of one key, as Python; None if there is none. For single reads from a view that stays open."""
         if self._points is not None:
             return self._points.get(key)
         result = self.get(key_column_of_arrow(pa.array([key], self.layout.stored_key_type)))
@@ -215,7 +215,7 @@ class TableView:
 
     @_timed
     def scan_keys(self, keys: KeyColumn) -> pa.RecordBatch:
-        """All live rows of these keys, with the `position` of the key asked for, sorted by (position, sub order).
+        """All live rows of these keys, with the `position` of the key in `keys`, sorted by (position, sub order).
 
         Subs that are 64-bit numbers or times come in their own order, others in a fixed one.
         """

@@ -182,7 +182,7 @@ REF = SegmentRef("f", 1, 0, 9, 0, 9, 1, 1)
     ],
 )
 def test_a_damaged_account_names_the_operator_and_the_field(written: Any, field: str, expected: str) -> None:
-    manifest = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, attempt="a", states={"count": written})
+    manifest = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a", states={"count": written})
     with pytest.raises(StoreDamagedError) as caught:
         accounts_of(manifest)
     assert field in caught.value.message and expected in caught.value.message
@@ -198,7 +198,7 @@ def test_accounts_are_read_once_per_manifest_and_equal_schemas_once_per_reading(
     history = (SavedAs(1, 0, Types.LONG(), "value", "string"),)
     account = SubtaskAccount(tables=StoredTables({"total": (REF,)}, {"total": history}))
     states = {"count": to_json(OperatorAccount(subtasks={0: account, 1: account}))}
-    manifest = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, attempt="a", states=states)
+    manifest = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a", states=states)
     both = accounts_of(manifest)["count"].subtasks
     assert accounts_of(manifest)["count"].subtasks is both
     assert both == {0: account, 1: account}

@@ -1,0 +1,15 @@
+"""How a command says that it cannot be done: a line on standard error, and an exit code (listed in `cli/main.py`)."""
+
+from __future__ import annotations
+
+import sys
+
+from millstream.errors import MillstreamError
+
+__all__ = ["refuse"]
+
+
+def refuse(error: MillstreamError, code: int = 2) -> int:
+    """Print why; returns the exit code."""
+    print(f"millstream: {error}", file=sys.stderr)
+    return code
