@@ -23,7 +23,7 @@ import pyarrow as pa
 from millstream.errors import ProgramError
 from millstream.graph.nodes import LoopHead
 from millstream.records.batch import Batch
-from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.blocks import BlockPacker, decode_block
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.barrier import Acknowledgement
@@ -97,6 +97,9 @@ class LoopHeadOperator(Operator):
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         """A new round: find what came back in the last one."""
         super().begin(spec, nonce)
+        # Where the slowest head stands, though this one may have been ahead: a record of another head can come back
+        # here, and nobody behind an exchange has passed it yet.
+        self.time.watermark = spec.watermarks.get(self.uid, MIN_WATERMARK)
         context = self.setting.context
         accounts = spec.states.get(self._tail, {})
         # The account of the tail's subtask of the same number; after a change of parallelism all, to be dealt out anew.
