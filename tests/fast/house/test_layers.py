@@ -58,7 +58,7 @@ def test_importing_a_lower_layer_does_not_load_pyspark(package: str) -> None:
 
 
 CLIENT_MODULES_MAX = 80
-CLIENT_IMPORT_CPU_S_MAX = 5.0  # processor time of our own modules: ten times what it takes, whatever else the machine does
+CLIENT_IMPORT_CPU_S_MAX = 5.0  # processor time of our own modules; it takes a hundredth of it
 ENGINE = {"runtime", "compiler", "spark", "jobs", "datastream", "plan", "graph", "state_reader", "connectors"}
 
 
