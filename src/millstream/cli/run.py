@@ -21,6 +21,7 @@ from typing import TextIO
 
 from millstream.cli.pyflink_import import SERVE_VARIABLE, serve_pyflink
 from millstream.errors import ConfigurationError, JobFailedError, MillstreamError, NotAvailableError, ProgramError
+from millstream.graph.error_report import show_error
 
 __all__ = ["RunRequest", "Start", "run_program", "settings_of", "start_of"]
 
@@ -206,9 +207,8 @@ def _refused(error: MillstreamError, debug: bool) -> int:
 
 def _show_failure(error: JobFailedError, debug: bool, screen: TextIO) -> None:
     """The user's traceback, record and operator come first; then, in one line, what failed and where."""
-    if error.report:
-        print(error.report, file=screen)
-        print(file=screen)
+    if debug and error.report:
+        print(error.report, end="\n\n", file=screen)
     _show_error(error, debug, screen)
 
 
@@ -216,7 +216,7 @@ def _show_error(error: MillstreamError, debug: bool, screen: TextIO) -> None:
     if debug:
         traceback.print_exception(error, file=screen)
     else:
-        print(f"millstream: {error}", file=screen)
+        show_error(error, screen)
 
 
 def _show_traceback(error: Exception, request: RunRequest, screen: TextIO) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from millstream.common.types import print_text
 from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
@@ -17,7 +17,7 @@ from millstream.connectors.staging import read_staged, stage_bytes
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
-__all__ = ["PrintSink", "print_prefix"]
+__all__ = ["PrintSink", "print_prefix", "showable"]
 
 
 def print_prefix(identifier: str | None, subtask: int, parallelism: int) -> str:
@@ -29,6 +29,18 @@ def print_prefix(identifier: str | None, subtask: int, parallelism: int) -> str:
     number = str(subtask + 1) if parallelism > 1 else ""
     words = ":".join(word for word in (identifier, number) if word)
     return f"{words}> " if words else ""
+
+
+def showable(text: str, stream: TextIO) -> str:
+    """The text, with what the stream's encoding does not have written as Python escapes it: a terminal that cannot
+    show a letter is no reason to fail.
+
+    >>> import io
+    >>> showable("grün", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    'gr\\\\xfcn'
+    """
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 class PrintSink(Sink):
@@ -63,7 +75,7 @@ class PrintSink(Sink):
             return
         # Looked up now: the stream may have been redirected since the sink was made.
         stream = sys.stderr if self.to_stderr else sys.stdout
-        stream.write(text)
+        stream.write(showable(text, stream))
         stream.flush()
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:

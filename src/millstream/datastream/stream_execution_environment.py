@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from millstream.common import options
@@ -29,6 +30,7 @@ from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotYetError
 from millstream.graph.builder import GraphBuilder
+from millstream.graph.error_report import show_uncaught_errors
 from millstream.graph.nodes import Edge, Graph, Read
 from millstream.graph.site import here
 from millstream.records.batch import Batch
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamExecutionEnvironment"]
 
 _DEFAULT_JOB_NAME = "Millstream Job"
+_ITERATOR_VALUES_MAX = 1_000_000
 
 
 class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
@@ -61,6 +64,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         *,
         configuration: Configuration | None = None,
     ) -> None:
+        show_uncaught_errors()
         no_java_object(self, j_stream_execution_environment)
         if serializer is not None:
             raise refuse(
@@ -84,9 +88,16 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
         """The values of a list or any other finite iterable, in order. They are checked against the type now."""
         try:
-            values = list(collection)
+            is_endless_perhaps = not hasattr(collection, "__len__")
+            values = list(islice(collection, _ITERATOR_VALUES_MAX + 1) if is_endless_perhaps else collection)
         except TypeError as error:
             raise refuse(f"from_collection: found {collection!r}, expected a list or another iterable") from error
+        if is_endless_perhaps and len(values) > _ITERATOR_VALUES_MAX:
+            raise refuse(
+                f"from_collection: found an iterator ({type(collection).__name__}) that has not ended after "
+                f"{_ITERATOR_VALUES_MAX:,} values, expected a collection that fits into memory. If it does end, pass "
+                "list(...) of it; if it does not, write a PythonSource and use from_source()"
+            )
         value_type = checked_output_type("from_collection", type_info)
         with at_users_line():
             Batch.of_values(values, value_type)

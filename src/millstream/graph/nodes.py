@@ -11,7 +11,7 @@ The graph is built while the program runs (`graph.builder`), and never changed a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -80,7 +80,7 @@ class Partitioning(Enum):
 @dataclass(frozen=True)
 class Edge:
     """Records flowing from node `source` into the node that lists this edge. `tag` names a side output of it; `input`
-    is 2 for the second stream of a connection."""
+    is 2 for the second stream of a connection. `site`: the line that gave the key selector or the partitioner."""
 
     source: int
     partitioning: Partitioning = Partitioning.UNSPECIFIED
@@ -89,6 +89,7 @@ class Edge:
     partitioner: Any = None
     tag: str | None = None
     input: int = 1
+    site: Site | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,16 @@
 """Tells the user, once per process, what his program asks for and does not get: a setting of PyFlink's that has no
-effect here, or windows that run slower than others would.
+effect here, windows that run slower than others would, or records that go where nobody looks.
 
 Such settings tune Flink's own machinery (buffers, slots, state backends). Refusing them would break programs that
-run fine without; ignoring them silently would be a lie. So they are accepted, and said once, as a log line.
+run fine without; ignoring them silently would be a lie. So they are accepted, and said once, as a log line. What loses
+records, or is hardly ever meant, is a warning (`warn_once`): everybody sees it who has not turned warnings off.
 """
 
 from __future__ import annotations
 
 import logging
 
-__all__ = ["say_once"]
+__all__ = ["relay_once", "say_once", "warn_once"]
 
 _LOG = logging.getLogger("millstream.datastream")
 _SAID: set[str] = set()
@@ -20,3 +21,22 @@ def say_once(subject: str, sentence: str) -> None:
     if subject not in _SAID:
         _SAID.add(subject)
         _LOG.info("%s", sentence)
+
+
+def warn_once(subject: str, sentence: str, at: object) -> None:
+    """Log `sentence` as a warning, with the user's line `at`, unless one about `subject` at that line was logged."""
+    place = f"{subject} at {at}"
+    if place not in _SAID:
+        _SAID.add(place)
+        _LOG.warning("%s (%s)", sentence, at)
+
+
+def relay_once(name: str, level: int, text: str) -> bool:
+    """Log what a task logged as `name`, if that is a notice of ours and new here: each worker says it once. Returns
+    whether it was a notice."""
+    if name != _LOG.name:
+        return False
+    if text not in _SAID:
+        _SAID.add(text)
+        _LOG.log(level, "%s", text)
+    return True

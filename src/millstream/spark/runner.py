@@ -24,6 +24,7 @@ from millstream.runtime.exchange.envelope import ENVELOPE_DDL
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, stage_function
+from millstream.spark.worker_deaths import worker_death
 from millstream.storage.names import spec_name
 
 __all__ = ["SparkRunner", "build_frame"]
@@ -72,8 +73,21 @@ class SparkRunner:
         facts = self._job.facts
         context.setJobGroup(facts.job_id, f"{facts.job_name} epoch {spec.epoch}", interruptOnCancel=True)
         context.setLocalProperty(SPEC_PROPERTY, self._property(spec))
-        rows: list[Any] = self._next_execution().collect()
+        try:
+            rows: list[Any] = self._next_execution().collect()
+        except Exception as error:
+            death = worker_death(error, self._job.plan(), self._stage_ids(facts.job_id), spec.epoch)
+            if death is not None:
+                raise death from None
+            raise
         return [(row[0], bytes(row[1])) for row in rows]
+
+    def _stage_ids(self, group: str) -> list[int]:
+        """The stages of the job's newest Spark job, as Spark numbers them; none if it is forgotten already."""
+        tracker = self._session.sparkContext.statusTracker()
+        newest = max(tracker.getJobIdsForGroup(group), default=None)
+        info = None if newest is None else tracker.getJobInfo(newest)
+        return [] if info is None else sorted(info.stageIds)
 
     def _next_execution(self) -> DataFrame:
         """The execution planned ahead; the one after it is planned from now on, beside the epoch."""

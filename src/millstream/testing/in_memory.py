@@ -16,6 +16,7 @@ from millstream.common.options import EPOCH_MAX_RECORDS
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, ProgramError
+from millstream.graph.error_report import with_report
 from millstream.graph.nodes import Graph, Read, Write
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
@@ -134,7 +135,10 @@ def run(
     if not job.wait(timeout_s):
         job.cancel()
         raise JobFailedError(f"job '{graph.job_name}' did not end within {timeout_s:g} s; it was cancelled")
-    job.result()
+    try:
+        job.result()
+    except JobFailedError as error:
+        raise with_report(error) from None
     return _result(graph, memory, job)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from millstream.errors import ProgramError
-from millstream.graph.nodes import Graph, Node, Read, Write
+from millstream.graph.nodes import Cache, Graph, LoopTail, Node, Read, Write
+from millstream.graph.notices import warn_once
 
 __all__ = ["check_program"]
 
@@ -27,7 +28,22 @@ def check_program(graph: Graph) -> Graph:
             f"End the stream of '{last.name}' with print(), sink_to(...) or execute_and_collect()",
             at=str(last.site),
         )
+    _warn_of_loose_ends(graph)
     return graph
+
+
+def _warn_of_loose_ends(graph: Graph) -> None:
+    """Say which streams end without a sink, beside others that have one: what they compute is dropped."""
+    read = {edge.source for node in graph.nodes for edge in node.inputs}
+    for node in graph.nodes:
+        is_end = isinstance(node.operation, (Write, LoopTail, Cache)) or node.queryable is not None
+        if node.id not in read and not is_end:
+            warn_once(
+                f"end of {node.id}",
+                f"the stream of '{node.name}' has no sink: its records are dropped. End it with print() or sink_to(...), "
+                "or leave it out",
+                node.site,
+            )
 
 
 def _check_queryable(graph: Graph) -> None:

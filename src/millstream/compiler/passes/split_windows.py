@@ -113,7 +113,7 @@ def _final(node: Node, ready: ReadyAggregates, windows: PaneWindows, last_partia
     partitioning = Partitioning.FORWARD if edge.partitioning is Partitioning.FORWARD else Partitioning.HASH
     first_partial = last_partial - len(node.inputs) + 1
     edges = tuple(
-        Edge(partial, partitioning, key_selector=FieldKey(0, 0), key_type=edge.key_type)
+        Edge(partial, partitioning, key_selector=FieldKey(0, 0), key_type=edge.key_type, site=edge.site)
         for partial in range(first_partial, last_partial + 1)
     )
     return replace(
@@ -127,7 +127,7 @@ def _local(edge: Edge) -> Edge:
     selector = None if isinstance(edge.key_selector, OneKey) else edge.key_selector
     stays = edge.partitioning is Partitioning.FORWARD
     partitioning = Partitioning.FORWARD if stays else Partitioning.UNSPECIFIED
-    return Edge(edge.source, partitioning, key_selector=selector, key_type=edge.key_type, tag=edge.tag)
+    return Edge(edge.source, partitioning, selector, edge.key_type, tag=edge.tag, site=edge.site)
 
 
 def _parallelism_of(node: Node) -> int | None:

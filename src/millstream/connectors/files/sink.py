@@ -97,7 +97,12 @@ class FileSink(Sink):
         try:
             with_patience(open_store(f"{self.base_url.rstrip('/')}/{STAGING}")).check_writable()
         except StoreError as error:
-            raise StoreError(f"FileSink cannot write to {self.base_url}. {error.message}") from error
+            # The store's own words advise about the job's --store, which is another place.
+            cause = error.__cause__
+            reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
+            raise StoreError(
+                f"FileSink cannot write to {self.base_url}: {reason}. Give it a folder that this user may write"
+            ) from error
         return self
 
     def close(self) -> None:

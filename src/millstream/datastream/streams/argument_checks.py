@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from millstream.datastream.functions.function import Function
+from millstream.datastream.streams.function_calls import check_calls
 from millstream.errors import MillstreamError, ProgramError
 from millstream.graph.site import here
 from millstream.records.columns import arrow_type
@@ -36,6 +37,7 @@ def checked_function(method: str, func: Any, function_class: type[Function], *, 
     """`func`, when it is an instance of `function_class` or, if `callables`, a callable of no other function class."""
     expected = function_class.__name__ + (" or a callable" if callables else "")
     if isinstance(func, function_class):
+        check_calls(method, func, function_class)
         return func
     if isinstance(func, type) and issubclass(func, Function):
         raise refuse(
@@ -45,6 +47,7 @@ def checked_function(method: str, func: Any, function_class: type[Function], *, 
         kind = next(base.__name__ for base in type(func).__mro__ if base.__module__.startswith("millstream."))
         raise refuse(f"{method}: found a {kind} ({type(func).__name__}), expected {expected}. {_belongs(kind)}")
     if callables and callable(func):
+        check_calls(method, func, function_class)
         return func
     raise refuse(f"{method}: found {func!r} ({type(func).__name__}), expected {expected}")
 

@@ -14,6 +14,7 @@ from millstream.datastream.functions.function import KeySelector, Partitioner
 from millstream.datastream.streams.argument_checks import checked_function
 from millstream.datastream.streams.stream_edges import StreamEdges
 from millstream.graph.nodes import Edge, Partitioning
+from millstream.graph.site import here
 
 if TYPE_CHECKING:
     from millstream.datastream.state import MapStateDescriptor
@@ -84,4 +85,4 @@ class Partitionings(StreamEdges):
         """Every record to the subtask `partitioner(key, number of subtasks)` names."""
         chosen = checked_function("partition_custom", partitioner, Partitioner)
         key = checked_function("partition_custom, key selector", key_selector, KeySelector)
-        return self._partitioned(Partitioning.CUSTOM, partitioner=chosen, key_selector=key)
+        return self._partitioned(Partitioning.CUSTOM, partitioner=chosen, key_selector=key, site=here())

@@ -43,6 +43,7 @@ from millstream.graph.nodes import (
     Project,
 )
 from millstream.graph.notices import say_once
+from millstream.graph.site import here
 from millstream.records.batch import is_typed
 
 if TYPE_CHECKING:
@@ -237,8 +238,9 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         from millstream.datastream.streams.keyed_stream import KeyedStream
 
         selector, declared = key_selection(key_selector, key_type, self._stream_type(), method)
+        site = here()
         edges = (
-            Edge(edge.source, partitioning, key_selector=selector, key_type=declared, tag=edge.tag)
+            Edge(edge.source, partitioning, key_selector=selector, key_type=declared, tag=edge.tag, site=site)
             for edge in self._edges
         )
         return KeyedStream(

@@ -15,6 +15,7 @@ from typing import Any
 
 from millstream.checkpoint.events import Restart
 from millstream.checkpoint.manifest import Manifest
+from millstream.graph.notices import warn_once
 from millstream.jobs.epochs.failures import JudgedFailure, do_beside, reason_of
 from millstream.jobs.epochs.manifests import subtask_accounts
 from millstream.jobs.epochs.outcome import EpochOutcome
@@ -25,6 +26,8 @@ from millstream.records.watermarks import MIN_WATERMARK
 
 __all__ = ["ProgressReporter", "StateSize", "epoch_progress", "state_size", "total_progress"]
 
+LATE_RECORDS = "numLateRecordsDropped"
+"""The metric of an operator that counts the records it dropped because they came too late; Flink's name."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -73,6 +76,7 @@ class ProgressReporter:
             self._change(**self._totals(manifest, plan))
         else:
             self._change(**epoch_progress(manifest, outcome, plan, self._sources, self._sinks, took_s))
+            warn_of_late_records(outcome, plan)
 
     def published(self, epoch: int) -> None:
         """The output of an epoch is visible; on the publishing thread."""
@@ -93,6 +97,20 @@ class ProgressReporter:
 
     def _change(self, **fields: object) -> None:
         self._board.change(**fields)
+
+
+def warn_of_late_records(outcome: EpochOutcome, plan: Plan) -> None:
+    """Say once of each operator that records came too late for it; how many there are is among its metrics."""
+    for node in plan.nodes():
+        count = outcome.metrics.get(f"{node.uid}.{LATE_RECORDS}", {}).get("counter", 0)
+        if count:
+            warn_once(
+                f"late records of {node.uid}",
+                f"{count} {'record' if count == 1 else 'records'} came too late for '{node.name}' in one epoch and "
+                f"{'was' if count == 1 else 'were'} dropped; more may follow ({LATE_RECORDS} counts them). Let the "
+                "watermark wait longer (for_bounded_out_of_orderness), allow lateness, or take them from a side output",
+                node.site,
+            )
 
 
 @dataclass(frozen=True)

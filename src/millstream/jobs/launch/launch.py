@@ -11,18 +11,20 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from millstream.common import options
 from millstream.compiler.passes import compile_graph
 from millstream.connectors.contract_checks import opened_sink, opened_source
 from millstream.connectors.contracts import Sink
-from millstream.errors import ProgramError
+from millstream.connectors.print_sink import showable
+from millstream.errors import MillstreamError, ProgramError
 from millstream.graph.nodes import Graph, Read, Write
+from millstream.graph.notices import relay_once
 from millstream.jobs.clock import Clock, SystemClock
 from millstream.jobs.control.commands import commands_of
 from millstream.jobs.control.requests import RequestServer
@@ -48,6 +50,8 @@ from millstream.storage.store import Store, open_store
 __all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
 
 DEFAULT_ROOT = ".millstream"
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -116,8 +120,14 @@ class Launch:
         )
 
         def make_driver() -> EpochDriver:
-            opened_sources = tuple(replace(p, source=opened_source(p.source, facts.store, session)) for p in sources)
-            opened_sinks = {uid: opened_sink(sink, session) for uid, sink in sinks.items()}
+            sites = {node.uid: str(node.site) for node in plan.nodes()}
+            opened_sources = tuple(
+                replace(p, source=_at(sites[p.uid], lambda p=p: opened_source(p.source, facts.store, session)))
+                for p in sources
+            )
+            opened_sinks = {
+                uid: _at(sites[uid], lambda sink=sink: opened_sink(sink, session)) for uid, sink in sinks.items()
+            }
             replan = partial(_at_parallelism, graph, opened_sources)
             opened_plan = with_sources(plan, opened_sources)
             deployment = Deployment(opened_plan, opened_sources, opened_sinks, facts, runner, replan)
@@ -142,6 +152,16 @@ class Launch:
         session = our_session(session_for(settings))
         _ship_files(session, settings.configuration)
         return SparkRunner(session), session
+
+
+def _at(site: str, open_it: Callable[[], T]) -> T:
+    """What `open_it` returns; an error of ours that knows no line of the program gets this one."""
+    try:
+        return open_it()
+    except MillstreamError as error:
+        if error.at is None:
+            error.at, error.args = site, (f"{error.message.rstrip('.')} ({site})",)
+        raise
 
 
 def launch(graph: Graph, settings: JobSettings, configuration: dict[str, str] | None = None) -> Job:
@@ -246,6 +266,8 @@ def show_output(lines: list[list[str]]) -> None:
     for stream, *rest in lines:
         if stream == "log":
             level, name, text = rest
-            logging.getLogger(name).log(logging.getLevelName(level), "%s", text)
+            if not relay_once(name, logging.getLevelName(level), text):
+                logging.getLogger(name).log(logging.getLevelName(level), "%s", text)
         else:
-            print(rest[0], file=sys.stderr if stream == "stderr" else sys.stdout)
+            screen = sys.stderr if stream == "stderr" else sys.stdout
+            print(showable(rest[0], screen), file=screen)

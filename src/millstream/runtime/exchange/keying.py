@@ -56,7 +56,7 @@ class Keying:
         """The keys of what comes along an edge to the subtask that has `owned`. An exchange by key brings no others;
         where there was none, that is checked."""
         checked = owned if edge.partitioning is Partitioning.FORWARD else None
-        return cls(edge.key_selector, edge.key_type, call, checked)
+        return cls(edge.key_selector, edge.key_type, call.at(edge.site), checked)
 
     def gathered_keys(self, batch: Batch) -> GatheredKeys:
         """The keys of records that are about to be visited."""

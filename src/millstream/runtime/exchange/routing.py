@@ -108,7 +108,7 @@ def _custom(channel: Channel, call: UserCall) -> Router:
         return target
 
     def route(batch: Batch) -> Iterator[Piece]:
-        targets = np.array(call.each(target_of, batch.values()), dtype=np.int64)
+        targets = np.array(call.each(target_of, batch.values(), "partitioner"), dtype=np.int64)
         return _scatter(batch, targets, receivers)
 
     return route

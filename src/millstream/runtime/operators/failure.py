@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from millstream.errors import MillstreamError, ProgramError, TypeMismatchError
-from millstream.runtime.operators.returned_values import explanation_of, is_engine_file
+from millstream.graph.site import Site
+from millstream.runtime.operators.returned_values import explanation_of, hint_of, is_engine_file, said
 
 __all__ = ["FailureReport", "UserCall", "UserFailureError"]
 
@@ -76,6 +77,10 @@ class UserCall:
     def __init__(self, operator: str, uid: str, site: str) -> None:
         self.operator, self.uid, self.site = operator, uid, site
 
+    def at(self, site: Site | None) -> UserCall:
+        """The same for code that another line of the program gave, such as the key selector of `key_by`."""
+        return self if site is None else UserCall(self.operator, self.uid, str(site))
+
     def bind(self, function: Any, method: str, role: str) -> Callable[..., Any]:
         """What to call for `function`: its method (a function class) or itself (a plain callable)."""
         bound = getattr(function, method, None)
@@ -122,7 +127,7 @@ class UserCall:
                 site=self.site,
                 role=role,
                 error=type(error).__name__,
-                message=error.message if isinstance(error, MillstreamError) else str(error),
+                message=error.message if isinstance(error, MillstreamError) else f"{said(error)}{hint_of(error)}",
                 # Our own errors already say what to do; a trace through our files would only hide it.
                 trace="" if is_ours else _user_trace(error),
                 record=_shown(records[0]) if records else None,

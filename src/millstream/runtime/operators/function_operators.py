@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.typeinfo import BasicTypeInfo
+from millstream.graph.notices import warn_once
 from millstream.records.batch import Batch, Timestamps
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.pieces import Pieces
@@ -38,7 +40,16 @@ class MapOperator(Operator):
 
     def apply(self, batch: Batch) -> Batch | None:
         values = self.call.each(self._function, batch.values(), "map")
-        return self.typed(values, batch.timestamps, self.node.output_type)
+        result = self.typed(values, batch.timestamps, self.node.output_type)
+        if isinstance(self.node.output_type, BasicTypeInfo) and result.typed and result.columns().column(0).null_count:
+            warn_once(
+                f"None of {self.uid}",
+                f"the function of '{self.node.name}' returned None where {self.node.output_type} is declared; it is "
+                "handed on as a null. Does every way through it end with a return? To drop records, use filter() or "
+                "flat_map()",
+                self.node.site,
+            )
+        return result
 
 
 class FilterOperator(MapOperator):

@@ -11,6 +11,7 @@ import numpy as np
 
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.graph.nodes import Process
+from millstream.graph.notices import warn_once
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch, Timestamps, is_typed
 from millstream.runtime.operators.context import ElementContext
@@ -81,9 +82,21 @@ class ProcessOperator(SeveralResultsOperator):
             if positions:
                 side_stamps = None if stamps is None else stamps[positions]
                 parts.append((tag, self._side(tag, [out[i] for i in positions], side_stamps)))
+        self._warn_of_unread({out[i][0].tag_id for i in np.flatnonzero(tagged)} - set(self.side_outputs))
         is_main = ~np.array(tagged, dtype=bool)
         main = list(compress(out, is_main))
         return [*parts, (None, self.typed(main, None if stamps is None else stamps[is_main], self.node.output_type))]
+
+    def _warn_of_unread(self, unread: set[str]) -> None:
+        """Records of a side output that nobody reads are dropped, as in Flink. Where others are read, that is often a
+        slip of the pen."""
+        for tag in sorted(unread) if self.side_outputs else ():
+            warn_once(
+                f"side output {tag} of {self.uid}",
+                f"'{self.node.name}' gives records to side output '{tag}', which nobody reads: they are dropped. Read "
+                f"are {', '.join(repr(name) for name in sorted(self.side_outputs))}",
+                self.node.site,
+            )
 
     def _side(self, tag: str, tagged: list[tuple[SideTag, Any]], stamps: Timestamps | None) -> Batch:
         """The records of a side output, of the type that its readers declared."""

@@ -13,7 +13,7 @@ import traceback
 from millstream.errors import ProgramError
 from millstream.graph.site import PACKAGE_FOLDER
 
-__all__ = ["explanation_of", "is_engine_file"]
+__all__ = ["explanation_of", "hint_of", "is_engine_file", "said"]
 
 _NOT_ITERABLE = re.compile(r"'(.+)' object is not (?:iterable|an iterator)")
 _RECORDS = "records, one by one: yield them, or return a list of them (None when there are none)"
@@ -44,6 +44,38 @@ def explanation_of(error: BaseException, role: str) -> BaseException:
         what = role if role in _EXPECTED or role.endswith("function") else f"{role} function"
         return ProgramError(f"the {what} returned {_a(match.group(1))}, expected {_EXPECTED.get(role, _RECORDS)}")
     return error
+
+
+def said(error: BaseException) -> str:
+    """What an error says of itself; of an exit, what it does to a task.
+
+    >>> said(SystemExit(3))
+    'the function called sys.exit(3). A task ends when its input does: raise an error to fail the job'
+    """
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
+        return f"the function called sys.exit({code}). A task ends when its input does: raise an error to fail the job"
+    return str(error)
+
+
+# A call that gives None for a reason that newcomers meet first, and that reason.
+_NONE_HINTS = (
+    (
+        re.compile(r"\.timestamp\(\)"),
+        "timestamp() is None: nothing before this operator gives records timestamps. Call "
+        "assign_timestamps_and_watermarks() with a strategy that has with_timestamp_assigner(...)",
+    ),
+    (re.compile(r"\.value\(\)"), "value() of a state is None until the key's first update()"),
+)
+
+
+def hint_of(error: BaseException) -> str:
+    """One more sentence for an error about None, where the user's line shows what gave it; else nothing."""
+    if not isinstance(error, TypeError | AttributeError) or "NoneType" not in str(error):
+        return ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_engine_file(f.filename)]
+    line = frames[-1].line or "" if frames else ""
+    return next((f". Perhaps {hint}" for call, hint in _NONE_HINTS if call.search(line)), "")
 
 
 def _a(type_name: str) -> str:

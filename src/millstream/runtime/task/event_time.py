@@ -25,6 +25,7 @@ from millstream.checkpoint.plain import plain
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from millstream.common.watermark_strategy import FieldTimestamps, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from millstream.errors import ProgramError
+from millstream.graph.notices import warn_once
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK, REAL_WATERMARK_MAX
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
 
 __all__ = ["Timekeeper", "restored_event_time", "restored_time", "restored_times"]
+
+# From 2001 to 2049 in seconds since 1970; in milliseconds, the second half of January 1970.
+_SECONDS_OF_OUR_TIMES = range(1_000_000_000, 2_500_000_000)
 
 
 def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
@@ -118,6 +122,8 @@ class Timekeeper:
         """The batch with its timestamps; event time moves on."""
         if self._extract is not None:
             batch.timestamps = self._timestamps(batch)
+            if not self._records and len(batch):
+                _warn_of_seconds(int(batch.timestamps[0]), self._call.site)
         self._records += len(batch)
         delay_ms = self._strategy.max_out_of_orderness_ms
         if self._generator is not None:
@@ -162,6 +168,17 @@ class Timekeeper:
             # A bool is an int to Python, but no time to anybody. numpy's integers are.
             if isinstance(stamp, bool) or not isinstance(stamp, (int, np.integer)):
                 raise self._call.failed(_not_a_timestamp(stamp), "timestamp assigner", (values[i],))
+
+
+def _warn_of_seconds(first: int, site: str) -> None:
+    """The first timestamp of an epoch: one of today in seconds is a time in January 1970, which hardly anybody means."""
+    if first in _SECONDS_OF_OUR_TIMES:
+        warn_once(
+            "seconds",
+            f"the timestamp {first} is in January 1970. A timestamp is in milliseconds since 1970-01-01 UTC: if this "
+            "one is in seconds, multiply it by 1000",
+            site,
+        )
 
 
 def _column_of_times(batch: Batch, assigner: Any) -> Timestamps | None:

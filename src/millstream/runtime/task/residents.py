@@ -22,6 +22,8 @@ from millstream.graph.nodes import Node, Process
 from millstream.metrics.registry import MetricRegistry
 from millstream.plan.stages import Plan
 from millstream.runtime.operators.context import TaskContext
+from millstream.runtime.operators.exits import exits_as_failures
+from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
 from millstream.runtime.task.registry import operator_for
@@ -155,6 +157,17 @@ def _close_subtask(subtask: Subtask) -> None:
 
 def _close_operator(operator: Operator) -> None:
     try:
-        operator.close()
+        with exits_as_failures():
+            operator.close()
+    except UserFailureError as failure:
+        report = failure.report
+        reason = f"{report.error}: {report.message}" if report.message else report.error
+        _LOG.error(
+            "close() of '%s' failed, and the job goes on: %s (%s)\n%s",
+            report.operator,
+            reason,
+            report.site,
+            report.trace.rstrip("\n"),
+        )
     except Exception:
-        _LOG.exception("close() of '%s' failed", operator.node.name)
+        _LOG.exception("close() of '%s' failed, and the job goes on", operator.node.name)

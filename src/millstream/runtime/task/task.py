@@ -30,7 +30,8 @@ from millstream.runtime.exchange.blocks import decode_block
 from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
 from millstream.runtime.exchange.mailboxes import Inbox, Outbox
 from millstream.runtime.exchange.routing import router_for
-from millstream.runtime.operators.failure import UserFailureError
+from millstream.runtime.operators.exits import exits_as_failures
+from millstream.runtime.operators.failure import UserCall, UserFailureError
 from millstream.runtime.operators.operator import Operator, Output
 from millstream.runtime.task.barrier import Acknowledgement, Barrier, ChannelEnd
 from millstream.runtime.task.operator_runner import run_epoch
@@ -49,11 +50,12 @@ def run_task(
     printed: OutputLines = []
     with capture_output(printed) if assignment.capture else nullcontext():
         try:
-            subtask = residents.subtask(job, spec, assignment)
-            close = partial(residents.discard, job, assignment)
-            task = _Task(subtask, spec, assignment, rows, job.facts.block_bytes_max, close)
-            task.acknowledgement.output = printed  # the list itself: it is filled while the task runs
-            yield from run_epoch(subtask.operators, spec, task.acknowledgement, task)
+            with exits_as_failures():
+                subtask = residents.subtask(job, spec, assignment)
+                close = partial(residents.discard, job, assignment)
+                task = _Task(subtask, spec, assignment, rows, job.facts.block_bytes_max, close)
+                task.acknowledgement.output = printed  # the list itself: it is filled while the task runs
+                yield from run_epoch(subtask.operators, spec, task.acknowledgement, task)
         except UserFailureError as failure:
             report = replace(
                 failure.report,
@@ -114,8 +116,16 @@ class _Task:
         sender = self._assignment.subtask
         if channel.local:
             return self._subtask.operators[channel.target].input(channel.edge.input, (channel.id, sender))
-        router = router_for(channel, sender, self._spec.epoch, operator.call)
+        router = router_for(channel, sender, self._spec.epoch, self._call_of_edge(channel, operator))
         return partial(self._outbox.send, channel, router, operator.call)
+
+    def _call_of_edge(self, channel: Channel, operator: Operator) -> UserCall:
+        """Keys and partitions are found where records leave, but belong to the operator they lead to, and to the line
+        that said by which key."""
+        if channel.edge.site is None:
+            return operator.call
+        target = next(node for node in self._subtask.plan.nodes() if node.id == channel.target)
+        return UserCall(target.name, target.uid or "", str(channel.edge.site))
 
     # --- what comes ---------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class PartialAggregateOperator(Operator):
         assert schema is not None
         self._schema = schema
         selector = edge.key_selector
-        self._keying = None if selector is None else Keying(selector, edge.key_type, self.call)
+        self._keying = None if selector is None else Keying(selector, edge.key_type, self.call.at(edge.site))
         self._key_column = selector.column if isinstance(selector, FieldKey) else None
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_rows = 0

@@ -1,0 +1,84 @@
+"""Whether a function can be called as its operator will call it, found out before anything runs.
+
+The method of the function class is the pattern: how many arguments there are, and which of them is the context. What
+Python knows of the user's function is held against it: a wrong number of arguments, the context in the record's place,
+`yield` where one result is taken (a generator would be that result), `async def` where nobody awaits it. A callable
+that says nothing of its arguments, as some of Python's own do, is taken as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from millstream.datastream.functions.function import Function
+from millstream.errors import ProgramError
+from millstream.graph.site import here
+
+__all__ = ["check_calls"]
+
+_ONE_RESULT = frozenset(
+    {"map", "map1", "map2", "filter", "reduce", "get_key", "partition", "create_accumulator", "add", "get_result"}
+)
+_SEVERAL_INSTEAD = {"map": "flat_map()", "map1": "connect(...).flat_map()", "map2": "connect(...).flat_map()"}
+_CONTEXTS = ("ctx", "context")
+
+
+def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
+    """ProgramError at the user's line if one of the function's methods cannot be called, or gives what nobody takes."""
+    for name, pattern, call in _calls(func, function_class):
+        subject = f"{method}: {_shown_name(func, name)}"
+        _check_arguments(subject, name, pattern, call)
+        code = inspect.unwrap(call) if callable(call) else call
+        if inspect.iscoroutinefunction(code) and not inspect.iscoroutinefunction(pattern):
+            raise _refused(
+                f"{subject} is an async def, and nobody would await it. Use AsyncDataStream, or a plain def"
+            )
+        takes_one = name in _ONE_RESULT or (name == "join" and function_class.__name__ == "JoinFunction")
+        if takes_one and inspect.isgeneratorfunction(code):
+            instead = f", or use {_SEVERAL_INSTEAD[name]}" if name in _SEVERAL_INSTEAD else ""
+            raise _refused(f"{subject} yields, and exactly one result is expected of it. Return the result{instead}")
+
+
+def _calls(func: Any, function_class: type[Function]) -> Iterator[tuple[str, Callable[..., Any], Any]]:
+    """(name, the pattern, what will be called) of each method that an operator calls for records."""
+    names = sorted(getattr(function_class, "__abstractmethods__", ()))
+    for name in names:
+        pattern = getattr(function_class, name)
+        if isinstance(func, function_class):
+            yield name, pattern, getattr(func, name)
+        elif len(names) == 1:
+            yield name, pattern, func
+
+
+def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call: Any) -> None:
+    expected = list(inspect.signature(pattern).parameters)[1:]
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):  # some callables of Python's own do not say
+        return
+    shown = ", ".join(expected)
+    try:
+        signature.bind(*expected)
+    except TypeError:
+        raise _refused(f"{subject} takes {signature}, expected {len(expected)} arguments: ({shown})") from None
+    first = next(iter(signature.parameters), "")
+    if first in _CONTEXTS and expected[0] not in _CONTEXTS:
+        raise _refused(f"{subject} takes {signature}: the context stands first, expected ({shown})")
+
+
+def _shown_name(func: Any, name: str) -> str:
+    """How the user knows what is called.
+
+    >>> _shown_name(len, "map")
+    'the function len'
+    """
+    if isinstance(func, Function):
+        return f"{type(func).__name__}.{name}()"
+    own_name = getattr(func, "__name__", type(func).__name__)
+    return "the lambda" if own_name == "<lambda>" else f"the function {own_name}"
+
+
+def _refused(message: str) -> ProgramError:
+    return ProgramError(message, at=str(here()))

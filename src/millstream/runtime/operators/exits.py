@@ -1,0 +1,56 @@
+"""A function that ends its process (`sys.exit`) or raises KeyboardInterrupt fails like any other function.
+
+Neither is an `Exception`, so no `UserCall` catches it, and it would take the worker, or a test's whole process, along.
+It is caught around a task, where the traceback still knows which operator was at work: the innermost frame of ours
+whose `self` has a `UserCall`. A real Ctrl-C is left alone: Python raises it in the main thread only, and jobs in this
+process run on threads of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from millstream.runtime.operators.failure import UserCall
+from millstream.runtime.operators.returned_values import is_engine_file
+
+__all__ = ["exits_as_failures"]
+
+
+@contextmanager
+def exits_as_failures() -> Iterator[None]:
+    """Around user code: what would end the process becomes the failure of the operator that was at work."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        is_real = isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+        frames = [] if is_real else [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        for frame in reversed(frames):
+            call = _call_of(frame)
+            if call is not None:
+                role, record = _role_of(frame), _record_of(frame)
+                raise call.failed(error, role, record) from error
+        raise
+
+
+def _call_of(frame: FrameType) -> UserCall | None:
+    """The `UserCall` of the operator whose method runs in a frame of ours; None in any other frame."""
+    owner = frame.f_locals.get("self") if is_engine_file(frame.f_code.co_filename) else None
+    candidates = (owner, getattr(owner, "call", None), getattr(owner, "_call", None))
+    return next((call for call in candidates if isinstance(call, UserCall)), None)
+
+
+def _role_of(frame: FrameType) -> str:
+    owner = frame.f_locals.get("self")
+    return str(frame.f_locals.get("role") or getattr(owner, "method", "") or getattr(owner, "role", "function"))
+
+
+def _record_of(frame: FrameType) -> tuple[object, ...]:
+    """The record the frame's loop was at; loops over records name them so (`UserCall.current`)."""
+    values, remaining = frame.f_locals.get("values"), frame.f_locals.get("remaining")
+    if isinstance(values, list) and hasattr(remaining, "__length_hint__"):
+        return UserCall.current(values, remaining)
+    return ()
