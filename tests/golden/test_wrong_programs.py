@@ -1,7 +1,8 @@
 """What a user sees who wrote a wrong program: exit code and text, program by program.
 
-The files of `wrong_programs` hold programs and what each one leads to; a change of a message is a change of a file. After
-one that is meant, `MILLSTREAM_REWRITE=1 pytest tests/golden/test_wrong_programs.py` writes them anew: read the difference.
+The files of `wrong_programs` hold programs and what each one leads to; a change of a message is a change of a file.
+After one that is meant, `MILLSTREAM_REWRITE=1 pytest tests/golden/test_wrong_programs.py` writes them anew: read the
+difference.
 """
 
 from __future__ import annotations

@@ -113,8 +113,9 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         """The records of a source: one of `millstream.datastream.connectors`, or your own `PythonSource`."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise refuse(
-                f"from_source: found {watermark_strategy!r}, expected a WatermarkStrategy; without event time that is "
-                "WatermarkStrategy.no_watermarks()"
+                f"from_source: found {watermark_strategy!r} as second argument, expected a WatermarkStrategy; without "
+                "event time that is WatermarkStrategy.no_watermarks(). The order is source, watermark_strategy, "
+                "source_name"
             )
         engine = _typed_source(_engine_source("from_source", source), checked_output_type("from_source", type_info))
         return self._read(engine, watermark_strategy, checked_text("from_source, source_name", source_name))

@@ -1,9 +1,9 @@
 """How an error of ours is shown: the user's traceback, record and operator first, then one sentence with the line.
 
 `millstream run`, plain `python job.py` and a failing test show the same. Python prints an error nobody caught with
-every frame that led to it; those of ours say nothing to the user, whose line is in the sentence. So `show_uncaught_errors`
-puts a hook in place that shows our errors as the command line does, and leaves all others, and a hook of somebody
-else's, alone. Where a test runner shows the error, a failed job carries its report as a note (PEP 678).
+every frame that led to it; those of ours say nothing to the user, whose line is in the sentence. So
+`show_uncaught_errors` puts a hook in place that shows our errors as the command line does, and leaves all others, and
+a hook of somebody else's, alone. Where a test runner shows the error, a failed job carries its report as a note.
 """
 
 from __future__ import annotations

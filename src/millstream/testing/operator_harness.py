@@ -27,7 +27,6 @@ from millstream.metrics.registry import MetricRegistry, merge
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.context import TaskContext
-from millstream.runtime.operators.exits import exits_as_failures
 from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.registry import operator_for
@@ -203,8 +202,7 @@ class OperatorHarness(HarnessInputs):
 
     def _call(self, call: Callable[[], T]) -> T:
         try:
-            with exits_as_failures():
-                return call()
+            return call()
         except UserFailureError as failure:
             # A task would send a report to the driver; a test wants the exception itself.
             raise (failure.__cause__ or failure) from None

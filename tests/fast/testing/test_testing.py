@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pyarrow as pa
@@ -348,3 +349,14 @@ def test_the_harness_turns_values_into_what_a_typed_stream_gives() -> None:
     harness = OperatorHarness(lambda row: row.b, kind="map", input_type=pair)
     harness.push(Row(1, "x"))
     assert harness.output() == ["x"]
+
+
+# --- failures -----------------------------------------------------------------------------------------------
+
+
+def test_a_failed_run_shows_the_users_traceback_and_the_record() -> None:
+    with pytest.raises(JobFailedError) as caught:
+        run(lambda env: env.from_collection([2, 0]).map(lambda n: 1 / n).sink_to(Collect()))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "record    0" in shown and "ZeroDivisionError: division by zero" in shown and "lambda n: 1 / n" in shown
+    assert shown.count("record    0") == 1

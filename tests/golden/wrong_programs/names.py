@@ -1,4 +1,4 @@
-"""What the wrong programs import: every public name, and an environment, so that a program is as short as its mistake."""
+"""What the wrong programs import: every public name, and an environment. A program is then as short as its mistake."""
 
 from millstream.common import *  # noqa: F403
 from millstream.common import TimestampAssigner, WatermarkStrategy

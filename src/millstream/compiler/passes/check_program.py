@@ -40,8 +40,8 @@ def _warn_of_loose_ends(graph: Graph) -> None:
         if node.id not in read and not is_end:
             warn_once(
                 f"end of {node.id}",
-                f"the stream of '{node.name}' has no sink: its records are dropped. End it with print() or sink_to(...), "
-                "or leave it out",
+                f"the stream of '{node.name}' has no sink: its records are dropped. End it with print() or "
+                "sink_to(...), or leave it out",
                 node.site,
             )
 

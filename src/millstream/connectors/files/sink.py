@@ -99,7 +99,10 @@ class FileSink(Sink):
         except StoreError as error:
             # The store's own words advise about the job's --store, which is another place.
             cause = error.__cause__
-            reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
+            if isinstance(cause, (FileExistsError, NotADirectoryError)):
+                reason = "a file stands there or above it"
+            else:
+                reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
             raise StoreError(
                 f"FileSink cannot write to {self.base_url}: {reason}. Give it a folder that this user may write"
             ) from error

@@ -95,8 +95,8 @@ class ConnectedStreams:
     ) -> DataStream:
         """Run a function with times and side outputs; on keyed streams with state and timers that both share."""
         declared = checked_output_type("process", output_type)
-        if not isinstance(func, KeyedCoProcessFunction):
-            func = checked_function("connect(...).process", func, CoProcessFunction, callables=False)
+        kind = KeyedCoProcessFunction if isinstance(func, KeyedCoProcessFunction) else CoProcessFunction
+        func = checked_function("connect(...).process", func, kind, callables=False)
         if not self._is_keyed("process"):
             if isinstance(func, KeyedCoProcessFunction):
                 raise refuse(

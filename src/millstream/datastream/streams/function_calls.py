@@ -32,9 +32,7 @@ def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
         _check_arguments(subject, name, pattern, call)
         code = inspect.unwrap(call) if callable(call) else call
         if inspect.iscoroutinefunction(code) and not inspect.iscoroutinefunction(pattern):
-            raise _refused(
-                f"{subject} is an async def, and nobody would await it. Use AsyncDataStream, or a plain def"
-            )
+            raise _refused(f"{subject} is an async def, and nobody would await it. Use AsyncDataStream, or a plain def")
         takes_one = name in _ONE_RESULT or (name == "join" and function_class.__name__ == "JoinFunction")
         if takes_one and inspect.isgeneratorfunction(code):
             instead = f", or use {_SEVERAL_INSTEAD[name]}" if name in _SEVERAL_INSTEAD else ""
@@ -62,7 +60,8 @@ def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call:
     try:
         signature.bind(*expected)
     except TypeError:
-        raise _refused(f"{subject} takes {signature}, expected {len(expected)} arguments: ({shown})") from None
+        count = "one argument" if len(expected) == 1 else f"{len(expected)} arguments"
+        raise _refused(f"{subject} takes {signature}, expected {count}: ({shown})") from None
     first = next(iter(signature.parameters), "")
     if first in _CONTEXTS and expected[0] not in _CONTEXTS:
         raise _refused(f"{subject} takes {signature}: the context stands first, expected ({shown})")

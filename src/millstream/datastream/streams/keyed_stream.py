@@ -90,6 +90,7 @@ class KeyedStream(UnnamedStream):
         """Replace every record by `func` of it; a `MapFunction` may hold state of the record's key."""
         if not isinstance(func, MapFunction):
             return super().map(func, output_type)
+        checked_function("map", func, MapFunction)
         return self._then(KeyedMap(func), "Map", checked_output_type("map", output_type))
 
     def flat_map(
@@ -98,20 +99,22 @@ class KeyedStream(UnnamedStream):
         """Replace every record by those `func` gives; a `FlatMapFunction` may hold state of the record's key."""
         if not isinstance(func, FlatMapFunction):
             return super().flat_map(func, output_type)
+        checked_function("flat_map", func, FlatMapFunction)
         return self._then(KeyedFlatMap(func), "FlatMap", checked_output_type("flat_map", output_type))
 
     def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
         """Keep the records for which `func` is true; a `FilterFunction` may hold state of the record's key."""
         if not isinstance(func, FilterFunction):
             return super().filter(func)
+        checked_function("filter", func, FilterFunction)
         return self._then(KeyedFilter(func), "Filter", self._stream_type())
 
     def process(
         self, func: KeyedProcessFunction | ProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
         """Run a process function where all records of a key are together, with state and timers of the key."""
-        if not isinstance(func, KeyedProcessFunction):
-            func = checked_function("process", func, ProcessFunction, callables=False)
+        kind = KeyedProcessFunction if isinstance(func, KeyedProcessFunction) else ProcessFunction
+        func = checked_function("process", func, kind, callables=False)
         domains = (TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME)
         declared = checked_output_type("process", output_type)
         return self._then(KeyedProcess(func, time_domains=domains), "KEYED PROCESS", declared)

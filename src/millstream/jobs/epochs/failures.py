@@ -55,6 +55,9 @@ _FINAL_KINDS = frozenset(
     }
 )
 
+# Code that the line of the failure gave, and that is not the function of the operator it leads to.
+_ROLES_BEFORE_AN_OPERATOR = ("key selector", "partitioner")
+
 
 @dataclass(frozen=True)
 class JudgedFailure:
@@ -116,8 +119,9 @@ def judge(error: BaseException, log: ManifestLog, store: Store, parent: Manifest
         except StoreError:  # it has been said that the store is damaged; how far cannot be told just now
             advice = ""
         report = replace(report, message=report.message + advice)
-    reason = f"{report.error}: {report.message}"
-    failed = JobFailedError(f"'{report.operator}' failed: {reason}", report=report.text(), at=report.site)
+    reason = f"{report.error}: {report.message}" if report.message else report.error
+    whose = f"the {report.role} of " if report.role in _ROLES_BEFORE_AN_OPERATOR else ""
+    failed = JobFailedError(f"{whose}'{report.operator}' failed: {reason}", report=report.text(), at=report.site)
     output = tuple(list(line) for line in report.output)
     return JudgedFailure(failed, reason, report.error not in _FINAL_KINDS, tolerable=False, output=output)
 

@@ -122,12 +122,10 @@ class Launch:
         def make_driver() -> EpochDriver:
             sites = {node.uid: str(node.site) for node in plan.nodes()}
             opened_sources = tuple(
-                replace(p, source=_at(sites[p.uid], lambda p=p: opened_source(p.source, facts.store, session)))
+                replace(p, source=_at(sites[p.uid], partial(opened_source, p.source, facts.store, session)))
                 for p in sources
             )
-            opened_sinks = {
-                uid: _at(sites[uid], lambda sink=sink: opened_sink(sink, session)) for uid, sink in sinks.items()
-            }
+            opened_sinks = {uid: _at(sites[uid], partial(opened_sink, sink, session)) for uid, sink in sinks.items()}
             replan = partial(_at_parallelism, graph, opened_sources)
             opened_plan = with_sources(plan, opened_sources)
             deployment = Deployment(opened_plan, opened_sources, opened_sinks, facts, runner, replan)

@@ -44,13 +44,15 @@ def _call_of(frame: FrameType) -> UserCall | None:
 
 
 def _role_of(frame: FrameType) -> str:
-    owner = frame.f_locals.get("self")
-    return str(frame.f_locals.get("role") or getattr(owner, "method", "") or getattr(owner, "role", "function"))
+    """What the code at work is to its operator: as the frame calls it, or else as the operator does."""
+    owner, names = frame.f_locals.get("self"), frame.f_locals
+    roles = (names.get("role"), names.get("method"), getattr(owner, "method", ""), getattr(owner, "role", ""))
+    return next((role for role in roles if isinstance(role, str) and role), "function")
 
 
 def _record_of(frame: FrameType) -> tuple[object, ...]:
     """The record the frame's loop was at; loops over records name them so (`UserCall.current`)."""
     values, remaining = frame.f_locals.get("values"), frame.f_locals.get("remaining")
-    if isinstance(values, list) and hasattr(remaining, "__length_hint__"):
+    if isinstance(values, list) and isinstance(remaining, Iterator) and hasattr(remaining, "__length_hint__"):
         return UserCall.current(values, remaining)
     return ()

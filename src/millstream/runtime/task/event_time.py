@@ -171,7 +171,7 @@ class Timekeeper:
 
 
 def _warn_of_seconds(first: int, site: str) -> None:
-    """The first timestamp of an epoch: one of today in seconds is a time in January 1970, which hardly anybody means."""
+    """Look at the first timestamp of an epoch: one of today in seconds is a time in January 1970, which few mean."""
     if first in _SECONDS_OF_OUR_TIMES:
         warn_once(
             "seconds",

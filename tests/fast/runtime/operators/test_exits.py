@@ -1,0 +1,60 @@
+"""A function that calls sys.exit, or raises KeyboardInterrupt, fails its job and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from millstream.datastream.functions import MapFunction, ProcessFunction
+from millstream.errors import JobFailedError
+from millstream.runtime.operators.exits import exits_as_failures
+from millstream.testing import Collect, run
+
+
+def leave(n: int) -> int:
+    if n == 2:
+        sys.exit(3)
+    return n
+
+
+def failure_of(function: Any, method: str = "map") -> JobFailedError:
+    with pytest.raises(JobFailedError) as caught:
+        run(lambda env: getattr(env.from_collection([1, 2, 3]), method)(function).sink_to(Collect()))
+    return caught.value
+
+
+def test_sys_exit_in_a_function_is_told_with_its_record_and_line() -> None:
+    error = failure_of(leave)
+    assert error.message.startswith("'Map' failed: SystemExit: the function called sys.exit(3)")
+    assert "record    2" in error.report and "sys.exit(3)" in error.report
+
+
+def test_sys_exit_in_open_is_told_as_a_failure_of_open() -> None:
+    class Leaves(MapFunction):
+        def open(self, runtime_context: Any) -> None:
+            sys.exit()
+
+        def map(self, value: int) -> int:
+            return value
+
+    assert "(open)" in failure_of(Leaves()).report
+
+
+def test_a_keyboard_interrupt_raised_by_a_function_is_its_failure() -> None:
+    class Interrupts(ProcessFunction):
+        def process_element(self, value: int, ctx: Any) -> Any:
+            raise KeyboardInterrupt
+
+    assert failure_of(Interrupts(), "process").message == "'PROCESS' failed: KeyboardInterrupt"
+
+
+def test_a_real_interrupt_stays_one() -> None:
+    with pytest.raises(KeyboardInterrupt), exits_as_failures():
+        raise KeyboardInterrupt
+
+
+def test_an_exit_outside_of_any_operator_stays_one() -> None:
+    with pytest.raises(SystemExit), exits_as_failures():
+        sys.exit(1)
