@@ -28,7 +28,7 @@ from millstream.aggregation.ranges import block_ranges, running_ranges
 from millstream.aggregation.rolling_columns import order_numbers
 from millstream.records.columns import arrow_type
 from millstream.state.keys.equality import Bools
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 from millstream.state.segments.runs import expanded
 from millstream.state.windows.measures import Measure
 

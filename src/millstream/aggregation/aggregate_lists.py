@@ -15,7 +15,7 @@ from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.groups import Groups
 from millstream.aggregation.rolling_columns import order_numbers
 from millstream.state.keys.equality import Bools, plain_view
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 from millstream.state.windows.measures import Measure
 
 __all__ = ["Collected", "Largest"]

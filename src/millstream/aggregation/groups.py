@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.keys.equality import normalised
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 
 __all__ = ["Groups", "can_be_grouped", "groups_of", "pair_groups", "winners"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 
 __all__ = ["Combine", "block_ranges", "running_ranges"]
 

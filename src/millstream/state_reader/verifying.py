@@ -37,9 +37,8 @@ from millstream.checkpoint.verification import (
     staged_files,
 )
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.hashing import Int64s, xxhash64_column
 from millstream.state.keys.key_columns import key_column_of_arrow
-from millstream.state.keys.xxh64 import Int64s
 from millstream.state.schemas.past import footer_misfit, stored_value_type
 from millstream.state.schemas.schema_history import entry_at
 from millstream.state.schemas.stored_layout import stored_layout

@@ -15,10 +15,10 @@ from typing import Any
 
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.records.watermarks import MIN_WATERMARK
+from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.keyed.broadcast_state import WRITER
 from millstream.runtime.operators.broadcast_operators import BroadcastInputs
 from millstream.runtime.operators.operator import Operator
-from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.operator_runner import run_epoch
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.stored.accounts import FunctionAccount, StoredTables, SubtaskAccount

@@ -20,7 +20,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch, alike
-from millstream.records.block_form import PICKLE, TIMESTAMP_COLUMN, TYPED, filled_up
+from millstream.records.columns import PICKLE, TIMESTAMP_COLUMN, TYPED, filled_up
 from millstream.records.pickling import pickled
 from millstream.records.unpickling import unpickled
 

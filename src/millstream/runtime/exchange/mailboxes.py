@@ -17,10 +17,19 @@ import pyarrow as pa
 from millstream.plan.stages import Channel, Plan
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.blocks import ALIGNED, BlockPacker, RecordTooLargeError
-from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, FAILURE, Envelope
+from millstream.runtime.exchange.messages import (
+    ACKNOWLEDGEMENT,
+    BARRIER,
+    DATA,
+    FAILURE,
+    Barrier,
+    ChannelEnd,
+    Envelope,
+    attempts_sum,
+    ends_bytes,
+)
 from millstream.runtime.exchange.routing import Router
-from millstream.runtime.operators.failure import UserCall
-from millstream.runtime.task.barrier import Barrier, ChannelEnd, attempts_sum, ends_bytes
+from millstream.runtime.operators.user_code import UserCall
 
 __all__ = ["BrokenExchangeError", "Inbox", "Outbox"]
 

@@ -21,8 +21,8 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.state.keys.equality import plain_view
+from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.lookup import Layer, Probe, find_runs
 from millstream.state.segments.resolution import orders_in
 from millstream.state.segments.runs import expanded

@@ -17,8 +17,7 @@ from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.keyed.timers import KeyedTimerService
 from millstream.runtime.keyed.visits import VISIT_RECORDS_MAX
-from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.key_groups import key_group_range
+from millstream.state.keys.key_columns import KeyColumn, key_group_range
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import EVENT_TIMERS, PROCESSING_TIMERS
 from millstream.state.tables.state_table import StateTable, TableSetting

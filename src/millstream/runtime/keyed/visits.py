@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from millstream.records.batch import Batch
 from millstream.state.keys.equality import same
-from millstream.state.keys.key_columns import KeyColumn, key_column
-from millstream.state.keys.key_groups import key_groups
-from millstream.state.keys.xxh64 import Int64s, UInt64s
+from millstream.state.keys.hashing import Int64s, UInt64s
+from millstream.state.keys.key_columns import KeyColumn, key_column, key_groups
 from millstream.state.tables.layout import order_of_group, orders_of
 
 __all__ = ["VISIT_RECORDS_MAX", "GatheredKeys", "KeyRange", "Visit", "visits"]

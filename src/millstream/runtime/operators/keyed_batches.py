@@ -26,7 +26,7 @@ from millstream.runtime.keyed.column_states import ColumnStates
 from millstream.runtime.keyed.visits import Visit
 from millstream.runtime.operators.keyed_operator import KeyedOperator, Part
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 
 __all__ = ["ColumnarOperator", "KeyedBatch", "KeyedBatchResult", "KeyedBatchesOperator"]
 

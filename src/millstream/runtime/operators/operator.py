@@ -33,10 +33,9 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.errors import TypeMismatchError
 from millstream.graph.nodes import Node
 from millstream.records.batch import Batch, Timestamps
-from millstream.runtime.operators.context import TaskContext, TaskTimerService
-from millstream.runtime.operators.failure import UserCall
+from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.operators.operator_state import OperatorState
-from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.operators.user_code import TaskContext, TaskTimerService, UserCall
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.stored.accounts import FunctionAccount
 

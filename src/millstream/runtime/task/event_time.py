@@ -28,8 +28,8 @@ from millstream.errors import ProgramError
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK, REAL_WATERMARK_MAX
-from millstream.runtime.operators.failure import UserCall
-from millstream.state.keys.key_groups import key_group_range
+from millstream.runtime.operators.user_code import UserCall
+from millstream.state.keys.key_columns import key_group_range
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.times import KeptTime
 

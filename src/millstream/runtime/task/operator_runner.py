@@ -17,8 +17,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.operators.operator import Operator
-from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec
 
 __all__ = ["Traffic", "run_epoch"]

@@ -27,12 +27,21 @@ import pyarrow as pa
 from millstream.plan.stages import Channel, Plan
 from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.exchange.blocks import decode_block
-from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
 from millstream.runtime.exchange.mailboxes import Inbox, Outbox
+from millstream.runtime.exchange.messages import (
+    ACKNOWLEDGEMENT,
+    BARRIER,
+    DATA,
+    Acknowledgement,
+    Barrier,
+    ChannelEnd,
+    Envelope,
+    open_envelopes,
+    seal,
+)
 from millstream.runtime.exchange.routing import router_for
-from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, Output
-from millstream.runtime.task.barrier import Acknowledgement, Barrier, ChannelEnd
+from millstream.runtime.operators.user_code import UserFailureError
 from millstream.runtime.task.operator_runner import run_epoch
 from millstream.runtime.task.output_capture import OutputLines, capture_output
 from millstream.runtime.task.residents import Residents, Subtask

@@ -15,7 +15,7 @@ from millstream.errors import ProgramError
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.state_store import OwnState
 from millstream.runtime.keyed.states import ValueHandle
-from millstream.runtime.operators.context import TaskTimerService
+from millstream.runtime.operators.user_code import TaskTimerService
 from millstream.runtime.windows.contents import Contents
 from millstream.runtime.windows.contexts import FunctionContext
 from millstream.runtime.windows.window_store import WindowStore

@@ -36,8 +36,8 @@ from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.windows.contents import Fold
 from millstream.runtime.windows.contexts import FunctionContext
 from millstream.runtime.windows.window_functions import WindowFunctions
+from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.runs import expanded
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import WINDOW_VALUES

@@ -16,7 +16,7 @@ from millstream.graph.nodes import Window
 from millstream.graph.window_traits import FiringRule, MergingAssigner, firing_rule
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.timers import Timers
-from millstream.runtime.operators.context import TaskContext, TaskTimerService
+from millstream.runtime.operators.user_code import TaskContext, TaskTimerService
 from millstream.runtime.windows.contents import contents_of
 from millstream.runtime.windows.contexts import EvictorContext, FunctionContext, TriggerContext
 from millstream.runtime.windows.firings import WindowFirings, WindowTimes

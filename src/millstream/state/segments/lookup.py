@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.keys.equality import Bools, same
+from millstream.state.keys.hashing import Int64s, UInt64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s, UInt64s
 from millstream.state.segments.resolution import orders_in, sub_orders_in
 from millstream.state.segments.segment import Chunk, PlainKeys, Segment, key_view
 from millstream.state.tables.layout import CLEAR, TableLayout, orders_of

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.keys.equality import Bools, plain_view
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 from millstream.state.segments.lookup import Layer
 from millstream.state.segments.resolution import kinds_of, orders_in, standing_rows
 from millstream.state.segments.segment import Chunk

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.keys.equality import Bools, plain_view, same
-from millstream.state.keys.xxh64 import Int64s, UInt64s
+from millstream.state.keys.hashing import Int64s, UInt64s
 from millstream.state.tables.layout import CLEAR, TableLayout, UInt8s
 
 __all__ = ["kinds_of", "newest_of_each", "orders_in", "standing_rows", "sub_orders_in"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.lookup import Probe, find_runs
 from millstream.state.tables.table import TableView
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 
 __all__ = ["expanded"]
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from millstream.errors import MillstreamError, StateSchemaError, StoreDamagedError
 from millstream.state.keys.equality import Bools, bits_view, plain_view, plain_view_type
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
 from millstream.state.segments.segment_file import DownloadedFile, SegmentFile
 from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, read_chunk, read_footer, read_schema

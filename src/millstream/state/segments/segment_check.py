@@ -22,8 +22,7 @@ import pyarrow as pa
 
 from millstream.errors import StoreError
 from millstream.state.keys.equality import plain_view, same
-from millstream.state.keys.hashing import xxhash64_column
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s, xxhash64_column
 from millstream.state.schemas.stored_layout import stored_layout
 from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
 from millstream.state.segments.segment_file import SegmentFile

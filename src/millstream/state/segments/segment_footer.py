@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import StoreDamagedError
-from millstream.state.keys.key_groups import MAX_PARALLELISM_MAX
+from millstream.state.keys.key_columns import MAX_PARALLELISM_MAX
 from millstream.state.segments.segment_file import SegmentFile
 
 __all__ = [

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from millstream.errors import StoreError
 from millstream.state.keys.equality import plain_view, same
-from millstream.state.keys.xxh64 import Int64s, UInt64s
+from millstream.state.keys.hashing import Int64s, UInt64s
 from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
 from millstream.state.segments.segment import entry_of, layout_document
 from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, blank_footer, written_tail

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.keys.equality import plain_view
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 from millstream.state.segments.lookup import Layer, Probe, find_rows
 from millstream.state.segments.merging import live_rows
 from millstream.state.segments.resolution import orders_in, sub_orders_in

@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 
 from millstream.errors import TypeMismatchError
 from millstream.state.keys.equality import plain_view
-from millstream.state.keys.hashing import xxhash64_column
-from millstream.state.keys.key_groups import check_parallelism
-from millstream.state.keys.xxh64 import Int64s, UInt64s
+from millstream.state.keys.hashing import Int64s, UInt64s, xxhash64_column
+from millstream.state.keys.key_columns import check_parallelism
 
 __all__ = [
     "CLEAR",
