@@ -15,8 +15,8 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.key_classes import decode_key
 from millstream.runtime.joins.matching import key_numbers
+from millstream.runtime.keyed.keyed_backend import GatheredKeys, KeyRange, visits
 from millstream.runtime.keyed.task_codec import task_map_keys
-from millstream.runtime.keyed.visits import GatheredKeys, KeyRange, visits
 from millstream.state.keys.canonical import canonical_hash
 from millstream.state.keys.equality import normalised, same
 from millstream.state.keys.hashing_reference import hash_value

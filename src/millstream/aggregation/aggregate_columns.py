@@ -29,7 +29,7 @@ from millstream.aggregation.rolling_columns import order_numbers
 from millstream.records.columns import arrow_type
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.hashing import Int64s
-from millstream.state.segments.runs import expanded
+from millstream.state.segments.lookup import expanded
 from millstream.state.windows.measures import Measure
 
 __all__ = ["Average", "Count", "Edge", "Extreme", "Kernel", "Parts", "RangedParts", "Sum"]

@@ -31,7 +31,7 @@ from millstream.plan.stages import Channel
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN
 from millstream.runtime.exchange.key_classes import decode_key
-from millstream.runtime.keyed.visits import GatheredKeys, KeyRange
+from millstream.runtime.keyed.keyed_backend import GatheredKeys, KeyRange
 from millstream.runtime.operators.user_code import UserCall
 from millstream.state.keys.hashing import Int64s, xxhash64_column
 from millstream.state.keys.key_columns import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow

@@ -31,7 +31,7 @@ from millstream.runtime.joins.sides import Side, TwoSidedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.hashing import Int64s
-from millstream.state.segments.runs import expanded
+from millstream.state.segments.lookup import expanded
 from millstream.state.stored.accounts import SubtaskAccount, WindowLengths
 from millstream.state.windows.pane_windows import PaneWindows
 

@@ -2,7 +2,7 @@
 
 A handle is made once, when the function asks for it in `open()`. Its scope says which subject the function is at:
 
-    Scope          one of a visit's keys, by its number (`visits`)
+    Scope          one of a visit's keys, by its number (`keyed_backend`)
     SubjectScope   any key or place, as itself. A window operator cannot say beforehand where it will go: windows merge,
                    triggers ask for state of the result
 

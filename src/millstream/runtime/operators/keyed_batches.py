@@ -23,7 +23,7 @@ from millstream.graph.nodes import KeyedBatches
 from millstream.records.batch import Batch, Timestamps
 from millstream.records.columns import KIND_COLUMN, checked_batch
 from millstream.runtime.keyed.column_states import ColumnStates
-from millstream.runtime.keyed.visits import Visit
+from millstream.runtime.keyed.keyed_backend import Visit
 from millstream.runtime.operators.keyed_operator import KeyedOperator, Part
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.state.keys.hashing import Int64s

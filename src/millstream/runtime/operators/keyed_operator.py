@@ -21,9 +21,8 @@ from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.exchange.key_classes import decode_key
 from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.exchange.routing import Keying
-from millstream.runtime.keyed.keyed_backend import KeyedBackend
+from millstream.runtime.keyed.keyed_backend import KeyedBackend, KeyRange, Visit, visits
 from millstream.runtime.keyed.timers import Timers
-from millstream.runtime.keyed.visits import KeyRange, Visit, visits
 from millstream.runtime.operators.function_operators import Pieces, ProcessOperator, inherited_timestamps
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.user_code import ElementContext

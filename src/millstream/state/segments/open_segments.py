@@ -6,7 +6,7 @@ no version names any more: a mapping holds the disk space of a file that was del
 
 Some files cannot be mapped: those of a remote store where there is no `cache_folder`, and all files where `maps` is
 False, because a process must not die of a file that was cut (`segment_file`). Their parts are held in memory, up to a
-bound for the whole process (`segment_memory`), and read or downloaded again when they are needed again.
+bound for the whole process (`segment.SegmentMemory`), and read or downloaded again when they are needed again.
 
 A downloaded file is named after the store and the file, so that two jobs can share a folder. It is a copy that may be
 deleted while no process runs. Files in the folder are trusted, so a folder that others can write to is refused.
@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.state.schemas.stored_layout import stored_layout
-from millstream.state.segments.segment import HeldSegment, Segment
+from millstream.state.segments.segment import HeldSegment, Segment, SegmentMemory
 from millstream.state.segments.segment_file import (
     WHOLE_BYTES_MAX,
     DownloadedFile,
@@ -36,7 +36,6 @@ from millstream.state.segments.segment_file import (
     WholeFile,
     mapped_file,
 )
-from millstream.state.segments.segment_memory import SegmentMemory
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import TableLayout
 from millstream.storage.store import Store

@@ -6,7 +6,7 @@ processes that may die use mappings: tasks, and separate readers. The process th
 (`ReadFile`): there a file that was cut is an error like any other.
 
 A small file of a remote store is fetched whole, by one call; of a large one, the parts that are needed are fetched.
-Parts that were read or fetched lie in this process's memory, which `segment_memory` bounds.
+Parts that were read or fetched lie in this process's memory, which `segment.SegmentMemory` bounds.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from millstream.errors import StoreDamagedError, StoreError
 from millstream.state.keys.key_columns import key_column_of_arrow
 from millstream.state.segments import open_segments, segment_file
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.segments.segment_memory import SegmentMemory
+from millstream.state.segments.segment import SegmentMemory
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.layout import TableLayout
