@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Timekeeper", "restored_event_time", "restored_time", "restored_times"]
 
+_NO_WATERMARKS = WatermarkStrategy.no_watermarks()
+
 
 def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
     """What each of `parallelism` subtasks goes on from, given what those of the last epoch kept.
@@ -103,7 +105,7 @@ class Timekeeper:
     """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it."""
 
     def __init__(self, strategy: WatermarkStrategy | None, start: KeptTime, call: UserCall) -> None:
-        self._strategy = strategy or WatermarkStrategy.no_watermarks()
+        self._strategy = strategy or _NO_WATERMARKS
         self._call = call
         self._start = start
         self._watermark = start.watermark

@@ -32,12 +32,27 @@ from numpy.typing import NDArray
 from millstream.errors import MillstreamError, StateSchemaError, StoreDamagedError
 from millstream.state.keys.equality import Bools, bits_view, plain_view, plain_view_type
 from millstream.state.keys.hashing import Int64s
-from millstream.state.segments.segment_file import DownloadedFile, SegmentFile
-from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, read_chunk, read_footer, read_schema
+from millstream.state.segments.segment_footer import (
+    ChunkEntry,
+    SegmentFile,
+    SegmentFooter,
+    read_chunk,
+    read_footer,
+    read_schema,
+)
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout, kinds_of, orders_in, sub_orders_in
 
-__all__ = ["BYTES_MAX", "Chunk", "HeldSegment", "PartOwner", "Segment", "SegmentMemory", "layout_document"]
+__all__ = [
+    "BYTES_MAX",
+    "Chunk",
+    "DownloadedFile",
+    "HeldSegment",
+    "PartOwner",
+    "Segment",
+    "SegmentMemory",
+    "layout_document",
+]
 
 BYTES_MAX = 512 << 20
 """How many bytes of segments a process holds that it has not mapped."""
@@ -269,6 +284,35 @@ class Segment:
     def rows(self) -> int:
         """How many changes the segment holds."""
         return sum(entry.rows for entry in self.entries)
+
+
+class DownloadedFile:
+    """A file of a remote store, whole in memory until it is let go, and downloaded again when it is needed again.
+
+    >>> file = DownloadedFile(lambda: b"abcd", 4, "segment a")
+    >>> file.read(1, 3).to_pybytes(), file.let_go(), file.read(0, 1).to_pybytes()
+    (b'bc', None, b'a')
+    """
+
+    def __init__(self, download: Callable[[], bytes], size: int, subject: str) -> None:
+        self._download, self.size, self._subject = download, size, subject
+        self._data: pa.Buffer | None = None
+
+    def read(self, start: int, stop: int) -> pa.Buffer:
+        data = self._data
+        if data is None:
+            data = pa.py_buffer(self._download())
+            if data.size != self.size:
+                raise StoreDamagedError(
+                    f"{self._subject} has {data.size} bytes, expected {self.size}. Restore the file from a copy, or "
+                    "start the job from an older epoch."
+                )
+            self._data = data
+        return data.slice(start, stop - start)
+
+    def let_go(self) -> None:
+        """Forget the bytes; parts of them that somebody holds stay alive."""
+        self._data = None
 
 
 class HeldSegment(Segment):

@@ -24,8 +24,14 @@ from millstream.errors import StoreError
 from millstream.state.keys.equality import plain_view, same
 from millstream.state.keys.hashing import Int64s, xxhash64_column
 from millstream.state.schemas.stored_layout import stored_layout
-from millstream.state.segments.segment_file import SegmentFile
-from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, read_chunk, read_footer, read_schema
+from millstream.state.segments.segment_footer import (
+    ChunkEntry,
+    SegmentFile,
+    SegmentFooter,
+    read_chunk,
+    read_footer,
+    read_schema,
+)
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import (
     CLEAR,
