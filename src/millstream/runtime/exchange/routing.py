@@ -9,7 +9,7 @@ another one would be lost or mixed, in silence.
 A `Router` (one per outgoing channel of a task) splits a batch into pieces, each with its target. Pieces are as large as
 they can be: rebalancing deals out contiguous runs rather than single records.
 
-Invariants: both forms of keys name the same keys, and what is one key by the rule of `state.keys.equality` is one key
+Invariants: both forms of keys name the same keys, and what is one key by the rule of `keys.key_columns` is one key
 in either. Routing is a function of the batch, the sender and the epoch, never of chance, so a replayed epoch routes
 every record as it did before.
 """

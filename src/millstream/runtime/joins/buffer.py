@@ -20,9 +20,8 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.states import Scope, StateHandle
-from millstream.state.keys.equality import plain_view
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.key_columns import KeyColumn, plain_view
 from millstream.state.segments.lookup import Layer, Probe, expanded, find_runs
 from millstream.state.segments.segment import Chunk
 from millstream.state.segments.version import SegmentRef

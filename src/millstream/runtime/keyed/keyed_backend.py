@@ -26,13 +26,12 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
+from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.state_store import StateGetters, StateStore
 from millstream.runtime.keyed.states import Scope, StateHandle
-from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.keyed.timers import KeyedTimerService
-from millstream.state.keys.equality import same
 from millstream.state.keys.hashing import Int64s, UInt64s
-from millstream.state.keys.key_columns import KeyColumn, key_column, key_group_range, key_groups
+from millstream.state.keys.key_columns import KeyColumn, key_column, key_group_range, key_groups, same
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import EVENT_TIMERS, PROCESSING_TIMERS
 from millstream.state.tables.layout import order_of_group, orders_of

@@ -27,9 +27,9 @@ from millstream.aggregation.rolling_records import mutable_copy
 from millstream.plan.operations import FoldedWindow
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.keyed_backend import Visit
 from millstream.runtime.keyed.states import StateHandle
-from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.operators.keyed_operator import Part
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.task.spec import EpochSpec

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from millstream.errors import StoreDamagedError
 from millstream.records.columns import arrow_type
-from millstream.state.keys.equality import plain_view
 from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import plain_view
 from millstream.state.schemas.evolution import plan_projection, project
 from millstream.state.schemas.saved_types import written_type
 from millstream.state.schemas.schema_history import History, SavedAs, entry_at

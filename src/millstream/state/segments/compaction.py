@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import plain_view
+from millstream.state.keys.key_columns import plain_view
 from millstream.state.segments.lookup import Layer
 from millstream.state.segments.merging import live_rows, merged_blocks
 from millstream.state.segments.open_segments import OpenSegments

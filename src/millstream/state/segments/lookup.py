@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import Bools, same
 from millstream.state.keys.hashing import Int64s, UInt64s
-from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.key_columns import Bools, KeyColumn, same
 from millstream.state.segments.segment import Chunk, PlainKeys, Segment, key_view
 from millstream.state.tables.layout import CLEAR, TableLayout, orders_in, orders_of, sub_orders_in
 

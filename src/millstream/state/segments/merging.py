@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import Bools, plain_view
 from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, plain_view
 from millstream.state.segments.lookup import Layer
 from millstream.state.segments.resolution import standing_rows
 from millstream.state.segments.segment import Chunk

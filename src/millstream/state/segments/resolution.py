@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import Bools, plain_view, same
 from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, plain_view, same
 from millstream.state.tables.layout import CLEAR, TableLayout, kinds_of, orders_in, sub_orders_in
 
 __all__ = ["newest_of_each", "standing_rows"]

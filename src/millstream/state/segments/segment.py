@@ -30,8 +30,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.errors import MillstreamError, StateSchemaError, StoreDamagedError
-from millstream.state.keys.equality import Bools, bits_view, plain_view, plain_view_type
 from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, bits_view, plain_view, plain_view_type
 from millstream.state.segments.segment_footer import (
     ChunkEntry,
     SegmentFile,

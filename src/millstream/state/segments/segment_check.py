@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import StoreError
-from millstream.state.keys.equality import plain_view, same
 from millstream.state.keys.hashing import Int64s, xxhash64_column
+from millstream.state.keys.key_columns import plain_view, same
 from millstream.state.schemas.stored_layout import stored_layout
 from millstream.state.segments.segment_footer import (
     ChunkEntry,

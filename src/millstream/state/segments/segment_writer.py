@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import StoreError
-from millstream.state.keys.equality import plain_view, same
 from millstream.state.keys.hashing import Int64s, UInt64s
+from millstream.state.keys.key_columns import plain_view, same
 from millstream.state.segments.segment import entry_of, layout_document
 from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, blank_footer, written_tail
 from millstream.state.segments.version import SegmentRef

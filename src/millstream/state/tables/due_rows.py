@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import plain_view
 from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import plain_view
 from millstream.state.segments.lookup import Layer, Probe, find_rows
 from millstream.state.segments.merging import live_rows
 from millstream.state.segments.segment import Chunk

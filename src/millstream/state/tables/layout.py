@@ -29,9 +29,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.errors import TypeMismatchError
-from millstream.state.keys.equality import plain_view
 from millstream.state.keys.hashing import Int64s, UInt64s, xxhash64_column
-from millstream.state.keys.key_columns import check_parallelism
+from millstream.state.keys.key_columns import check_parallelism, plain_view
 
 __all__ = [
     "CLEAR",

@@ -17,8 +17,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type
 from millstream.state.keys.canonical import decode
-from millstream.state.keys.equality import Bools
-from millstream.state.keys.key_columns import KeyColumn, key_column
+from millstream.state.keys.key_columns import Bools, KeyColumn, key_column
 from millstream.state.keys.settled_keys import keys_of_canonical, settled_declared
 from millstream.state.schemas.evolution import Evolution
 from millstream.state.schemas.schema_history import History
@@ -52,7 +51,7 @@ class TableSetting:
     decode_key: Callable[[bytes], Any] = decode
     """What makes keys of the bytes of keys without a type; a task's gives keys of the program's classes."""
     rows_numbered: Mapping[str, int] = field(default_factory=dict)
-    """Where the numbers of rows go on, by name (`runtime.keyed.row_numbers`)."""
+    """Where the numbers of rows go on, by name (`runtime.keyed.state_store`)."""
 
 
 class StateTable:

@@ -19,9 +19,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import Bools, of_bits
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import KeyColumn, key_column_of_arrow
+from millstream.state.keys.key_columns import Bools, KeyColumn, key_column_of_arrow, of_bits
 from millstream.state.segments.lookup import Layer, Probe, expanded, find_rows, find_runs
 from millstream.state.segments.merging import BLOCK_ROWS, live_rows, merged_blocks, presented
 from millstream.state.segments.open_segments import OpenSegments

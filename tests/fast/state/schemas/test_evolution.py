@@ -19,7 +19,7 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import StateSchemaError, StoreDamagedError
 from millstream.records.columns import from_record_batch, to_record_batch
 from millstream.records.unpickling import unpickled
-from millstream.runtime.keyed.task_codec import task_codec
+from millstream.runtime.keyed.declared_states import task_codec
 from millstream.state.schemas.evolution import Evolution, IncompatibleChange, Same, plan_projection, project
 from millstream.state.schemas.evolution_reference import evolved_value
 from millstream.state.schemas.saved_types import type_from, written_type
