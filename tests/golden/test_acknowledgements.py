@@ -26,7 +26,7 @@ from millstream.datastream.state import ListStateDescriptor
 from millstream.errors import JobFailedError
 from millstream.jobs.epochs.outcome import MixedEpochError
 from millstream.jobs.launch.launch import Launch
-from millstream.runtime.exchange.mailboxes import BrokenExchangeError
+from millstream.runtime.exchange.blocks import BrokenExchangeError
 from millstream.runtime.exchange.messages import ACKNOWLEDGEMENT, BARRIER, Acknowledgement, Barrier, Envelope
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.shipped_job import ShippedJob

@@ -26,8 +26,7 @@ import pyarrow as pa
 
 from millstream.plan.stages import Channel, Plan
 from millstream.records.watermarks import IDLE_WATERMARK
-from millstream.runtime.exchange.blocks import decode_block
-from millstream.runtime.exchange.mailboxes import Inbox, Outbox
+from millstream.runtime.exchange.blocks import Inbox, Outbox, decode_block
 from millstream.runtime.exchange.messages import (
     ACKNOWLEDGEMENT,
     BARRIER,
