@@ -4,14 +4,15 @@ The steps are those that `runtime.operators.operator` draws. All operators take 
 any of them takes the next. What surrounds them (exchanges and the driver, or a test) is a `Traffic`: it brings what
 others sent, takes away what is to be sent, and knows how far event time has come on the inputs.
 
-Invariant: an operator that has begun an epoch acknowledges it, or is told to abort it, or the epoch was failed by
-another task before this one had all its input.
+Invariant: once all operators have begun an epoch, they acknowledge it, or each is told to abort it, whatever the others
+make of that: after a failure here, and after one of another task that this one hears of.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec
 
 __all__ = ["Traffic", "run_epoch"]
+
+_LOG = logging.getLogger(__name__)
 
 Rows = Iterator[pa.RecordBatch]
 
@@ -54,6 +57,7 @@ def run_epoch(
         for operator in members:
             operator.wake()
         if not (yield from traffic.arrivals()):
+            _abort(members)
             return
         for operator in members:
             operator.receive_end()
@@ -67,9 +71,17 @@ def run_epoch(
             acknowledgement.operators[operator.uid] = _acknowledge(operator, acknowledgement, read_ns)
         yield from traffic.end(watermarks)
     except BaseException:
-        for operator in members:
-            operator.abort()
+        _abort(members)
         raise
+
+
+def _abort(operators: Iterable[Operator]) -> None:
+    """Have operators abort the epoch. What that raises is logged: it must not hide why the epoch failed."""
+    for operator in operators:
+        try:
+            operator.abort()
+        except Exception:
+            _LOG.exception("abort() of '%s' failed", operator.node.name)
 
 
 def _advance(operator: Operator, watermark: int) -> int:
