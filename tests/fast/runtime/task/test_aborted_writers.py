@@ -93,7 +93,7 @@ def test_what_abort_raises_keeps_no_other_writer_from_it_and_does_not_hide_the_f
 
     with (
         caplog.at_level(logging.ERROR),
-        pytest.raises(JobFailedError, match="'Sink: the third' failed: OSError: third"),
+        pytest.raises(JobFailedError, match="'Sink: the third' failed: OSError"),
     ):
         run(build)
     assert sorted(aborted()) == ["first", "second", "third"]
