@@ -276,14 +276,16 @@ class EpochDriver:
         self._publisher.publish(action, self._memory.newest)
 
     def _has_published(self, event: PublishEvent, took_ms: float, error: BaseException | None) -> None:
-        """On the publishing thread."""
-        if isinstance(event, e.Published):
-            self._watch.published(event.epoch, took_ms)
-            self._reporter.published(event.epoch)
-        elif error is not None:
-            self._memory.failure = error
-            self._reporter.publish_failed(event.epoch, error)
-        self._inbox.put(event)
+        """On the publishing thread. The driver waits for the event: it is put whatever else fails."""
+        try:
+            if isinstance(event, e.Published):
+                self._watch.published(event.epoch, took_ms)
+                self._reporter.published(event.epoch)
+            elif error is not None:
+                self._memory.failure = error
+                self._reporter.publish_failed(event.epoch, error)
+        finally:
+            self._inbox.put(event)
 
     # --- ending -----------------------------------------------------------------------------------------------
 
