@@ -232,9 +232,9 @@ class EpochDriver:
         """The manifest stands, whatever of this fails."""
         self._memory.newest = manifest
         self._watch.committed(manifest.epoch)
-        if self._memory.began_from is not None:
-            log_changed_types(self._memory.began_from, manifest)
-            self._memory.began_from = None
+        began_from, self._memory.began_from = self._memory.began_from, None
+        if began_from is not None:
+            do_beside("telling of changed types", lambda: log_changed_types(began_from, manifest))
         outcome, plan, watch = self._memory.outcome, self._deployment.plan, self._watch
         do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
         do_beside("telling the sources of a commit", lambda: self._planner.tell_committed(manifest))

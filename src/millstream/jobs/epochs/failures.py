@@ -121,7 +121,7 @@ def judge(error: BaseException, log: ManifestLog, store: Store, parent: Manifest
     if report.error == "StoreDamagedError":
         try:
             advice = _whole_epoch_advice(report.message, log, store)
-        except StoreError:  # it has been said that the store is damaged; how far cannot be told just now
+        except (StoreError, OSError):  # it has been said that the store is damaged; how far cannot be told just now
             advice = ""
         report = replace(report, message=report.message + advice)
     reason = f"{report.error}: {report.message}"
