@@ -131,8 +131,8 @@ class OperatorHarness(HarnessInputs):
     def open(self) -> Self:
         """Open the function, once; `push` does it when nobody has."""
         if not self._is_open:
-            self._is_open = True
             self._call(self._epochs.open)
+            self._is_open = True
         return self
 
     def close(self) -> None:

@@ -226,14 +226,13 @@ class WriteOperator(Operator):
 
     def apply(self, batch: Batch) -> None:
         with self.call.running("sink writer"):
-            if self._writer is None:
-                self._writer = self._new_writer()
-            self._writer.write(batch)
+            writer = self._writer or self._new_writer()
+            writer.write(batch)
 
     def _new_writer(self) -> SinkWriter:
         assert self._context is not None
         sink: Sink = self._sink if self._pristine is None else pickle.loads(self._pristine)
-        writer = new_writer(sink, self._context)
+        writer = self._writer = new_writer(sink, self._context)  # from here on it has something to abort
         if self._pristine is not None and not keeps_state(writer.stateful()):
             raise ProgramError(
                 f"{type(sink).__name__} has initialize_state() and snapshot_state(), but it is its writer that "

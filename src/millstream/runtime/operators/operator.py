@@ -23,14 +23,16 @@ fails, every operator is told to `abort`, and is closed.
 A subclass overrides the steps in which it differs, and calls `super()`. Operators measure their own time, not that of
 those they hand to, so the shares add up. No operator does anything per record outside the user's own function.
 
-Invariant: an operator that has begun an epoch acknowledges it, or is told to abort it, or the epoch was failed by
-another task before this one had all its input.
+Invariant: once all operators have begun an epoch, they acknowledge it, or each is told to abort it, whatever the others
+make of that: after a failure here, and after one of another task that this one hears of.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -48,6 +50,8 @@ from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.stored.accounts import FunctionAccount
 
 __all__ = ["Operator", "OperatorSetting", "Origin", "Output", "Traffic", "run_epoch"]
+
+_LOG = logging.getLogger(__name__)
 
 Output = Callable[[Batch], None]
 Origin = tuple[int, int]
@@ -122,8 +126,19 @@ class Operator:
         self.open_functions()
 
     def open_functions(self) -> None:
-        """Open the user's functions."""
-        self._call_functions("open", self.setting.context)
+        """Open the user's functions. If one fails, those before it are closed again: nobody else knows of them."""
+        opened: list[Any] = []
+        try:
+            for function in self.user_functions():
+                self._call_function(function, "open", self.setting.context)
+                opened.append(function)
+        except BaseException:
+            for function in opened:
+                try:
+                    self._call_function(function, "close")
+                except Exception:
+                    _LOG.exception("close() of '%s' failed", self.node.name)
+            raise
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         """An epoch begins, in the attempt that `nonce` names. Time stands where the last epoch ended."""
@@ -173,21 +188,22 @@ class Operator:
         self.busy_ns += time.perf_counter_ns() - started
 
     def abort(self) -> None:
-        """The attempt failed after `begin`: undo what is outside the store, if anything is."""
+        """The attempt failed after `begin`, here or in another task: undo what is outside the store, if anything is."""
 
     def close(self) -> None:
-        """Close the user's functions."""
-        self._call_functions("close")
+        """Close the user's functions, each of them whatever becomes of the others."""
+        with ExitStack() as closing:
+            for function in reversed(tuple(self.user_functions())):
+                closing.callback(self._call_function, function, "close")
 
     # --- what operators use -------------------------------------------------------------------------------------
 
-    def _call_functions(self, method: str, *arguments: Any) -> None:
-        """Call a method of the user's functions, of those that have one of this name."""
-        for function in self.user_functions():
-            bound = getattr(function, method, None)
-            if callable(bound):
-                with self.call.running(method):
-                    bound(*arguments)
+    def _call_function(self, function: Any, method: str, *arguments: Any) -> None:
+        """Call a method of a function of the user's, if it has one of this name."""
+        bound = getattr(function, method, None)
+        if callable(bound):
+            with self.call.running(method):
+                bound(*arguments)
 
     def emit(self, batch: Batch) -> None:
         """Hand a batch to every output."""
@@ -240,6 +256,7 @@ def run_epoch(
         for operator in members:
             operator.wake()
         if not (yield from traffic.arrivals()):
+            _abort(members)
             return
         for operator in members:
             operator.receive_end()
@@ -253,9 +270,17 @@ def run_epoch(
             acknowledgement.operators[operator.uid] = _acknowledge(operator, acknowledgement, read_ns)
         yield from traffic.end(watermarks)
     except BaseException:
-        for operator in members:
-            operator.abort()
+        _abort(members)
         raise
+
+
+def _abort(operators: Iterable[Operator]) -> None:
+    """Have operators abort the epoch. What that raises is logged: it must not hide why the epoch failed."""
+    for operator in operators:
+        try:
+            operator.abort()
+        except Exception:
+            _LOG.exception("abort() of '%s' failed", operator.node.name)
 
 
 def _advance(operator: Operator, watermark: int) -> int:

@@ -90,10 +90,14 @@ def _place(job: ShippedJob, assignment: Assignment) -> _Place:
 def _open_subtask(job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> Subtask:
     plan = job.plan()
     subtask = Subtask(plan, {}, MetricRegistry(), _channel_types(plan))
-    for node in plan.stages[assignment.stage].operators:
-        assert node.parallelism is not None
-        if assignment.subtask < node.parallelism:
-            _open_operator(subtask, node, job, spec, assignment)
+    try:
+        for node in plan.stages[assignment.stage].operators:
+            assert node.parallelism is not None
+            if assignment.subtask < node.parallelism:
+                _open_operator(subtask, node, job, spec, assignment)
+    except BaseException:
+        _close_subtask(subtask)  # those that were opened before the one that failed: nobody else knows of them
+        raise
     return subtask
 
 
