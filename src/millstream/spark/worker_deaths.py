@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from millstream.graph.nodes import Node, Read, Write
 from millstream.plan.stages import Plan
-from millstream.runtime.operators.failure import FailureReport, UserFailureError
+from millstream.runtime.operators.user_code import FailureReport, UserFailureError
 
 __all__ = ["worker_death"]
 

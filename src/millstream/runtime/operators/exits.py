@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from millstream.runtime.operators.failure import UserCall
-from millstream.runtime.operators.returned_values import is_engine_file
+from millstream.runtime.operators.user_code import UserCall, is_engine_file
 
 __all__ = ["exits_as_failures"]
 

@@ -29,8 +29,8 @@ from millstream.graph.notices import warn_once
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK, REAL_WATERMARK_MAX
-from millstream.runtime.operators.failure import UserCall
-from millstream.state.keys.key_groups import key_group_range
+from millstream.runtime.operators.user_code import UserCall
+from millstream.state.keys.key_columns import key_group_range
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.times import KeptTime
 
@@ -41,6 +41,7 @@ __all__ = ["Timekeeper", "restored_event_time", "restored_time", "restored_times
 
 # From 2001 to 2049 in seconds since 1970; in milliseconds, the second half of January 1970.
 _SECONDS_OF_OUR_TIMES = range(1_000_000_000, 2_500_000_000)
+_NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 
 
 def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
@@ -107,7 +108,7 @@ class Timekeeper:
     """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it."""
 
     def __init__(self, strategy: WatermarkStrategy | None, start: KeptTime, call: UserCall) -> None:
-        self._strategy = strategy or WatermarkStrategy.no_watermarks()
+        self._strategy = strategy or _NO_WATERMARKS
         self._call = call
         self._start = start
         self._watermark = start.watermark
