@@ -138,6 +138,9 @@ class _Windowed(DescribedWindows):
         return checked_function(f"{method}, window_function", function, self._window_function, callables=False)
 
     def _add(self, contents: Contents, function: Any, output_type: TypeInformation | None) -> DataStream:
+        if self._windowing.evictor is not None and contents.type_info is not None:
+            # An evictor is shown records, which are then kept: the type of an accumulator is not theirs.
+            contents = replace(contents, type_info=self._stream._stream_type())
         operation, name = window_operation(self._windowing, contents, function, self.get_execution_environment())
         return self._placed(self._stream._then(operation, name, output_type))
 
