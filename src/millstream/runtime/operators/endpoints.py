@@ -25,9 +25,9 @@ from millstream.graph.nodes import AssignTimestamps, Read, Write
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch, stream_schema
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.exchange.messages import Acknowledgement, SplitRead
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
-from millstream.runtime.task.barrier import Acknowledgement, SplitRead
 from millstream.runtime.task.event_time import Timekeeper, restored_time
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, ReadRange

@@ -21,9 +21,9 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.graph.nodes import Node, Process
 from millstream.metrics.registry import MetricRegistry
 from millstream.plan.stages import Plan
-from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
+from millstream.runtime.operators.user_code import TaskContext
 from millstream.runtime.task.registry import operator_for
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
