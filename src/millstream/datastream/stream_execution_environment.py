@@ -187,7 +187,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
 
     def get_execution_plan(self) -> str:
         """The plan as JSON in the shape Flink's plan has. Runs nothing."""
-        from millstream.compiler.plan_json import plan_json
+        from millstream.compiler.explain import plan_json
 
         return plan_json(self._graph(None))
 

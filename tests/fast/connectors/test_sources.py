@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from millstream.common.typeinfo import Types
 from millstream.connectors.collection import CollectionSource
 from millstream.connectors.contracts import Source, SourceContext
-from millstream.connectors.generator import DataGeneratorSource
-from millstream.connectors.number_sequence import NumberSequenceSource
+from millstream.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from millstream.errors import ProgramError
 
 

@@ -22,7 +22,7 @@ from millstream.query.server_request import ServerRequest
 from millstream.query.wire.servers import registrations_of
 from millstream.state_reader.stored_jobs import jobs
 from millstream.state_reader.verifying import verify
-from millstream.storage.read_only_store import ReadOnlyStore
+from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.store import open_store
 from millstream.testing import EPOCH, Collect, Script, run
 

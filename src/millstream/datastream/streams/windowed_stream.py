@@ -21,7 +21,7 @@ from millstream.datastream.functions.window import (
     WindowFunction,
 )
 from millstream.datastream.output_tag import OutputTag
-from millstream.datastream.states.queryable_names import checked_queryable_name
+from millstream.datastream.states.queryable import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_output_type, refuse
 from millstream.datastream.streams.ready_aggregates import bound_aggregates
 from millstream.datastream.streams.window_operation import Contents, window_operation

@@ -39,8 +39,7 @@ from millstream.state.segments.segment_file import (
 from millstream.state.segments.segment_memory import SegmentMemory
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import TableLayout
-from millstream.storage.store import Store
-from millstream.storage.transient_errors import is_transient
+from millstream.storage.store import Store, is_transient
 
 __all__ = ["OpenSegments"]
 

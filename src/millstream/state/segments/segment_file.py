@@ -20,7 +20,7 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 
 from millstream.errors import StoreAwayError, StoreDamagedError
-from millstream.storage.transient_errors import is_transient
+from millstream.storage.store import is_transient
 
 __all__ = ["WHOLE_BYTES_MAX", "DownloadedFile", "RangedFile", "ReadFile", "SegmentFile", "WholeFile", "mapped_file"]
 
