@@ -17,6 +17,7 @@ does not hold later epochs, and an unreadable lease that is not renewed ends lik
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 
@@ -33,9 +34,9 @@ __all__ = [
     "Lease",
     "LeasedEpoch",
     "held_epochs",
-    "leases_of",
     "read_leases",
     "store_time_ms",
+    "system_ms",
 ]
 
 FORMAT = 1
@@ -47,6 +48,11 @@ class EpochGoneError(StoreError):
     """The epoch was collected before it could be held. It may show again for a moment, but is not kept."""
 
 
+def system_ms() -> int:
+    """The machine's clock."""
+    return int(time.time() * 1000)
+
+
 @dataclass(frozen=True)
 class Lease:
     """Somebody reads `epoch` until `ends_ms` at least."""
@@ -54,11 +60,6 @@ class Lease:
     id: str
     epoch: int
     ends_ms: int
-
-
-def leases_of(store: Store) -> list[Lease]:
-    """All leases of a store that can be read, ended ones included."""
-    return [lease for _, lease in read_leases(store) if isinstance(lease, Lease)]
 
 
 def read_leases(store: Store) -> Iterator[tuple[str, Lease | StoreError]]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from query_programs import Keeps
+from stored_leases import leases_of
 from typer.testing import CliRunner
 
 from millstream import query, state_reader
-from millstream.checkpoint.leases import leases_of
 from millstream.checkpoint.savepoints import open_job_store
 from millstream.cli.main import app
 from millstream.cli.query_server import ServerCommand, _server

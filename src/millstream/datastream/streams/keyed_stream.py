@@ -208,7 +208,7 @@ class KeyedStream(UnnamedStream):
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
         """Every `size` records of a key; with `slide`, every `slide` records the last `size` of them."""
         from millstream.datastream.streams.windowed_stream import WindowedStream, counted
-        from millstream.datastream.window.assigners import GlobalWindows
+        from millstream.datastream.window.counting import GlobalWindows
 
         return counted(WindowedStream(self, GlobalWindows.create()), "count_window", size, slide)
 

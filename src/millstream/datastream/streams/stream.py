@@ -267,7 +267,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
         """Every `size` records; with `slide`, every `slide` records the last `size` of them (beyond PyFlink)."""
         from millstream.datastream.streams.windowed_stream import AllWindowedStream, counted
-        from millstream.datastream.window.assigners import GlobalWindows
+        from millstream.datastream.window.counting import GlobalWindows
 
         return counted(AllWindowedStream(self, GlobalWindows.create()), "count_window_all", size, slide)
 

@@ -96,7 +96,7 @@ class StreamOutputs(StreamEdges):
         a commit it has seen, makes the output exactly-once. Say so with `idempotent=True`, and the plan shows it. The
         stream must be typed.
         """
-        from millstream.connectors.spark_writer import SparkWriterSink
+        from millstream.connectors.spark_store import SparkWriterSink
 
         if not callable(writer):
             raise refuse(f"to_spark: found {writer!r}, expected a function of (DataFrame, commit)")

@@ -27,7 +27,7 @@ from millstream.datastream.streams.ready_aggregates import bound_aggregates
 from millstream.datastream.streams.window_operation import Contents, window_operation
 from millstream.datastream.streams.windowing import DescribedWindows
 from millstream.datastream.window.assigners import WindowAssigner
-from millstream.datastream.window.counting_triggers import CountTrigger, PurgingTrigger
+from millstream.datastream.window.counting import CountTrigger, PurgingTrigger
 from millstream.datastream.window.evictors import CountEvictor
 
 if TYPE_CHECKING:
