@@ -58,7 +58,7 @@ def test_importing_a_lower_layer_does_not_load_pyspark(package: str) -> None:
 
 
 CLIENT_MODULES_MAX = 80
-CLIENT_IMPORT_S_MAX = 5.0  # of our own modules, on a machine that is busy with other tests
+CLIENT_IMPORT_CPU_S_MAX = 5.0  # processor time of our own modules; it takes a hundredth of it
 ENGINE = {"runtime", "compiler", "spark", "jobs", "datastream", "plan", "graph", "state_reader", "connectors"}
 
 
@@ -66,9 +66,9 @@ def test_the_query_client_loads_few_modules_soon_and_nothing_of_the_engine() -> 
     program = (
         "import json, sys, time\n"
         "import httpx, numpy, pyarrow.compute, pyarrow.flight\n"
-        "started = time.perf_counter()\n"
+        "started = time.process_time()\n"
         "import millstream.query.client\n"
-        "print(json.dumps([time.perf_counter() - started, sorted(sys.modules)]))\n"
+        "print(json.dumps([time.process_time() - started, sorted(sys.modules)]))\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(SOURCE)}
@@ -80,4 +80,4 @@ def test_the_query_client_loads_few_modules_soon_and_nothing_of_the_engine() -> 
     assert {name.split(".")[1] for name in ours}.isdisjoint(ENGINE)
     assert not [name for name in ours if name.startswith("millstream.query.server")]
     assert len(ours) <= CLIENT_MODULES_MAX, ours
-    assert took_s <= CLIENT_IMPORT_S_MAX
+    assert took_s <= CLIENT_IMPORT_CPU_S_MAX
