@@ -18,7 +18,7 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors import contracts
-from millstream.connectors.collection import CollectionSource
+from millstream.connectors.program_sources import CollectionSource
 from millstream.datastream.environment.caches import EnvironmentCaches
 from millstream.datastream.environment.dependencies import EnvironmentDependencies
 from millstream.datastream.environment.launch_defaults import job_receiver, launch_defaults

@@ -33,8 +33,7 @@ from millstream.datastream.streams.argument_checks import checked_function, chec
 from millstream.datastream.streams.connected_streams import second_input
 from millstream.datastream.streams.interval_join import projection
 from millstream.datastream.streams.stream import DataStream
-from millstream.datastream.streams.window_operation import Contents, window_operation
-from millstream.datastream.streams.windowing import DescribedWindows
+from millstream.datastream.streams.windowing import Contents, DescribedWindows, window_operation
 from millstream.graph.nodes import CoGroupWindow, Edge, PairFields, Partitioning
 from millstream.graph.site import here
 from millstream.graph.tagged_rows import tagged_type

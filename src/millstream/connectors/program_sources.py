@@ -1,4 +1,9 @@
-"""Sources that make their records: from a function of the index, at a chosen rate, or the numbers of a range.
+"""Sources whose records come from the program itself: values that it holds, a function of an index, numbers of a range.
+
+`CollectionSource`: one split, whose offset is the index of the next value. The values travel to the tasks inside the
+plan, so this is for tests and small inputs; the order of the list is kept. A plan is pickled more than once (to see
+whether it can travel, and to send it): the values are pickled the first time, and never changed. It refuses nothing:
+checking the values against their type is the stream's own business, where the error can name the value.
 
 `DataGeneratorSource`: index i lives in split i mod k, so the splits advance side by side and the stream grows in the
 order of its indexes. The function must be pure: a replayed epoch calls it again with the same indexes. The rate is for
@@ -12,9 +17,10 @@ one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pyarrow as pa
 
@@ -22,9 +28,55 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.errors import ProgramError
 
-__all__ = ["DataGeneratorSource", "NumberSequenceSource", "split_count"]
+__all__ = ["CollectionSource", "DataGeneratorSource", "NumberSequenceSource", "split_count"]
 
 _BATCH_RECORDS_MAX = 65_536
+
+
+class CollectionSource(Source):
+    """The values of a list, in order, once.
+
+    >>> source = CollectionSource(["a", "b", "c"])
+    >>> [split] = source.splits(SourceContext(now_ms=0, run_started_ms=0, parallelism=1))
+    >>> list(source.read(split, 1, 3))
+    [['b', 'c']]
+    """
+
+    bounded = True
+    single = True
+
+    def __init__(self, values: Iterable[Any], type_info: TypeInformation | None = None) -> None:
+        self._values = list(values)
+        self.type_info = type_info
+        self._pickled_values: bytes | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._pickled_values is None:
+            self._pickled_values = cloudpickle.dumps(self._values)
+        return {name: value for name, value in vars(self).items() if name != "_values"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._values = cloudpickle.loads(state["_pickled_values"])
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        return (Split("collection"),)
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        return min(len(self._values), offset + budget)
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        return bool(offset >= len(self._values))
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        for at in range(start, stop, _BATCH_RECORDS_MAX):
+            yield self._values[at : min(stop, at + _BATCH_RECORDS_MAX)]
+        return stop
+
+    def describe(self) -> str:
+        return f"collection of {len(self._values)} values"
+
+
 _SPLITS_OF_FUNCTION = 16
 
 
