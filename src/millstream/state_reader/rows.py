@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol
 import pyarrow as pa
 
 from millstream.errors import PickledValueError, PlatformError, ProgramError, TypeMismatchError
-from millstream.state.keys.key_groups import key_group_range
+from millstream.state.keys.key_columns import key_group_range
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.forms import decoder_of
 from millstream.state_reader.table_source import ALL_KEYS, TableSource
