@@ -21,13 +21,12 @@ from millstream.datastream.functions.window import (
     WindowFunction,
 )
 from millstream.datastream.output_tag import OutputTag
-from millstream.datastream.states.queryable_names import checked_queryable_name
+from millstream.datastream.states.queryable import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_output_type, refuse
 from millstream.datastream.streams.ready_aggregates import bound_aggregates
-from millstream.datastream.streams.window_operation import Contents, window_operation
-from millstream.datastream.streams.windowing import DescribedWindows
+from millstream.datastream.streams.windowing import Contents, DescribedWindows, window_operation
 from millstream.datastream.window.assigners import WindowAssigner
-from millstream.datastream.window.counting_triggers import CountTrigger, PurgingTrigger
+from millstream.datastream.window.counting import CountTrigger, PurgingTrigger
 from millstream.datastream.window.evictors import CountEvictor
 
 if TYPE_CHECKING:
