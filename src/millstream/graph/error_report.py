@@ -3,7 +3,8 @@
 `millstream run`, plain `python job.py` and a failing test show the same. Python prints an error nobody caught with
 every frame that led to it; those of ours say nothing to the user, whose line is in the sentence. So
 `show_uncaught_errors` puts a hook in place that shows our errors as the command line does, and leaves all others, and
-a hook of somebody else's, alone. Where a test runner shows the error, a failed job carries its report as a note.
+a hook of somebody else's, alone. Where a test runner shows the
+error, the report comes first as well: it is the error's cause (`FailureInTask`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TextIO
 
 from millstream.errors import JobFailedError, MillstreamError
 
-__all__ = ["show_error", "show_uncaught_errors", "with_report"]
+__all__ = ["show_error", "show_uncaught_errors"]
 
 
 def show_error(error: MillstreamError, screen: TextIO) -> None:
@@ -22,15 +23,6 @@ def show_error(error: MillstreamError, screen: TextIO) -> None:
     if isinstance(error, JobFailedError) and error.report:
         print(error.report, end="\n\n", file=screen)
     print(f"millstream: {error}", file=screen)
-
-
-def with_report(error: BaseException) -> BaseException:
-    """The error, with its report as a note, once: whoever prints a traceback of it prints the report too."""
-    if isinstance(error, JobFailedError) and error.report:
-        note = f"\n{error.report}"
-        if note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
-    return error
 
 
 def show_uncaught_errors() -> None:

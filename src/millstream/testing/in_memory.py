@@ -16,8 +16,8 @@ from millstream.common.options import EPOCH_MAX_RECORDS
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, ProgramError
-from millstream.graph.error_report import with_report
 from millstream.graph.nodes import Graph, Read, Write
+from millstream.jobs.console.foreground import FailureInTask
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
@@ -138,7 +138,9 @@ def run(
     try:
         job.result()
     except JobFailedError as error:
-        raise with_report(error) from None
+        if error.report:
+            raise error from FailureInTask(error.report)
+        raise
     return _result(graph, memory, job)
 
 

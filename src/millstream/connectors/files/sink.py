@@ -107,7 +107,7 @@ class FileSink(Sink):
             # The store's own words advise about the job's --store, which is another place.
             cause = error.__cause__
             if isinstance(cause, (FileExistsError, NotADirectoryError)):
-                reason = "a file stands there or above it"
+                reason = "it is not a folder, a file stands there or above it"
             else:
                 reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
             raise StoreError(
