@@ -3,8 +3,8 @@
 `millstream run`, plain `python job.py` and a failing test show the same. Python prints an error nobody caught with
 every frame that led to it; those of ours say nothing to the user, whose line is in the sentence. So
 `show_uncaught_errors` puts a hook in place that shows our errors as the command line does, and leaves all others, and
-a hook of somebody else's, alone. Where a test runner shows the
-error, the report comes first as well: it is the error's cause (`FailureInTask`).
+a hook of somebody else's, alone. Where a test runner shows the error, the report comes first as well: it is the error's
+cause (`FailureInTask`).
 """
 
 from __future__ import annotations
