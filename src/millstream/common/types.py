@@ -44,10 +44,13 @@ KIND_TEXTS = ("+I", "-U", "+U", "-D")
 _INSERT = RowKind.INSERT
 
 
-class NoFieldError(ValueError, KeyError):
+class _NoFieldError(ValueError, KeyError):
     """A row has no field of that name. PyFlink says so with a ValueError, a dict would with a KeyError: it is both."""
 
-    __str__ = Exception.__str__
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+    __str__ = Exception.__str__  # a KeyError shows its message in quotes
 
 
 class Row:
@@ -161,10 +164,10 @@ class Row:
         values[key] = value
         self._values = values
 
-    def _no_field(self, name: Any) -> NoFieldError:
+    def _no_field(self, name: Any) -> _NoFieldError:
         if self._fields is None:
-            return NoFieldError(f"{self!r} has no field names, hence no field {name!r}. Name them with set_field_names.")
-        return NoFieldError(f"{name!r} is not a field of {self!r}. Its fields are {list(self._fields)}.")
+            return _NoFieldError(f"{self!r} has no field names, so no field {name!r}. Name them with set_field_names.")
+        return _NoFieldError(f"{name!r} is not a field of {self!r}. Its fields are {list(self._fields)}.")
 
     def __getattr__(self, item: str) -> Any:
         if not item.startswith("_"):
@@ -195,8 +198,8 @@ class Row:
         return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        # By the order of the fields, as in PyFlink: rows that are equal in another order are two keys of a dict, as they
-        # are in a stored map, which gives every key back as it was put in.
+        # By the order of the fields, as in PyFlink: rows that are equal in another order are two keys of a dict, as
+        # they are in a stored map, which gives every key back as it was put in.
         return hash((self._fields, tuple(self._values)))
 
     def __reduce__(self) -> tuple[Any, ...]:

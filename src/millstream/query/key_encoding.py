@@ -40,7 +40,7 @@ class KeyEncoding:
     @property
     def type_name(self) -> str:
         """For errors."""
-        return "any type" if self._type is None else str(self._type)
+        return "any type" if self._type is None else self._type.notation
 
     def column(self, keys: list[Any]) -> KeyColumn:
         """These keys."""

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from millstream.common.number_text import far_text, is_near_one, number_text
 from millstream.common.time import Instant
 from millstream.common.typeinfo import (
     BasicType,
@@ -36,7 +37,7 @@ from millstream.common.typeinfo import (
 from millstream.common.types import KIND_TEXTS, Row
 from millstream.records.shapes import is_byte_array, is_sequence
 
-__all__ = ["double_text", "float_texts", "printed_texts", "texts"]
+__all__ = ["float_texts", "printed_texts", "texts"]
 
 Writer: TypeAlias = Callable[[Sequence[Any]], list[str]]
 """Writes a column: a text for each of its values."""
@@ -172,9 +173,9 @@ def _map_writer(type_info: MapTypeInfo) -> Writer:
 
     def write(maps: Sequence[dict[Any, Any]]) -> list[str]:
         keys = write_keys(list(itertools.chain.from_iterable(maps)))
-        items = write_items(list(itertools.chain.from_iterable(one.values() for one in maps)))
-        entries = [f"{key}={item}" for key, item in zip(keys, items, strict=True)]
-        return [f"{{{', '.join(piece)}}}" for piece in _pieces(entries, map(len, maps))]
+        items = write_items(list(itertools.chain.from_iterable(entries.values() for entries in maps)))
+        pairs = [f"{key}={item}" for key, item in zip(keys, items, strict=True)]
+        return [f"{{{', '.join(piece)}}}" for piece in _pieces(pairs, map(len, maps))]
 
     return write
 
@@ -192,15 +193,6 @@ def _boolean_texts(values: Sequence[bool]) -> list[str]:
     return ["true" if value else "false" for value in values]
 
 
-def double_text(value: float) -> str:
-    """A DOUBLE as Java writes it: the fewest digits that tell it from its neighbours, and `E` outside 0.001 to 10^7.
-
-    >>> [double_text(value) for value in (0.1, 1e7, 1e-4, 5e-324, float("-inf"))]
-    ['0.1', '1.0E7', '1.0E-4', '4.9E-324', '-Infinity']
-    """
-    return repr(value) if _is_near_one(value) else _far_text(value, repr(value), float)
-
-
 def float_texts(values: Sequence[float]) -> list[str]:
     """FLOATs as Java writes them, with the digits that 32 bits need.
 
@@ -209,31 +201,9 @@ def float_texts(values: Sequence[float]) -> list[str]:
     """
     shortest = np.array(values, np.float32).astype(str).tolist()
     return [
-        digits if _is_near_one(value) else _far_text(value, digits, np.float32)
+        digits if is_near_one(value) else far_text(value, digits, np.float32)
         for value, digits in zip(values, shortest, strict=True)
     ]
-
-
-def _is_near_one(value: float) -> bool:
-    """Whether Java writes the number without an exponent, as Python does."""
-    return 1e-3 <= value < 1e7 or -1e7 < value <= -1e-3 or value == 0
-
-
-def _far_text(value: float, shortest: str, rounded: Callable[[float], Any]) -> str:
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    digits = Decimal(shortest).normalize().as_tuple()
-    if len(digits.digits) == 1:
-        # Java has two digits at least, and then those that come closest: 4.9E-324 where Python says 5e-324.
-        closest = f"{value:.1e}"
-        if rounded(float(closest)) == value:
-            digits = Decimal(closest).as_tuple()
-    letters = "".join(map(str, digits.digits))
-    assert isinstance(digits.exponent, int)
-    exponent = len(letters) - 1 + digits.exponent
-    return f"{'-' if digits.sign else ''}{letters[0]}.{letters[1:] or '0'}E{exponent}"
 
 
 def _decimal_text(value: Decimal) -> str:
@@ -287,7 +257,7 @@ _BASIC: dict[BasicType, Writer] = {
     BasicType.CHAR: list,
     BasicType.BOOLEAN: _boolean_texts,
     BasicType.FLOAT: float_texts,
-    BasicType.DOUBLE: _each(double_text),
+    BasicType.DOUBLE: _each(number_text),
     BasicType.BIG_DEC: _each(_decimal_text),
     BasicType.INSTANT: _each(_instant_text),
 }

@@ -77,10 +77,10 @@ def _single(value: Any, type_info: TypeInformation) -> str:
         moment = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=value.seconds)
         return moment.isoformat() + _part_of_second(value.nanos) + "Z"
     if type_info == Types.SQL_TIME():
-        return value.replace(microsecond=0).isoformat()
+        return str(value.replace(microsecond=0))
     if type_info == Types.SQL_TIMESTAMP():
         part = f"{value.microsecond:06}".rstrip("0") or "0"
-        return value.replace(microsecond=0).isoformat(" ") + "." + part
+        return f"{value.replace(microsecond=0)}.{part}"
     if isinstance(type_info, LocalTimeTypeInfo) and isinstance(value, (dt.time, dt.datetime)):
         has_seconds = value.second or value.microsecond
         shown = value.replace(microsecond=0).isoformat(timespec="auto" if has_seconds else "minutes")

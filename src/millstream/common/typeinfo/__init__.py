@@ -62,7 +62,7 @@ class Types:
     >>> Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()]).get_field_names()
     ['word', 'count']
     >>> print(Types.MAP(Types.STRING(), Types.LIST(Types.DOUBLE())))
-    MAP<STRING, LIST<DOUBLE>>
+    MapTypeInfo<String, ListTypeInfo<Double>>
     """
 
     @staticmethod

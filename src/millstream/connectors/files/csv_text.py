@@ -1,8 +1,8 @@
 r"""Records as lines of CSV, as Flink writes them: numbers as Java does, text in quotes unless it is short and harmless.
 
-Flink's writer (Jackson's) does not look closely. It puts text into quotes if it is longer than 24 characters, or holds a
-character up to the delimiter and the quote in the order of Unicode: so `a b` is quoted, because a space comes before a
-comma. Numbers and booleans stand bare. A list, or a row inside a row, is one field with a separator between its parts.
+Flink's writer (Jackson's) does not look closely. It puts text into quotes if it is longer than 24 characters, or holds
+a character up to the delimiter and the quote in the order of Unicode: so `a b` is quoted, because a space comes before
+a comma. Numbers and booleans stand bare. A list, or a row in a row, is one field with a separator between its parts.
 
 Invariant: what is written is read back by `CsvRecords` of the same dialect as the same fields. A number that holds the
 delimiter is quoted too, where Jackson would write two fields.
@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from millstream.common.number_text import number_text
 from millstream.common.time import Instant
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from millstream.common.types import Row
 from millstream.records.shapes import is_sequence, plain_type
-from millstream.records.text import double_text, texts
+from millstream.records.text import texts
 
 __all__ = ["CsvLines", "field_text"]
 
@@ -53,7 +54,7 @@ def _instant_text(value: Instant) -> str:
 _WRITERS: dict[type, Callable[[Any], str]] = {
     str: str,
     bool: lambda value: "true" if value else "false",
-    float: double_text,
+    float: number_text,
     bytes: lambda value: base64.b64encode(value).decode(),
     dt.datetime: _timestamp_text,
     Instant: _instant_text,
@@ -97,7 +98,7 @@ class CsvLines:
     separators: tuple[tuple[int, str], ...] = ()
 
     def write(self, records: Sequence[Any], type_info: TypeInformation | None) -> list[str]:
-        """A line for each record, without its end. A column is written at once where the type says what stands in it."""
+        """A line for each record, without its end. Where the type says what a column holds, it is written at once."""
         plain = None if type_info is None else plain_type(type_info)
         if isinstance(plain, RowTypeInfo | TupleTypeInfo) and records and None not in map(_none_or_true, records):
             columns = zip(*records, strict=True)

@@ -147,6 +147,6 @@ def shown_types(old: TypeInformation, new: TypeInformation) -> tuple[str, str]:
     """
     columns = [arrow_type(one) for one in (old, new)]
     if columns[0] == columns[1]:
-        return str(old), str(new)
+        return old.notation, new.notation
     was, now = ("pickles" if column is None else str(column) for column in columns)
     return was, now
