@@ -1,6 +1,6 @@
 """Configuration: a bag of settings by key, all kept as text, as in a file or on a command line.
 
-Typed getters parse, typed setters write, as Flink writes: `true`, `1.0E10`, `[a, b]`. A bag takes any key; whether a key
+Typed getters parse, typed setters write, as Flink writes: `true`, `1.0E10`, `[a, b]`. A bag takes any key; whether it
 means anything is asked where a job is made (`options.check_key`), so that a misspelt key is an error there and never
 here.
 """

@@ -26,6 +26,7 @@ from millstream.common.time import Instant
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
+    DecimalTypeInfo,
     ExternalTypeInfo,
     LocalTimeTypeInfo,
     MapTypeInfo,
@@ -89,7 +90,7 @@ def _writer(declared: TypeInformation) -> Writer:
 
 def is_untyped(type_info: TypeInformation) -> bool:
     """Whether values of this type are Python's alone: the pickle, and types of kinds that nobody else knows."""
-    known = (BasicTypeInfo, RowTypeInfo, TupleTypeInfo, MapTypeInfo)
+    known = (BasicTypeInfo, DecimalTypeInfo, RowTypeInfo, TupleTypeInfo, MapTypeInfo)
     return not (
         isinstance(type_info, known) or is_byte_array(type_info) or is_sequence(type_info) or type_info in _TEMPORAL
     )
@@ -110,6 +111,8 @@ def _nullable(write: Writer) -> Writer:
 def _present_writer(type_info: TypeInformation) -> Writer:
     if isinstance(type_info, BasicTypeInfo):
         return _BASIC.get(type_info.basic_type, _plain_texts)
+    if isinstance(type_info, DecimalTypeInfo):
+        return _each(_decimal_text)
     if isinstance(type_info, RowTypeInfo):
         return _row_writer(type_info)
     if isinstance(type_info, TupleTypeInfo):

@@ -20,7 +20,15 @@ from typing import Any
 
 from millstream.common.number_text import number_text
 from millstream.common.time import Instant
-from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    DecimalTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
 from millstream.common.types import Row
 from millstream.records.shapes import is_sequence, plain_type
 from millstream.records.text import texts
@@ -118,7 +126,7 @@ class CsvLines:
     def _column(self, position: int, values: Sequence[Any], type_info: TypeInformation | None) -> list[str]:
         separator = dict(self.separators).get(position, self.array_separator)
         plain = None if type_info is None else plain_type(type_info)
-        if isinstance(plain, BasicTypeInfo) and plain.basic_type in _BARE:
+        if isinstance(plain, DecimalTypeInfo) or (isinstance(plain, BasicTypeInfo) and plain.basic_type in _BARE):
             pairs = zip(values, texts(values, plain), strict=True)
             return [self.null_text if value is None else self._quoted(text, self._special()) for value, text in pairs]
         needs_quotes = self._suspicious()

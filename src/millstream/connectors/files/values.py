@@ -18,6 +18,7 @@ from millstream.common.time import Instant
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
+    DecimalTypeInfo,
     MapTypeInfo,
     PickledBytesTypeInfo,
     RowTypeInfo,
@@ -120,6 +121,8 @@ def text_converter(type_info: TypeInformation, array_separator: str = ";") -> Co
         if plain.basic_type in (BasicType.STRING, BasicType.CHAR):
             return None
         return _integer if plain.basic_type in _INTEGERS else _FROM_TEXT[plain.basic_type]
+    if isinstance(plain, DecimalTypeInfo):
+        return _decimal
     if is_byte_array(plain):
         return _bytes
     if is_sequence(plain):
@@ -168,6 +171,8 @@ def json_converter(type_info: TypeInformation, fail_on_missing_field: bool = Fal
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         return _nullable({BasicType.BIG_DEC: _decimal, BasicType.INSTANT: _instant}.get(plain.basic_type))
+    if isinstance(plain, DecimalTypeInfo):
+        return _nullable(_decimal)
     if isinstance(plain, RowTypeInfo):
         return _nullable(_object(plain, fail_on_missing_field))
     if isinstance(plain, TupleTypeInfo):

@@ -6,9 +6,9 @@ keys that are one key by the rule of `equality` are one key of a dictionary, and
 
 Without a declared type the settled form is the simplest one (`canonical_decoding`): an int where a number is whole,
 else a float, else a Decimal; a tuple for rows, lists and named tuples. With a declared type it is the type's own form,
-with 0.0 for -0.0 and tuples for lists. It depends on the key alone, never on the values that came before, so a function sees
-the same key in every repetition, after a restore and at another parallelism. All NaNs are the one object `math.nan`:
-dictionaries, tuples and rows compare by identity before they compare values.
+with 0.0 for -0.0 and tuples for lists. It depends on the key alone, never on the values that came before, so a function
+sees the same key in every repetition, after a restore and at another parallelism. All NaNs are the one object
+`math.nan`: dictionaries, tuples and rows compare by identity before they compare values.
 
 Keys of the program's classes are made again by `decode_key`. In a task that is `runtime.exchange.key_classes`, in a
 reader `canonical_decoding.decode`; there is no default, because a function must never be given the reader's form.
