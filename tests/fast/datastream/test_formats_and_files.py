@@ -39,6 +39,7 @@ from millstream.datastream.formats.json import JsonBulkWriters, JsonRowDeseriali
 from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from millstream.errors import JobFailedError, NotAvailableError, NotYetError, ProgramError, TypeMismatchError
 from millstream.graph.nodes import Read, Write
+from millstream.records.batch import Batch
 from millstream.testing import Collect, run
 
 AD = Types.ROW_NAMED(["ad", "clicks"], [Types.STRING(), Types.LONG()])
@@ -266,7 +267,9 @@ def test_csv_numbers_are_javas_and_stand_bare() -> None:
 def test_array_columns_have_separators_of_their_own_in_both_directions(tmp_path: Path) -> None:
     builder = CsvSchema.builder().add_array_column("a", ";", Types.INT()).add_array_column("b", "|")
     schema = CsvSchema.builder().add_columns_from(builder.build()).build()
-    data = CsvBulkWriters.for_schema(schema).parts.encode([Row([1, 2], ["x", "y"])], schema.get_row_type())
+    encoder = CsvBulkWriters.for_schema(schema).parts.encoder()
+    encoder.add(Batch.of_values([Row([1, 2], ["x", "y"])], schema.get_row_type()))
+    data = encoder.finish()
     assert data == b"1;2,x|y\n"
     assert read_csv(tmp_path, data, CsvRecords(schema.get_row_type(), schema._dialect)) == [Row(a=[1, 2], b=["x", "y"])]
 
