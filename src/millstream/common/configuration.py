@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.config_options import ConfigOption
-from millstream.common.number_text import number_text
+from millstream.common.typeinfo.number_text import number_text
 from millstream.common.utils import refuse_java
 from millstream.errors import ConfigurationError
 

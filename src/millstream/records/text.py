@@ -21,7 +21,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from millstream.common.number_text import far_text, is_near_one, number_text
 from millstream.common.time import Instant
 from millstream.common.typeinfo import (
     BasicType,
@@ -35,6 +34,7 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
 )
+from millstream.common.typeinfo.number_text import far_text, is_near_one, number_text
 from millstream.common.types import KIND_TEXTS, Row
 from millstream.records.shapes import is_byte_array, is_sequence
 

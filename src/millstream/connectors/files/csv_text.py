@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from millstream.common.number_text import number_text
 from millstream.common.time import Instant
 from millstream.common.typeinfo import (
     BasicType,
@@ -29,6 +28,7 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
 )
+from millstream.common.typeinfo.number_text import number_text
 from millstream.common.types import Row
 from millstream.records.shapes import is_sequence, plain_type
 from millstream.records.text import texts
