@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from millstream.cli.program_arguments import ProgramCommand
 from millstream.cli.query_commands import add_query_commands
 from millstream.cli.snapshot_commands import add_snapshot_commands
 from millstream.cli.state_commands import state_app
@@ -29,11 +30,32 @@ app = typer.Typer(
 )
 
 
-@app.command()
+def _print_versions(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def millstream(
+    is_version_asked: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_versions, is_eager=True, help="Print the versions, as `version` does."
+        ),
+    ] = False,
+) -> None:
+    """Stateful stream processing for Python: PyFlink's API and Flink's promises, on Apache Spark."""
+
+
+@app.command(cls=ProgramCommand)
 def run(
     script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The program, as `python JOB.PY` would run it.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]...", help="The program's own arguments.")
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS", help="The program's own arguments; behind `--` where an option has one of our names."
+        ),
     ] = None,
     pyflink: Annotated[bool, typer.Option("--pyflink", help="Serve its `pyflink` imports: run it unmodified.")] = False,
     parallelism: Annotated[
@@ -130,13 +152,16 @@ def checkpoints(
     raise typer.Exit(show_checkpoints(job, epoch=epoch, last=last, as_json=as_json))
 
 
-@app.command()
+@app.command(cls=ProgramCommand)
 def replay(
     snapshot: Annotated[str, typer.Argument(metavar="JOB@EPOCH", help="The job's store, name or id, and an epoch.")],
     script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The job's program, as it was then.")],
     operator: Annotated[str, typer.Option("--operator", "-o", metavar="UID", help="The operator's uid, or its name.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]...", help="The program's own arguments.")
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS", help="The program's own arguments; behind `--` where an option has one of our names."
+        ),
     ] = None,
     debugger: Annotated[bool, typer.Option("--pdb", help="Enter the debugger where user code raises.")] = False,
     alone: Annotated[bool, typer.Option("--alone", help="Do not run what is behind the operator.")] = False,
