@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from millstream.errors import PlatformError
@@ -25,7 +26,14 @@ from millstream.spark.masters import is_one_machine
 from millstream.spark.shuffle_folder import fresh_shuffle_folder
 from millstream.storage.temporary_logs import fresh_log
 
-__all__ = ["APPLICATION_SETTINGS", "SESSION_SETTINGS", "check_platform", "make_session", "our_session"]
+__all__ = [
+    "APPLICATION_SETTINGS",
+    "SESSION_SETTINGS",
+    "check_platform",
+    "has_application",
+    "make_session",
+    "our_session",
+]
 
 JAVA_VERSIONS = (17, 21)
 PYSPARK_SERIES = "4.3"
@@ -84,6 +92,11 @@ def check_platform() -> None:
     version = int(match.group(1)) if match else 0
     if version not in JAVA_VERSIONS:
         raise PlatformError(f"{java} is Java {version or output.strip()!r}; Spark 4.3 runs on 17 or 21. {install}")
+
+
+def has_application() -> bool:
+    """Whether this process has a JVM with an application of Spark in it: a session is there at once."""
+    return SparkContext._active_spark_context is not None
 
 
 def make_session(master: str, settings: Mapping[str, str], log: Path | None = None) -> SparkSession:

@@ -76,11 +76,16 @@ def test_options_become_settings() -> None:
         "user.name": "a=b",
         "parallelism.default": "3",
         "millstream.store": "jobs/x",
+        "millstream.console": "rich",
     }
 
 
-@pytest.mark.parametrize(("plain", "terminal", "expected"), [(True, True, "plain"), (False, False, "plain")])
-def test_the_console_is_plain_when_asked_or_without_a_terminal(plain: bool, terminal: bool, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("plain", "terminal", "expected"), [(True, True, "plain"), (False, False, "plain"), (False, True, "rich")]
+)
+def test_the_console_is_a_panel_but_plain_when_asked_or_without_a_terminal(
+    plain: bool, terminal: bool, expected: str
+) -> None:
     settings = settings_of(RunRequest(Path("job.py"), plain=plain), console_is_terminal=terminal)
     assert settings["millstream.console"] == expected
 

@@ -34,7 +34,8 @@ def test_known_options_are_ours_wherever_they_stand_and_the_rest_is_the_programs
 
 
 def test_a_command_with_two_named_arguments_has_the_programs_behind_both() -> None:
-    assert arranged("clicks@7 job.py --x 1 -p 2".split(), OPTIONS, named=2) == "-p 2 clicks@7 job.py -- --x 1".split()
+    words = arranged(["clicks@7", "job.py", "--x", "1", "-p", "2"], OPTIONS, named=2)
+    assert " ".join(words) == "-p 2 clicks@7 job.py -- --x 1"
 
 
 @pytest.fixture
