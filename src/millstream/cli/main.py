@@ -123,6 +123,25 @@ def list_(
     raise typer.Exit(list_jobs(root, as_json=as_json, snapshots=snapshots))
 
 
+@app.command()
+def remove(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="JOB", help="Their stores, names or ids. Several may be given.")
+    ] = None,
+    unnamed: Annotated[
+        bool, typer.Option("--unnamed", help="All that runs without --store have left below ./.millstream.")
+    ] = False,
+    root: Annotated[
+        str | None, typer.Option(metavar="ROOT", help="The folder of stores. [default: ./.millstream]")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove stores of jobs that nobody runs: epochs, state and logs. What they published stays."""
+    from millstream.cli.removal import remove_stores
+
+    raise typer.Exit(remove_stores(tuple(names or ()), root, unnamed=unnamed, asks=not yes))
+
+
 app.add_typer(state_app, name="state")
 add_snapshot_commands(app)
 add_query_commands(app)
