@@ -73,8 +73,8 @@ def is_unnamed(store: str) -> bool:
 def _chosen(names: tuple[str, ...], root: str | None, *, unnamed: bool) -> list[ListedJob]:
     if bool(names) == unnamed:
         raise StoreError(
-            f"remove: found {'both jobs and --unnamed' if unnamed else 'no job'}, expected one of the two: the jobs whose "
-            "stores go, or --unnamed for all that runs without --store have left. `millstream list` shows them"
+            f"remove: found {'both jobs and --unnamed' if unnamed else 'no job'}, expected one of the two: the jobs "
+            "whose stores go, or --unnamed for all that runs without --store have left. `millstream list` shows them"
         )
     if unnamed:
         return [job for job in stored_jobs(root) if is_unnamed(job.store) and not job.is_alive]
