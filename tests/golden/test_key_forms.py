@@ -14,7 +14,7 @@ from millstream.common import Row, Types
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.key_classes import decode_key
-from millstream.runtime.joins.matching import numbered
+from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.task_codec import task_map_keys
 from millstream.runtime.keyed.visits import GatheredKeys, KeyRange, visits
 from millstream.state.keys.canonical import canonical_hash
@@ -25,7 +25,7 @@ from millstream.state.keys.settled_keys import settled_keys
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.layout import TableLayout
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.storage import open_store
 
 TYPED_BATCHES = st.sampled_from(list(TYPED)).flatmap(
@@ -34,7 +34,8 @@ TYPED_BATCHES = st.sampled_from(list(TYPED)).flatmap(
 BATCHES = st.tuples(st.none(), st.lists(KEYS, min_size=1, max_size=10)) | TYPED_BATCHES
 Given = tuple[TypeInformation | None, list[Any]]
 ALL = KeyRange(range(128), 128)
-PLACE = EpochPlace("t", 1, 0, "n", ALL.groups, 0, OpenSegments(open_store("memory://key-forms")), decode_key=decode_key)
+SEGMENTS = OpenSegments(open_store("memory://key-forms"))
+SETTING = TableSetting("t", 1, 0, "n", ALL.groups, 0, SEGMENTS, decode_key=decode_key)
 
 
 def numbers(keys: list[Any]) -> list[int]:
@@ -60,7 +61,7 @@ def test_equal_keys_and_only_they_have_one_number_however_they_are_numbered(draw
     expected = numbers(keys)
     column = key_column(keys, key_type)
     assert _numbers_by_column(column) == expected
-    assert renumbered(numbered([column.array])[0]) == expected
+    assert renumbered(key_numbers([column.array])[0]) == expected
     gathered = GatheredKeys.of_values(settled_keys(keys, key_type, decode_key), key_type)
     assert gathered.codes is not None and renumbered(gathered.codes) == expected
     # Unequal ones may share a hash, as a value and a tuple of it do in Spark.
@@ -87,7 +88,7 @@ def test_a_settled_key_is_the_one_that_the_store_gives_back(drawn: Given, chance
     key_type, keys = drawn
     settled = settled_keys(keys, key_type, decode_key)
     table = StateTable("t", key_type, 128, None)
-    table.begin(PLACE, ())
+    table.begin(SETTING, ())
     stored = table.keys_of(key_column(keys, key_type).array)
     assert settled == stored and list(map(repr, settled)) == list(map(repr, stored))
     assert len(set(settled)) == len(set(numbers(keys)))  # one dictionary key each

@@ -197,7 +197,7 @@ def test_it_does_not_tell_how_much_is_gathered_merged_or_fired_at_a_time(story: 
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(partial_aggregates, "_GATHERED_ROWS_MAX", 2)
-        patched.setattr(partial_aggregates, "_UNTRIED", 1)
+        patched.setattr(partial_aggregates, "_SKIPPED_AFTER_MISS", 1)
         patched.setattr(partial_aggregates, "_LOT_BYTES", 200)
         patched.setattr(partial_aggregates, "_SENT_ROWS", 2)
         patched.setattr(pane_operator, "_GATHERED_BYTES", 1)

@@ -13,6 +13,7 @@ import time
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pyarrow as pa
@@ -44,6 +45,8 @@ CHANGE = st.tuples(
 )
 QUICK = ("total", "place", "largest", "mean")
 VALUES = (*QUICK, "seen")
+UNTYPED = "by-number"
+JSON_KEYS = ('"a"', "1", "5.0", "true", "null", "[1]", '{"a":1}', "9" * 30, "1e400", "NaN", '"\\ud800"', "no JSON", "")
 
 
 @settings(deadline=None)
@@ -92,6 +95,7 @@ def test_windows_side_by_side_are_read_quickly_and_are_those_of_the_records(
 def program(env: StreamExecutionEnvironment) -> None:
     pairs = env.add_source(Script([("a", 1), ("b/c", 2), EPOCH, ("a", 5), EPOCH, ("a", 1)], type_info=PAIR))
     pairs.key_by(lambda pair: pair[0], Types.STRING()).process(Keeps()).sink_to(Collect())
+    pairs.key_by(lambda pair: pair[1]).as_queryable_state(UNTYPED)
     windows = stamped(env, [record("a", 3), record("a", 25, 4), EPOCH]).key_by("key")
     windows.window(TumblingEventTimeWindows.of(ms(20))).queryable(NAME).aggregate(PLAIN).sink_to(Collect())
 
@@ -119,6 +123,10 @@ def told(job: query.JobView, paths: list[str], headers: dict[str, str], **change
 PATHS = [
     *(f"{state}/keys/{key}" for state in VALUES for key in ("a", "b/c", "nobody", "%E2%82%AC")),
     *(f"{NAME}/windows/{key}" for key in ("a", "nobody")),
+    *(f"{state}/keys/{quote(key)}?key_format=json" for state in ("total", "seen", UNTYPED) for key in JSON_KEYS),
+    *(f"{NAME}/windows/{quote(key)}?key_format=json" for key in JSON_KEYS),
+    "total/keys/a?key_format=text",
+    "total/keys/a?key_format=json&epoch=1",
     f"{NAME}/keys/a",
     "total/windows/a",
     "total/keys/",
@@ -133,6 +141,15 @@ def test_an_answer_at_hand_is_the_one_that_the_application_gives(job: query.JobV
     assert told(job, PATHS, {}) == told(job, PATHS, {"If-Min-Epoch": str(job.newest().epoch)}) == expected
 
 
+def test_keys_as_texts_and_as_json_do_not_pass_the_framework(
+    job: query.JobView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("millstream.query.server.job_answers.JobAnswers.epoch")  # which the careful way needs
+    still = query.open(job.store.url, follow=False)  # nothing newer is looked for, so that time does not matter
+    paths = ["total/keys/a", "total/keys/%22a%22?key_format=json", f"{UNTYPED}/keys/1?key_format=json"]
+    assert [status for status, _, _ in told(still, [*paths, "total/keys/a?epoch=1"], {})] == [200, 200, 200, 500]
+
+
 @pytest.mark.parametrize("asked", ["999999", "-1", "1e3", "9" * 30])
 def test_an_epoch_that_is_not_at_hand_or_no_number_is_the_applications_to_answer(
     job: query.JobView, asked: str
@@ -144,7 +161,7 @@ def test_an_epoch_that_is_not_at_hand_or_no_number_is_the_applications_to_answer
 
 def test_plain_values_and_windows_side_by_side_are_at_hand_and_nothing_else(job: query.JobView) -> None:
     newest = job.newest()
-    assert {state.name for state in newest.states() if newest.is_quick(state.name or "")} == {*QUICK, NAME}
+    assert {state.name for state in newest.states() if newest.is_quick(state.name or "")} == {*QUICK, NAME, UNTYPED}
 
 
 def test_what_a_token_does_not_open_is_not_at_hand_either(job: query.JobView) -> None:

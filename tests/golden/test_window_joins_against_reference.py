@@ -25,7 +25,7 @@ from millstream.datastream.window import (
     TimeEvictor,
     TumblingEventTimeWindows,
 )
-from millstream.graph.tagged_rows import split_by_side, tagged
+from millstream.graph.tagged_rows import split_by_side, tag_records
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.joins.co_group_reference import CoGroupReference, TwoSidedEpoch
 from millstream.runtime.windows.reference import Epoch, WindowReference
@@ -203,7 +203,7 @@ def test_co_groups_of_any_windows_are_those_of_the_window_reference_on_tagged_re
             Epoch([((row.one or row.two).key, row, (row.one or row.two).at_ms) for row in rows], watermark)
             for rows, watermark in (
                 (
-                    tagged(part.lefts, True) + tagged(part.rights, False),
+                    tag_records(part.lefts, True) + tag_records(part.rights, False),
                     MAX_WATERMARK if number == len(parts) - 1 else part.watermark,
                 )
                 for number, part in enumerate(parts)

@@ -69,15 +69,15 @@ class Kernel:
 
         def combined(starts: Int64s, stops: Int64s) -> Parts:
             rows, run = expanded(starts, stops)
-            taken = pa.array(rows)
-            return self.combine([part.take(taken) for part in parts], Groups(run, len(starts)))
+            at = pa.array(rows)
+            return self.combine([part.take(at) for part in parts], Groups(run, len(starts)))
 
         return combined
 
 
 def _arrow(type_info: Any) -> pa.DataType:
-    found = arrow_type(type_info)
-    return pa.binary() if found is None else found
+    kind = arrow_type(type_info)
+    return pa.binary() if kind is None else kind
 
 
 def _numbers(array: pa.Array, kind: Any = np.int64) -> tuple[NDArray[Any], Bools | None]:
@@ -133,9 +133,9 @@ class Sum(Kernel):
         values, valid = _numbers(parts[0], self._kind)
         if valid is None:
             return [_column(_totals(values, groups), None, self.part_kinds[0])]
-        chosen = Groups(groups.codes[valid], groups.count)
-        there = np.bincount(chosen.codes, minlength=groups.count) > 0
-        return [_column(_totals(values[valid], chosen), there, self.part_kinds[0])]
+        groups_with_values = Groups(groups.codes[valid], groups.count)
+        has_values = np.bincount(groups_with_values.codes, minlength=groups.count) > 0
+        return [_column(_totals(values[valid], groups_with_values), has_values, self.part_kinds[0])]
 
     def results(self, parts: Parts) -> pa.Array:
         values, valid = _numbers(parts[0], self._kind)
@@ -149,8 +149,8 @@ class Sum(Kernel):
         sums = block_ranges(values, _added, 0.0) if self._kind is np.float64 else running_ranges(values)
 
         def ranged(starts: Int64s, stops: Int64s) -> Parts:
-            there = None if counts is None else counts(starts, stops) > 0
-            return [_column(sums(starts, stops), there, self.part_kinds[0])]
+            has_values = None if counts is None else counts(starts, stops) > 0
+            return [_column(sums(starts, stops), has_values, self.part_kinds[0])]
 
         return ranged
 
@@ -208,10 +208,10 @@ class _Winner(Kernel):
         value = parts[-1]
         ranks = self._ranks(parts)
         if not value.null_count:
-            return _taken(parts, winners(ranks, groups, latest=self.latest))
+            return _take_rows(parts, winners(ranks, groups, latest=self.latest))
         rows = np.flatnonzero(np.asarray(value.is_valid()))
         index = winners(ranks[rows], Groups(groups.codes[rows], groups.count), latest=self.latest)
-        return _taken(parts, np.where(index < 0, -1, rows[index]) if len(rows) else index)
+        return _take_rows(parts, np.where(index < 0, -1, rows[index]) if len(rows) else index)
 
     def results(self, parts: Parts) -> pa.Array:
         return parts[-1]
@@ -222,14 +222,14 @@ class _Winner(Kernel):
             rows = np.where(np.asarray(parts[-1].is_valid()), rows, -1)
 
         def better(left: Int64s, right: Int64s) -> Int64s:
-            wins = (ranks[right] <= ranks[left]) if self.latest else (ranks[right] < ranks[left])
-            return np.where((right >= 0) & (wins | (left < 0)), right, left)
+            is_better = (ranks[right] <= ranks[left]) if self.latest else (ranks[right] < ranks[left])
+            return np.where((right >= 0) & (is_better | (left < 0)), right, left)
 
         best = block_ranges(rows, better, -1)
-        return lambda starts, stops: _taken(parts, best(starts, stops))
+        return lambda starts, stops: _take_rows(parts, best(starts, stops))
 
 
-def _taken(parts: Parts, index: Int64s) -> Parts:
+def _take_rows(parts: Parts, index: Int64s) -> Parts:
     absent = index < 0
     rows = pa.array(index, mask=absent if absent.any() else None)
     return [part.take(rows) for part in parts]

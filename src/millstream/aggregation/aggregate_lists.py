@@ -31,12 +31,12 @@ class _Listed(Kernel):
         self._list_kind = self.part_kinds[0]
         self._row_kind = self._list_kind.value_type
 
-    def _lists_of_one(self, fields: list[pa.Array], there: Bools | None, length: int) -> Parts:
+    def _lists_of_single_rows(self, fields: list[pa.Array], has_row: Bools | None, length: int) -> Parts:
         """A list for each record: of the one row made of its fields, or empty where there is nothing."""
         rows = pa.StructArray.from_arrays(fields, fields=list(self._row_kind))
-        if there is None:
+        if has_row is None:
             return [self._lists(rows, np.ones(length, dtype=np.int64))]
-        return [self._lists(rows.filter(pa.array(there)), there.astype(np.int64))]
+        return [self._lists(rows.filter(pa.array(has_row)), has_row.astype(np.int64))]
 
     def _lists(self, rows: pa.Array, lengths: Int64s) -> pa.Array:
         offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
@@ -46,10 +46,10 @@ class _Listed(Kernel):
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         rows, lengths = _flat(parts[0])
         codes = np.repeat(groups.codes, lengths)
-        kept = self._kept(rows, codes, groups.count)
-        return [self._lists(rows.take(pa.array(kept)), np.bincount(codes[kept], minlength=groups.count))]
+        order = self._order_of_results(rows, codes, groups.count)
+        return [self._lists(rows.take(pa.array(order)), np.bincount(codes[order], minlength=groups.count))]
 
-    def _kept(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
+    def _order_of_results(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
         """The rows that remain, group by group, in the order of the result."""
         raise NotImplementedError
 
@@ -74,9 +74,9 @@ class Collected(_Listed):
     """All values, by event time, then by arrival."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        return self._lists_of_one([pa.array(at), columns[0]], _valid(columns[0]), len(at))
+        return self._lists_of_single_rows([pa.array(at), columns[0]], _valid(columns[0]), len(at))
 
-    def _kept(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
+    def _order_of_results(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
         order: Int64s = np.lexsort((plain_view(rows.field(0)), codes))
         return order
 
@@ -86,11 +86,11 @@ class Largest(_Listed):
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         by, value = columns[0], columns[-1]
-        return self._lists_of_one([by, pa.array(at), value], _valid(by), len(at))
+        return self._lists_of_single_rows([by, pa.array(at), value], _valid(by), len(at))
 
-    def _kept(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
+    def _order_of_results(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
         order = np.lexsort((plain_view(rows.field(1)), ~order_numbers(rows.field(0)), codes))
         sizes = np.bincount(codes, minlength=count)
         place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        kept: Int64s = order[place < self.measure.n]
-        return kept
+        largest: Int64s = order[place < self.measure.n]
+        return largest

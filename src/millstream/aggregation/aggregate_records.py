@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from millstream.aggregation.distinct_sketch import entries_of_hashes, estimates
-from millstream.aggregation.kernels import looked_at
-from millstream.aggregation.rolling_records import as_float32
+from millstream.aggregation.kernels import column_of
+from millstream.aggregation.rolling_records import EXACT, INTEGER_BITS, as_float32, comes_before, wrapped
 from millstream.common.typeinfo import BasicType, TypeInformation, Types
 from millstream.common.types import Row
 from millstream.errors import ProgramError
@@ -34,9 +34,6 @@ from millstream.state.keys.key_columns import key_column
 from millstream.state.windows.measures import Look, Measure, basic_type
 
 __all__ = ["RecordMeasure"]
-
-_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
-_EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 
 class RecordMeasure:
@@ -62,9 +59,9 @@ class RecordMeasure:
         values = [look(record) for look in self._looks]
         if values and values[0] is None:
             return accumulator
-        return self.merge(accumulator, self._of_one(values, at))
+        return self.merge(accumulator, self._accumulator_of(values, at))
 
-    def _of_one(self, values: list[Any], at: int) -> Any:
+    def _accumulator_of(self, values: list[Any], at: int) -> Any:
         kind = self.measure.kind
         if kind == "count":
             return 1
@@ -91,9 +88,9 @@ class RecordMeasure:
         if kind == "avg":
             return self._added(left[0], right[0]), left[1] + right[1]
         if kind == "min":
-            return right if _less(right, left) else left
+            return right if comes_before(right, left) else left
         if kind == "max":
-            return right if _less(left, right) else left
+            return right if comes_before(left, right) else left
         if kind == "first":
             return right if right[0] < left[0] else left
         if kind == "last":
@@ -124,7 +121,7 @@ class RecordMeasure:
 
     def _added(self, left: Any, right: Any) -> Any:
         if isinstance(left, decimal.Decimal) and isinstance(right, decimal.Decimal):
-            return _EXACT.add(left, right)
+            return EXACT.add(left, right)
         if isinstance(left, str) or isinstance(right, str):
             raise ProgramError(f"{self.measure.kind}: found text, expected numbers. Map it to a number first")
         return left + right
@@ -132,10 +129,7 @@ class RecordMeasure:
     def _as_declared(self, total: Any) -> Any:
         if self._basic is BasicType.FLOAT:
             return as_float32(total)
-        if self._basic in _BITS:
-            half = 1 << (_BITS[self._basic] - 1)
-            return (total + half) % (2 * half) - half
-        return total
+        return wrapped(total, self._basic) if self._basic in INTEGER_BITS else total
 
 
 def _look(look: Look, kind: str, stream_type: TypeInformation | None) -> Callable[[Any], Any]:
@@ -165,17 +159,10 @@ def _expressed(look: Look, record: Any, stream_type: TypeInformation) -> Any:
     schema = stream_schema(stream_type)
     assert schema is not None
     columns = to_record_batch([record], stream_type).select(schema.names)
-    column = looked_at(look, columns)
+    column = column_of(look, columns)
     tupled = Types.TUPLE([look.type_info])
     (value,) = from_record_batch(type(columns).from_arrays([column], names=["f0"]), tupled)[0]
     return value
-
-
-def _less(left: Any, right: Any) -> bool:
-    """Whether `left` comes before `right`, NaN last."""
-    if right != right:
-        return bool(left == left)
-    return bool(left == left) and bool(left < right)
 
 
 def _largest(left: list[Any], right: list[Any], n: int) -> list[Any]:
@@ -190,9 +177,9 @@ def _largest(left: list[Any], right: list[Any], n: int) -> list[Any]:
 
 
 def _goes_before(candidate: Any, other: Any) -> bool:
-    if _less(other[0], candidate[0]):
+    if comes_before(other[0], candidate[0]):
         return True
-    return not _less(candidate[0], other[0]) and bool(candidate[1] < other[1])
+    return not comes_before(candidate[0], other[0]) and bool(candidate[1] < other[1])
 
 
 def _mean(total: Any, count: int) -> float | None:

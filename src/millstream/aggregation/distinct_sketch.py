@@ -72,10 +72,10 @@ def sketches(entries: Int64s, groups: Groups) -> pa.Array:
     # One sort brings together the entries of a group, of a register in it, and there puts the largest rank last.
     shift = _REGISTER_BITS + _RANK_BITS
     ordered = np.sort((groups.codes << shift) | entries)
-    last = np.ones(len(ordered), dtype=np.bool_)
-    np.not_equal(ordered[1:] >> _RANK_BITS, ordered[:-1] >> _RANK_BITS, out=last[:-1])
-    kept = ordered[last]
-    codes, entries = kept >> shift, kept & ((1 << shift) - 1)
+    is_largest = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:] >> _RANK_BITS, ordered[:-1] >> _RANK_BITS, out=is_largest[:-1])
+    largest = ordered[is_largest]
+    codes, entries = largest >> shift, largest & ((1 << shift) - 1)
     counts = np.bincount(codes, minlength=groups.count)
     dense = counts >= _SPARSE_MAX
     lengths = np.where(dense, _REGISTERS, counts * 4)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream.state.keys.equality import normalised
 from millstream.state.keys.xxh64 import Int64s
 
-__all__ = ["Groups", "can_be_grouped", "grouped", "paired", "winners"]
+__all__ = ["Groups", "can_be_grouped", "groups_of", "pair_groups", "winners"]
 
 _ROOM_PER_ROW = 4
 _ROOM_MIN = 1_024
@@ -45,26 +45,26 @@ def can_be_grouped(kind: pa.DataType) -> bool:
     return not pa.types.is_nested(kind)
 
 
-def grouped(values: pa.Array) -> Groups:
+def groups_of(values: pa.Array) -> Groups:
     """Rows of equal values together; what is equal, `state.keys.equality` says.
 
-    >>> grouped(pa.array(["a", None, "a", "b"])).codes.tolist()
+    >>> groups_of(pa.array(["a", None, "a", "b"])).codes.tolist()
     [0, 1, 0, 2]
     """
     kind = values.type
     if pa.types.is_struct(kind):
-        groups = grouped(values.is_valid())
+        groups = groups_of(values.is_valid())
         for field in values.flatten():  # not as they stand: what is under a null says nothing
-            groups = paired(groups, grouped(field))
+            groups = pair_groups(groups, groups_of(field))
         return groups
     encoded = normalised(values).dictionary_encode(null_encoding="encode")
     return Groups(encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary))
 
 
-def paired(left: Groups, right: Groups) -> Groups:
+def pair_groups(left: Groups, right: Groups) -> Groups:
     """Rows that agree in both.
 
-    >>> paired(grouped(pa.array([7, 7, 8])), grouped(pa.array([1, 2, 1]))).codes.tolist()
+    >>> pair_groups(groups_of(pa.array([7, 7, 8])), groups_of(pa.array([1, 2, 1]))).codes.tolist()
     [0, 1, 2]
     """
     if right.count <= 1:
@@ -74,10 +74,10 @@ def paired(left: Groups, right: Groups) -> Groups:
     codes = left.codes * right.count + right.codes
     room = left.count * right.count
     if room > max(_ROOM_PER_ROW * len(codes), _ROOM_MIN):
-        return grouped(pa.array(codes))
-    there = np.zeros(room, dtype=np.bool_)
-    there[codes] = True
-    numbers = np.cumsum(there)
+        return groups_of(pa.array(codes))
+    has_rows = np.zeros(room, dtype=np.bool_)
+    has_rows[codes] = True
+    numbers = np.cumsum(has_rows)
     count = int(numbers[-1])
     return Groups(codes, count) if count == room else Groups(numbers[codes] - 1, count)
 
@@ -92,8 +92,8 @@ def winners(ranks: Int64s, groups: Groups, *, latest: bool = False) -> Int64s:
     """
     best = np.full(groups.count, _NO_RANK)
     np.minimum.at(best, groups.codes, ranks)
-    won = np.flatnonzero(ranks == best[groups.codes])
-    won = won if latest else won[::-1]
+    best_rows = np.flatnonzero(ranks == best[groups.codes])
+    best_rows = best_rows if latest else best_rows[::-1]
     index = np.full(groups.count, -1)
-    index[groups.codes[won]] = won
+    index[groups.codes[best_rows]] = best_rows
     return index

@@ -20,7 +20,7 @@ from millstream.records.columns import arrow_type
 from millstream.state.keys.key_columns import is_stored_as_is
 from millstream.state.windows.measures import Look, Measure, basic_type
 
-__all__ = ["kernels_of", "looked_at", "runs_in_columns"]
+__all__ = ["column_of", "kernels_of", "runs_in_columns"]
 
 _KERNELS: dict[str, type[Kernel]] = {
     "count": Count,
@@ -62,25 +62,25 @@ def runs_in_columns(measure: Measure) -> bool:
     )
 
 
-def looked_at(look: Look, columns: pa.RecordBatch) -> pa.Array:
+def column_of(look: Look, columns: pa.RecordBatch) -> pa.Array:
     """The column that `look` means, of the declared type."""
     if look.expression is None:
         return columns.column(look.field or 0)
     assert look.type_info is not None
-    found = look.expression(columns)
-    if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks()
-    if not isinstance(found, pa.Array) or len(found) != columns.num_rows:
-        what = f"{len(found)} values" if isinstance(found, pa.Array) else type(found).__name__
+    column = look.expression(columns)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if not isinstance(column, pa.Array) or len(column) != columns.num_rows:
+        what = f"{len(column)} values" if isinstance(column, pa.Array) else type(column).__name__
         raise ProgramError(
             f"an expression of an aggregate gave {what} for {columns.num_rows} records, expected an Arrow array with "
             "one value for each. Use pyarrow.compute over the columns it is given"
         )
     kind = arrow_type(look.type_info)
     try:
-        return found if found.type == kind else found.cast(kind)
+        return column if column.type == kind else column.cast(kind)
     except pa.ArrowException as refusal:
         raise ProgramError(
-            f"an expression of an aggregate is declared as {look.type_info} and gave {found.type} ({refusal}). "
+            f"an expression of an aggregate is declared as {look.type_info} and gave {column.type} ({refusal}). "
             "Cast it, or declare another type"
         ) from None

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
-from millstream.aggregation.groups import grouped
+from millstream.aggregation.groups import groups_of
 from millstream.aggregation.pane_rows import Accumulators, PaneRows
 from millstream.state.keys.equality import Bools
 from millstream.state.keys.xxh64 import Int64s
@@ -65,13 +65,13 @@ def fired_windows(
 
 def _tumbling(rows: PaneRows, windows: PaneWindows, range_: WindowRange, seeds: Bools | None) -> Iterator[FiredWindows]:
     numbers = windows.last_window(rows.panes)
-    chosen = (numbers > range_.after) & (numbers <= range_.through)
-    at = np.flatnonzero(chosen if seeds is None else chosen & seeds)
+    in_range = (numbers > range_.after) & (numbers <= range_.through)
+    at = np.flatnonzero(in_range if seeds is None else in_range & seeds)
     at = at[_stable_order(numbers[at])]
     for start in range(0, len(at), _BLOCK_WINDOWS):
         block = at[start : start + _BLOCK_WINDOWS]
-        taken = rows.take(block)
-        yield FiredWindows(taken.keys.array, numbers[block], taken.parts)
+        fired = rows.take(block)
+        yield FiredWindows(fired.keys.array, numbers[block], fired.parts)
 
 
 def _stable_order(numbers: Int64s) -> Int64s:
@@ -86,13 +86,13 @@ def _stable_order(numbers: Int64s) -> Int64s:
 def _overlapping(
     rows: PaneRows, windows: PaneWindows, range_: WindowRange, accumulators: Accumulators, seeds: Bools | None
 ) -> Iterator[FiredWindows]:
-    keys = grouped(rows.keys.array)
+    keys = groups_of(rows.keys.array)
     order = np.lexsort((rows.panes, keys.codes))
     rows, codes = rows.take(order), keys.codes[order]
     runs = _Runs(rows.panes, codes)
     ranged = accumulators.ranged(rows.parts)
-    chosen = np.arange(len(rows)) if seeds is None else np.flatnonzero(seeds[order])
-    first, last = _fresh_windows(rows.panes[chosen], codes[chosen], windows, range_)
+    seed_rows = np.arange(len(rows)) if seeds is None else np.flatnonzero(seeds[order])
+    first, last = _fresh_windows(rows.panes[seed_rows], codes[seed_rows], windows, range_)
     counts = last - first + 1
     block = _BLOCK_WINDOWS
     if not accumulators.ranges_are_cheap:
@@ -100,7 +100,7 @@ def _overlapping(
     for start, stop in _blocks(counts, block):
         numbers, seed = expanded(first[start:stop], last[start:stop] + 1)
         if len(numbers):
-            key = codes[chosen[start:stop]][seed]
+            key = codes[seed_rows[start:stop]][seed]
             starts = runs.find(key, windows.starts(numbers))
             stops = runs.find(key, windows.ends(numbers))
             yield FiredWindows(rows.keys.array.take(pa.array(starts)), numbers, ranged(starts, stops))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
-from millstream.aggregation.groups import Groups, grouped, paired
+from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.records.columns import arrow_type
@@ -60,16 +60,16 @@ class PaneRows:
         return PaneRows(self.keys.take(rows), self.panes[rows], [part.take(at) for part in self.parts])
 
     @classmethod
-    def concat(cls, several: Sequence[PaneRows]) -> PaneRows:
+    def concat(cls, pieces: Sequence[PaneRows]) -> PaneRows:
         """All rows, one after another; of what is of one key and pane, the earlier comes first."""
-        if len(several) == 1:
-            return several[0]
+        if len(pieces) == 1:
+            return pieces[0]
         keys = KeyColumn(
-            np.concatenate([rows.keys.hashes for rows in several]),
-            pa.concat_arrays([rows.keys.array for rows in several]),
+            np.concatenate([rows.keys.hashes for rows in pieces]),
+            pa.concat_arrays([rows.keys.array for rows in pieces]),
         )
-        parts = [pa.concat_arrays(pieces) for pieces in zip(*(rows.parts for rows in several), strict=True)]
-        return cls(keys, np.concatenate([rows.panes for rows in several]), parts)
+        parts = [pa.concat_arrays(columns) for columns in zip(*(rows.parts for rows in pieces), strict=True)]
+        return cls(keys, np.concatenate([rows.panes for rows in pieces]), parts)
 
 
 class Accumulators:
@@ -98,11 +98,15 @@ class Accumulators:
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         """One accumulator for each group."""
-        return [column for kernel, own in self._own(parts) for column in kernel.combine(own, groups)]
+        return [
+            column
+            for kernel, measure_parts in self._by_kernel(parts)
+            for column in kernel.combine(measure_parts, groups)
+        ]
 
     def combined(self, rows: PaneRows) -> tuple[PaneRows, Groups]:
         """One row for each key and pane, and which row went into which."""
-        groups = paired(grouped(rows.keys.array), grouped(pa.array(rows.panes)))
+        groups = pair_groups(groups_of(rows.keys.array), groups_of(pa.array(rows.panes)))
         if groups.count == len(rows):
             return rows, Groups(np.arange(len(rows)), len(rows))
         first = groups.firsts()
@@ -110,12 +114,12 @@ class Accumulators:
 
     def ranged(self, parts: Parts) -> Callable[[Int64s, Int64s], Parts]:
         """A function of (starts, stops): one accumulator for each run of rows."""
-        functions = [kernel.ranged(own) for kernel, own in self._own(parts)]
+        functions = [kernel.ranged(measure_parts) for kernel, measure_parts in self._by_kernel(parts)]
         return lambda starts, stops: [column for ranged in functions for column in ranged(starts, stops)]
 
     def results(self, parts: Parts) -> list[pa.Array]:
         """The results of all measures, a column for each."""
-        return [kernel.results(own) for kernel, own in self._own(parts)]
+        return [kernel.results(measure_parts) for kernel, measure_parts in self._by_kernel(parts)]
 
     def stored(self, parts: Parts) -> pa.Array:
         """The accumulators as the one column the store keeps."""
@@ -125,5 +129,5 @@ class Accumulators:
         """What `stored` gave."""
         return [stored.field(number) for number in range(len(self._fields))]
 
-    def _own(self, parts: Parts) -> list[tuple[Kernel, Parts]]:
-        return [(kernel, parts[own]) for kernel, own in zip(self.kernels, self._slices, strict=True)]
+    def _by_kernel(self, parts: Parts) -> list[tuple[Kernel, Parts]]:
+        return [(kernel, parts[columns]) for kernel, columns in zip(self.kernels, self._slices, strict=True)]

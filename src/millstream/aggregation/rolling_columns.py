@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from millstream.state.keys.equality import Bools, plain_view, plain_view_type
 from millstream.state.keys.xxh64 import Int64s
 
-__all__ = ["Rolled", "accumulated", "roll", "rolls_in_columns"]
+__all__ = ["Rolled", "accumulate", "roll", "rolls_in_columns"]
 
 _NARROW_CODES_MAX = 1 << 16
 # Runs longer than this are accumulated one by one, shorter ones all in step.
@@ -63,26 +63,26 @@ def rolls_in_columns(kind: str, arrow: pa.DataType) -> bool:
 
 
 def roll(
-    kind: str, position: int, fields: list[pa.Array], codes: Int64s, before: list[pa.Array], known: Bools
+    kind: str, position: int, fields: list[pa.Array], codes: Int64s, before: list[pa.Array], has_before: Bools
 ) -> Rolled:
     """Roll a batch into what its keys had.
 
     `fields` are the batch's columns and `codes` each record's key as a number; `before` are the same columns for the
-    keys, which count only where `known`. Every key has a record.
+    keys, which count only where `has_before`. Every key has a record.
 
     >>> numbers, none = pa.array([1, 2, 3]), pa.nulls(2, pa.int64())
     >>> rolled = roll("sum", 0, [numbers], np.array([0, 1, 0]), [none], np.array([False, False]))
     >>> rolled.output[0].to_pylist(), rolled.after[0].to_pylist()
     ([1, 2, 4], [4, 2])
     """
-    keys = len(known)
+    keys = len(has_before)
     runs = _runs(codes, keys)
-    first = np.where(known, np.arange(keys), keys + runs.order[runs.starts])
+    first = np.where(has_before, np.arange(keys), keys + runs.order[runs.starts])
     both = [pa.concat_arrays([old, new]) for old, new in zip(before, fields, strict=True)]
     if kind == "sum":
-        results = _sums(fields[position], before[position], known, runs)
+        results = _sums(fields[position], before[position], has_before, runs)
         return _with_field(both, position, first, codes, runs, results)
-    winners = _winners(both[position], codes, known, runs, largest=kind.startswith("max"))
+    winners = _winners(both[position], codes, has_before, runs, largest=kind.startswith("max"))
     last = winners[runs.order[runs.ends]]
     if kind.endswith("_by"):
         return Rolled([_take(column, winners) for column in both], [_take(column, last) for column in both])
@@ -111,17 +111,17 @@ def _runs(codes: Int64s, keys: int) -> _Runs:
     return _Runs(order, np.cumsum(lengths) - lengths, lengths)
 
 
-def _sums(values: pa.Array, before: pa.Array, known: Bools, runs: _Runs) -> pa.Array:
+def _sums(values: pa.Array, before: pa.Array, has_before: Bools, runs: _Runs) -> pa.Array:
     numbers = values.to_numpy(zero_copy_only=False)
     by_key = numbers[runs.order]
     old = before.fill_null(0).to_numpy(zero_copy_only=False)
-    begun = runs.starts[known]
+    continued = runs.starts[has_before]
     with np.errstate(all="ignore"):
-        by_key[begun] = old[known] + by_key[begun]
+        by_key[continued] = old[has_before] + by_key[continued]
         if np.issubdtype(numbers.dtype, np.integer):
             sums = _wrapping_sums(by_key, runs)
         else:
-            sums = accumulated(np.add, by_key, runs.starts, runs.lengths)
+            sums = accumulate(np.add, by_key, runs.starts, runs.lengths)
     results = np.empty_like(numbers)
     results[runs.order] = sums
     return pa.array(results, values.type)
@@ -135,24 +135,24 @@ def _wrapping_sums(by_key: NDArray[Any], runs: _Runs) -> NDArray[Any]:
     return sums
 
 
-def _winners(both: pa.Array, codes: Int64s, known: Bools, runs: _Runs, *, largest: bool) -> Int64s:
+def _winners(both: pa.Array, codes: Int64s, has_before: Bools, runs: _Runs, *, largest: bool) -> Int64s:
     """For every record, the index of the smallest (largest) value of its key so far; of equals, the first."""
-    keys = len(known)
+    keys = len(has_before)
     ranks = order_numbers(both)
     ranks = ~ranks if largest else ranks
     by_key = ranks[keys + runs.order]
     index = keys + runs.order
     # What a new record must beat: the best so far. A first record without a predecessor beats anything.
     best = by_key.copy()
-    begun = runs.starts[known]
-    best[begun] = np.minimum(ranks[:keys][known], by_key[begun])
-    best = accumulated(np.minimum, best, runs.starts, runs.lengths)
-    wins = np.empty(len(by_key), dtype=np.bool_)
-    wins[1:] = by_key[1:] < best[:-1]
-    wins[runs.starts] = True
-    kept = begun[ranks[:keys][known] <= by_key[begun]]
-    index[kept] = codes[runs.order[kept]]
-    newest = np.maximum.accumulate(np.where(wins, np.arange(len(wins)), 0))
+    continued = runs.starts[has_before]
+    best[continued] = np.minimum(ranks[:keys][has_before], by_key[continued])
+    best = accumulate(np.minimum, best, runs.starts, runs.lengths)
+    is_winner = np.empty(len(by_key), dtype=np.bool_)
+    is_winner[1:] = by_key[1:] < best[:-1]
+    is_winner[runs.starts] = True
+    unbeaten = continued[ranks[:keys][has_before] <= by_key[continued]]
+    index[unbeaten] = codes[runs.order[unbeaten]]
+    newest = np.maximum.accumulate(np.where(is_winner, np.arange(len(is_winner)), 0))
     winners = np.empty_like(index)
     winners[runs.order] = index[newest]
     return winners
@@ -181,13 +181,13 @@ def order_numbers(values: pa.Array) -> Int64s:
     return ranks
 
 
-def accumulated(operation: np.ufunc, values: NDArray[Any], starts: Int64s, lengths: Int64s) -> NDArray[Any]:
+def accumulate(operation: np.ufunc, values: NDArray[Any], starts: Int64s, lengths: Int64s) -> NDArray[Any]:
     """The running results of each run, exactly as if computed one after another (sums of floats depend on it).
 
     Short runs go all in step, one position at a time; a long run is one call. So neither a million runs of one value
     nor one run of a million values costs a Python step per value.
 
-    >>> accumulated(np.add, np.array([1, 2, 3, 4]), np.array([0, 3]), np.array([3, 1])).tolist()
+    >>> accumulate(np.add, np.array([1, 2, 3, 4]), np.array([0, 3]), np.array([3, 1])).tolist()
     [1, 3, 6, 4]
     """
     results = values.copy()

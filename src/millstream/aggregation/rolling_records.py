@@ -23,10 +23,10 @@ from millstream.common.typeinfo import BasicType
 from millstream.common.types import Row
 from millstream.errors import ProgramError
 
-__all__ = ["FieldReduce", "as_float32", "fresh"]
+__all__ = ["EXACT", "INTEGER_BITS", "FieldReduce", "as_float32", "comes_before", "mutable_copy", "wrapped"]
 
-_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
-_EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+INTEGER_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
+EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _UNCHANGING = frozenset({int, float, str, bytes, bool, type(None), complex, decimal.Decimal})
 
 
@@ -55,11 +55,11 @@ class FieldReduce:
         """`before` is the result so far."""
         old, new = self._field_of(before), self._field_of(record)
         if self.kind == "sum":
-            return self._replaced(before, self._sum(old, new))
-        wins = _less(new, old) if self.kind.startswith("min") else _less(old, new)
+            return self._with_field(before, self._sum(old, new))
+        is_winner = comes_before(new, old) if self.kind.startswith("min") else comes_before(old, new)
         if self.kind.endswith("_by"):
-            return record if wins else before
-        return self._replaced(before, new) if wins else before
+            return record if is_winner else before
+        return self._with_field(before, new) if is_winner else before
 
     def _field_of(self, record: Any) -> Any:
         try:
@@ -80,27 +80,26 @@ class FieldReduce:
             return record
         raise TypeError("a plain value is its own field 0")
 
-    def _replaced(self, record: Any, value: Any) -> Any:
+    def _with_field(self, record: Any, value: Any) -> Any:
         if not _has_fields(record):
             return value
         if isinstance(record, tuple):
             assert isinstance(self.field, int)
             make = getattr(type(record), "_make", tuple)  # a named tuple stays one
             return make((*record[: self.field], value, *record[self.field + 1 :]))
-        changed = copy.copy(record)
-        if isinstance(changed, Row):
-            changed._values = list(changed._values)
-        changed[self.field] = value
-        return changed
+        copied = copy.copy(record)
+        if isinstance(copied, Row):
+            copied._values = list(copied._values)
+        copied[self.field] = value
+        return copied
 
     def _sum(self, old: Any, new: Any) -> Any:
         if self.basic is BasicType.FLOAT:
             return as_float32(old + new)
-        if self.basic in _BITS:
-            bits = _BITS[self.basic]
-            return (old + new + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+        if self.basic in INTEGER_BITS:
+            return wrapped(old + new, self.basic)
         if isinstance(old, decimal.Decimal) and isinstance(new, decimal.Decimal):
-            return _EXACT.add(old, new)
+            return EXACT.add(old, new)
         if isinstance(old, str) or isinstance(new, str):
             raise ProgramError(f"sum({self.field!r}): found text, expected numbers. Map it to a number first")
         return old + new
@@ -113,11 +112,17 @@ def _has_fields(record: Any) -> bool:
     return isinstance(record, (tuple, list, Row, dict))
 
 
-def _less(left: Any, right: Any) -> bool:
+def comes_before(left: Any, right: Any) -> bool:
     """Whether `left` comes before `right`, NaN last."""
     if right != right:
         return bool(left == left)
     return bool(left == left) and bool(left < right)
+
+
+def wrapped(value: int, basic: BasicType) -> int:
+    """A whole number as its type holds it: what is too large wraps around, as Java's do."""
+    half = 1 << (INTEGER_BITS[basic] - 1)
+    return (value + half) % (2 * half) - half
 
 
 def as_float32(value: float) -> float:
@@ -129,7 +134,7 @@ def as_float32(value: float) -> float:
     return rounded
 
 
-def fresh(value: Any) -> Any:
+def mutable_copy(value: Any) -> Any:
     """A copy that may be changed without changing `value`; the same object where it cannot be changed.
 
     A reduce function may change its first argument and return it. What was given out before must not change with it.

@@ -14,16 +14,16 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.records.batch import is_typed
 
-__all__ = ["split_by_side", "tagged", "tagged_type"]
+__all__ = ["split_by_side", "tag_records", "tagged_type"]
 
 _FIELDS = ("is_one", "one", "two")  # as stores have them
 _ROW = Row(*_FIELDS)
 
 
-def tagged(values: Iterable[Any], is_first: bool) -> list[Row]:
+def tag_records(values: Iterable[Any], is_first: bool) -> list[Row]:
     """Records of the first stream (`is_first`) or of the second, as a window keeps them.
 
-    >>> tagged([7], is_first=True)
+    >>> tag_records([7], is_first=True)
     [Row(is_one=True, one=7, two=None)]
     """
     return [_ROW(True, value, None) for value in values] if is_first else [_ROW(False, None, value) for value in values]
@@ -32,7 +32,7 @@ def tagged(values: Iterable[Any], is_first: bool) -> list[Row]:
 def split_by_side(rows: Iterable[Row]) -> tuple[list[Any], list[Any]]:
     """The records of each stream, in the order of the rows.
 
-    >>> split_by_side(tagged([2], is_first=False) + tagged([1, 3], is_first=True))
+    >>> split_by_side(tag_records([2], is_first=False) + tag_records([1, 3], is_first=True))
     ([1, 3], [2])
     """
     firsts: list[Any] = []

@@ -18,8 +18,8 @@ program names what can be asked for, and the server, are told in docs/queries.md
 
 from __future__ import annotations
 
-from millstream.query.catalog import QueryableState
-from millstream.query.epoch_view import EpochView
+from typing import TYPE_CHECKING, Any
+
 from millstream.query.errors import (
     EpochGoneError,
     KeyTypeError,
@@ -28,9 +28,13 @@ from millstream.query.errors import (
     UnknownJobError,
     UnknownStateError,
 )
-from millstream.query.job_lookup import open
-from millstream.query.job_view import JobView
-from millstream.query.window_reads import WindowView
+
+if TYPE_CHECKING:
+    from millstream.query.catalog import QueryableState
+    from millstream.query.epoch_view import EpochView
+    from millstream.query.job_lookup import open
+    from millstream.query.job_view import JobView
+    from millstream.query.window_reads import WindowView
 
 __all__ = [
     "EpochGoneError",
@@ -45,3 +49,18 @@ __all__ = [
     "WindowView",
     "open",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What reads a store is loaded when it is first asked for: a client of a server needs none of it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from millstream.query.catalog import QueryableState
+    from millstream.query.epoch_view import EpochView
+    from millstream.query.job_lookup import open
+    from millstream.query.job_view import JobView
+    from millstream.query.window_reads import WindowView
+
+    names = {kind.__name__: kind for kind in (QueryableState, EpochView, open, JobView, WindowView)}
+    globals().update(names)
+    return names[name]

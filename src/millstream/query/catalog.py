@@ -111,7 +111,7 @@ def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bo
         return "PICKLED", True
     results = [[measure.name, written_type(measure.result_type)] for measure in measures]
     # Accumulators of panes are columns; kept a record at a time they are pickles, whatever their results are.
-    is_kept_pickled = queryable.kept != PANES and _is_pickled(queryable.value)
+    is_kept_pickled = queryable.form != PANES and _is_pickled(queryable.value)
     return {"row": results}, is_kept_pickled or _is_pickled({"row": results})
 
 

@@ -79,7 +79,7 @@ class WindowReads:
         self.keys = KeyEncoding(key_type, None if key_type is None else stored_key_type(key_type), location.what)
         self._result_of = result_of
         self.is_accumulator = self.declared.contents == "aggregated" and result_of is None
-        self._panes = self._pane_results() if self.declared.kept == PANES else None
+        self._panes = self._pane_results() if self.declared.form == PANES else None
         self._result = self._result_maker()
         self._codec = self._content_codec()
         self._point = self._quick_windows()
@@ -155,9 +155,9 @@ class WindowReads:
         answers: list[list[WindowView]] = [[] for _ in keys]
         if self.view is None:
             return answers
-        if self.declared.kept == PANES:
+        if self.declared.form == PANES:
             windows_at = self._of_panes(column)
-        elif self.declared.kept == NUMBERED:
+        elif self.declared.form == NUMBERED:
             windows_at = self._of_numbers(column)
         else:
             keys_at = enumerate(column.take(np.array([at])) for at in range(len(column)))

@@ -24,7 +24,7 @@ from millstream.state.stored.operator_lists import KeptState
 from millstream.state.stored.table_names import JOIN_ROWS, KINDS, LOOP, PANES
 from millstream.state.tables.state_table import last_versions
 
-__all__ = ["OperatorInfo", "StoredState", "found_operator", "found_state", "operators_of", "states_of"]
+__all__ = ["OperatorInfo", "StoredState", "find_operator", "find_state", "operators_of", "states_of"]
 
 Scope = Literal["keyed", "broadcast", "list", "loop"]
 
@@ -164,16 +164,16 @@ def _loop(uid: str, operator: str, account: OperatorAccount, created_ms: int) ->
 # --- finding by name ------------------------------------------------------------------------------------------
 
 
-def found_operator(operators: Sequence[OperatorInfo], asked: str, where: str) -> OperatorInfo:
+def find_operator(operators: Sequence[OperatorInfo], name: str, where: str) -> OperatorInfo:
     """The operator of this uid, or the only one of this name; StoreError with the nearest and all there are.
 
-    >>> found_operator([OperatorInfo("c1", "count", 1, None, ("total",))], "cuont", "epoch 7 of jobs/a")
+    >>> find_operator([OperatorInfo("c1", "count", 1, None, ("total",))], "cuont", "epoch 7 of jobs/a")
     Traceback (most recent call last):
     millstream.errors.StoreError: epoch 7 of jobs/a has no operator 'cuont'. Did you mean 'count'? With state it has: \
 'count' (uid c1).
     """
-    by_uid = [operator for operator in operators if operator.uid == asked]
-    named = by_uid or [operator for operator in operators if operator.name == asked]
+    by_uid = [operator for operator in operators if operator.uid == name]
+    named = by_uid or [operator for operator in operators if operator.name == name]
     if len(named) == 1:
         return named[0]
     if named:
@@ -182,24 +182,24 @@ def found_operator(operators: Sequence[OperatorInfo], asked: str, where: str) ->
         if len(keeping) == 1:
             return keeping[0]
         uids = ", ".join(operator.uid for operator in named)
-        raise StoreError(f"{where} has {len(named)} operators named '{asked}'. Give one of their uids: {uids}.")
-    known = [name for operator in operators for name in (operator.name, operator.uid)]
+        raise StoreError(f"{where} has {len(named)} operators named '{name}'. Give one of their uids: {uids}.")
+    known = [known_name for operator in operators for known_name in (operator.name, operator.uid)]
     have = ", ".join(f"'{operator.name}' (uid {operator.uid})" for operator in operators if operator.states) or "none"
-    raise StoreError(f"{where} has no operator '{asked}'.{_nearest(asked, known)} With state it has: {have}.")
+    raise StoreError(f"{where} has no operator '{name}'.{_nearest(name, known)} With state it has: {have}.")
 
 
-def found_state(states: Iterable[StoredState], operator: OperatorInfo, asked: str, where: str) -> StoredState:
+def find_state(states: Iterable[StoredState], operator: OperatorInfo, name: str, where: str) -> StoredState:
     """The state of this name; StoreError with the nearest and all there are."""
     own = [state for state in states if state.uid == operator.uid]
     # A name may be that of a keyed, a broadcast and a list state at once: `name (broadcast)` tells them apart.
     for state in own:
-        if asked in (state.name, f"{state.name} ({state.scope})"):
+        if name in (state.name, f"{state.name} ({state.scope})"):
             return state
     have = ", ".join(f"'{state.name}'" for state in own) or "none"
-    near = _nearest(asked, [state.name for state in own])
-    raise StoreError(f"{where}: operator '{operator.name}' has no state '{asked}'.{near} It has: {have}.")
+    near = _nearest(name, [state.name for state in own])
+    raise StoreError(f"{where}: operator '{operator.name}' has no state '{name}'.{near} It has: {have}.")
 
 
-def _nearest(asked: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
+def _nearest(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f" Did you mean '{near[0]}'?" if near else ""

@@ -46,7 +46,7 @@ from millstream.state.stored.state_codec import StateCodec
 from millstream.state.stored.table_names import BROADCAST_KEY, EVENT_TIMERS, PROCESSING_TIMERS
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.map_keys import MapKeyCodec
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.state_reader.catalog import states_of
 from millstream.state_reader.given_rows import Columns, given_table, key_columns, map_key_column, picked, state_column
 from millstream.state_reader.job_reader import system_ms
@@ -175,7 +175,7 @@ class SavepointBuilder:
     def _begin(self, made: StateTable, uid: str) -> TableChanges:
         """Begin a table as an operator would in the savepoint's epoch; nothing is stored yet."""
         nowhere = OpenSegments(open_store(f"memory://builder-{secrets.token_hex(6)}"))
-        made.begin(EpochPlace(uid, self._epoch, 0, "", range(self.max_parallelism), self.now_ms(), nowhere), ())
+        made.begin(TableSetting(uid, self._epoch, 0, "", range(self.max_parallelism), self.now_ms(), nowhere), ())
         made.changes = TableChanges(made.layout)  # however large: they are written when the savepoint is
         return made.changes
 

@@ -24,8 +24,8 @@ from millstream.state.segments.open_segments import OpenSegments
 from millstream.state_reader.catalog import (
     OperatorInfo,
     StoredState,
-    found_operator,
-    found_state,
+    find_operator,
+    find_state,
     operators_of,
     states_of,
 )
@@ -112,7 +112,7 @@ class Snapshot:
 
     def states(self, operator: str | None = None) -> list[StateInfo]:
         """All states, or those of one operator (its uid, or its name)."""
-        wanted = None if operator is None else found_operator(self.operators, operator, self.where).uid
+        wanted = None if operator is None else find_operator(self.operators, operator, self.where).uid
         return [self._info(state) for state in self._states if wanted in (None, state.uid)]
 
     def _info(self, state: StoredState) -> StateInfo:
@@ -145,8 +145,8 @@ class Snapshot:
 
     def stored(self, operator: str, state: str) -> StoredState:
         """Where a state lies; StoreError naming the nearest when there is none of that name."""
-        found = found_operator(self.operators, operator, self.where)
-        return found_state(self._states, found, state, self.where)
+        found = find_operator(self.operators, operator, self.where)
+        return find_state(self._states, found, state, self.where)
 
     # --- reading --------------------------------------------------------------------------------------------------
 

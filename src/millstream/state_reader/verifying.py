@@ -70,24 +70,24 @@ def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
 
     `note` is told the name of every file that is about to be looked at. Nothing is ever written.
     """
-    asked = parse_snapshot_name(name)
+    address = parse_snapshot_name(name)
     try:
-        store = open_job_store(asked.store, read_only=True)
+        store = open_job_store(address.store, read_only=True)
     except StoreDamagedError:  # which stores it shares files with cannot be told; that is part of the report
-        store = ReadOnlyStore(open_store(asked.store))
+        store = ReadOnlyStore(open_store(address.store))
     is_savepoint = store.exists(savepoint_name())
     if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
-        raise StoreError(f"{asked.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")
-    return _Verifier(store, note or (lambda file: None)).report(asked, is_savepoint)
+        raise StoreError(f"{address.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")
+    return _Verifier(store, note or (lambda file: None)).report(address, is_savepoint)
 
 
 class _Verifier:
     def __init__(self, store: Store, note: Callable[[str], None]) -> None:
         self._store, self._note = store, note
         self._log = ManifestLog(store)
-        self._found: dict[Hashable, list[str]] = {}
+        self._problems: dict[Hashable, list[str]] = {}
 
-    def report(self, asked: SnapshotName, is_savepoint: bool) -> StoreReport:
+    def report(self, address: SnapshotName, is_savepoint: bool) -> StoreReport:
         problems: list[Problem] = []
         if is_savepoint:
             problems += self._savepoint_problems()
@@ -104,19 +104,19 @@ class _Verifier:
             for name, epoch in pins.items()
             if epoch not in epochs
         ]
-        if asked.at is not None:
-            epochs = [self._asked_epoch(asked, pins, epochs)]
+        if address.at is not None:
+            epochs = [self._epoch_at(address, pins, epochs)]
         newest = self._newest_readable()
         published = 0 if newest is None else self._published_through(newest)
         reports = tuple(r for r in (self._epoch(epoch, published, is_savepoint) for epoch in epochs) if r is not None)
         strays = tuple(name for name in self._store.list("") if is_stray(name))
-        return StoreReport(str(asked), reports, tuple(problems), strays)
+        return StoreReport(str(address), reports, tuple(problems), strays)
 
-    def _asked_epoch(self, asked: SnapshotName, pins: dict[str, int], epochs: list[int]) -> int:
-        epoch = asked.at if isinstance(asked.at, int) else pins.get(str(asked.at))
+    def _epoch_at(self, address: SnapshotName, pins: dict[str, int], epochs: list[int]) -> int:
+        epoch = address.at if isinstance(address.at, int) else pins.get(str(address.at))
         if epoch is None or epoch not in epochs:
             have = ", ".join([*map(str, epochs), *sorted(pins)]) or "none"
-            raise StoreError(f"{asked.store} has no epoch or savepoint {asked.at!r}; it has {have}.")
+            raise StoreError(f"{address.store} has no epoch or savepoint {address.at!r}; it has {have}.")
         return epoch
 
     def _newest_readable(self) -> Manifest | None:
@@ -183,13 +183,13 @@ class _Verifier:
 
     def _once(self, file: str, facts: Hashable, look: Callable[[], list[str]]) -> list[str]:
         """What is wrong with a file, of which `facts` are expected; each is looked at once."""
-        if facts not in self._found:
+        if facts not in self._problems:
             self._note(file)
             try:
-                self._found[facts] = look()
+                self._problems[facts] = look()
             except (StoreError, OSError) as error:
-                self._found[facts] = [f"it cannot be read: {error}"]
-        return self._found[facts]
+                self._problems[facts] = [f"it cannot be read: {error}"]
+        return self._problems[facts]
 
     def _split_list(self, listed: SplitFile) -> list[str]:
         if not self._store.exists(listed.file):

@@ -1,8 +1,9 @@
 """Frozen dataclasses ↔ JSON objects, by the types of their fields: the stored form follows from the type alone.
 
-An attribute is a field of the object under its own name; one that equals its default is left out (`ALWAYS` writes it
-all the same). A `Flat` attribute is a dataclass whose fields stand among those of its owner. Tuples are lists, mappings
-are objects; those by number have their numbers as text. `Any` is JSON of somebody else's, taken as it is.
+An attribute is a field of the object under its own name (`Named`: under another); one that equals its default is left
+out (`ALWAYS` writes it all the same). A `Flat` attribute is a dataclass whose fields stand among those of its owner.
+Tuples are lists, mappings are objects; those by number have their numbers as text. `Any` is JSON of somebody else's,
+taken as it is.
 
 Reading refuses what writing cannot have written: fields that are missing, unknown, or of another kind (`Misfit`, with
 the path to the field). `context` is handed to forms of the owner's own (`Form`), with the name of what they read.
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["ALWAYS", "Flat", "Form", "Misfit", "from_json", "to_json"]
+__all__ = ["ALWAYS", "Flat", "Form", "Misfit", "Named", "from_json", "to_json"]
 
 ALWAYS = object()
 """Of a field: it is written even where it equals its default."""
@@ -43,6 +44,13 @@ class Form:
 
 
 @dataclass(frozen=True)
+class Named:
+    """The field has another name than the attribute."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Flat:
     """The fields of a dataclass stand among those of its owner, under these names (none: under their own)."""
 
@@ -60,7 +68,7 @@ def to_json(record: Any) -> dict[str, Any]:
                 inner = to_json(value)
                 written |= {slot.flat.names.get(name, name): item for name, item in inner.items()}
         elif slot.is_always or value != slot.default:
-            written[slot.attribute] = slot.form.write(value)
+            written[slot.name] = slot.form.write(value)
     return written
 
 
@@ -94,6 +102,7 @@ def from_json(kind: Callable[..., T], context: Any, written: Any) -> T:
 @dataclass(frozen=True)
 class _Slot:
     attribute: str
+    name: str
     form: Form
     default: Any
     is_always: bool
@@ -115,7 +124,8 @@ def _slot(field: dataclasses.Field[Any], hint: Any) -> _Slot:
         default = field.default_factory()
     else:
         default = ALWAYS if field.default is dataclasses.MISSING else field.default
-    return _Slot(field.name, _form(hint), default, ALWAYS in extras, flat, _without_none(plain))
+    name = next((extra.name for extra in extras if isinstance(extra, Named)), field.name)
+    return _Slot(field.name, name, _form(hint), default, ALWAYS in extras, flat, _without_none(plain))
 
 
 @cache
@@ -125,11 +135,11 @@ def _readers(kind: Any) -> tuple[dict[str, tuple[str | None, str, Form]], dict[s
     flats: dict[str, type[Any]] = {}
     for slot in _slots(kind):
         if slot.flat is None:
-            known[slot.attribute] = None, slot.attribute, slot.form
+            known[slot.name] = None, slot.attribute, slot.form
         else:
             flats[slot.attribute] = slot.kind
             for inner in _slots(slot.kind):
-                name = slot.flat.names.get(inner.attribute, inner.attribute)
+                name = slot.flat.names.get(inner.name, inner.name)
                 known[name] = slot.attribute, inner.attribute, inner.form
     return known, flats
 

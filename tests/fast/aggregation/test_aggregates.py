@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from millstream.aggregation.aggregate_columns import Kernel
 from millstream.aggregation.aggregate_records import RecordMeasure
-from millstream.aggregation.groups import Groups, grouped, paired
+from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of, runs_in_columns
 from millstream.common import Row, Types
 from millstream.common.typeinfo import TypeInformation
@@ -122,11 +122,11 @@ def test_columns_in_any_cuts_give_what_one_record_after_another_gives(
     groups: list[int] = []
     for number in sorted(set(partial_of)):
         mine = [row for row, partial in zip(rows, partial_of, strict=True) if partial == number]
-        own = grouped(pa.array([group for group, _, _ in mine]))
+        own = groups_of(pa.array([group for group, _, _ in mine]))
         partials.append(kernel.combine(parts_of(kernel, mine, stream_type), own))
         groups += [mine[row][0] for row in own.firsts()]
     whole_parts = [pa.concat_arrays(pieces) for pieces in zip(*partials, strict=True)]
-    together = grouped(pa.array(groups))
+    together = groups_of(pa.array(groups))
     found = results_of(kernel, kernel.combine(whole_parts, together))
     expected = one_by_one(measure, stream_type, rows)
     for row, number in zip(together.firsts(), range(together.count), strict=True):
@@ -152,8 +152,10 @@ def test_runs_of_rows_give_what_the_rows_of_each_give(
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0.0, -0.0, math.nan, None])), min_size=1))
 def test_groups_are_equal_values_whatever_they_are(rows: list[tuple[Any, Any]]) -> None:
-    groups = paired(grouped(pa.array([a for a, _ in rows], pa.string())), grouped(pa.array([b for _, b in rows])))
-    struct = grouped(pa.array([{"a": a, "b": b} for a, b in rows]))
+    groups = pair_groups(
+        groups_of(pa.array([a for a, _ in rows], pa.string())), groups_of(pa.array([b for _, b in rows]))
+    )
+    struct = groups_of(pa.array([{"a": a, "b": b} for a, b in rows]))
     names = [repr((a, b if b is None or b != b else b + 0.0)) for a, b in rows]
     for found in (groups, struct):
         assert sorted(set(found.codes.tolist())) == list(range(found.count))

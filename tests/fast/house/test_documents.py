@@ -161,3 +161,13 @@ def _exists(quoted: str) -> bool:
 )
 def test_modules_are_told_from_settings_and_from_files_of_users(quoted: str, exists: bool) -> None:
     assert _exists(quoted) is exists
+
+
+def test_the_walks_name_files_that_exist() -> None:
+    # A walk names files as short as its sentence allows: `jobs/epochs/driver.py`, and then `outcome.py` beside it.
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    files = [f"/{path.relative_to(SOURCE).as_posix()}" for path in SOURCE.rglob("*.py")]
+    names = [name for name in QUOTED.findall(page) if name.endswith(".py") and not name.startswith("tests/")]
+    assert len(names) > 80
+    gone = [name for name in names if not any(file.endswith(f"/{name}") for file in files)]
+    assert not gone, f"ARCHITECTURE.md names files that do not exist: {gone}"

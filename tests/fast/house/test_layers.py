@@ -55,3 +55,29 @@ def test_importing_a_lower_layer_does_not_load_pyspark(package: str) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout.splitlines()[-1]) == [], f"millstream.{package} loads the JVM's side when imported"
+
+
+CLIENT_MODULES_MAX = 80
+CLIENT_IMPORT_CPU_S_MAX = 5.0  # processor time of our own modules; it takes a hundredth of it
+ENGINE = {"runtime", "compiler", "spark", "jobs", "datastream", "plan", "graph", "state_reader", "connectors"}
+
+
+def test_the_query_client_loads_few_modules_soon_and_nothing_of_the_engine() -> None:
+    program = (
+        "import json, sys, time\n"
+        "import httpx, numpy, pyarrow.compute, pyarrow.flight\n"
+        "started = time.process_time()\n"
+        "import millstream.query.client\n"
+        "print(json.dumps([time.process_time() - started, sorted(sys.modules)]))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(SOURCE)}
+    )
+    assert run.returncode == 0, run.stderr
+    took_s, loaded = json.loads(run.stdout)
+    ours = [name for name in loaded if name.startswith("millstream.")]
+    assert {name.partition(".")[0] for name in loaded}.isdisjoint({"pyspark", "py4j"})
+    assert {name.split(".")[1] for name in ours}.isdisjoint(ENGINE)
+    assert not [name for name in ours if name.startswith("millstream.query.server")]
+    assert len(ours) <= CLIENT_MODULES_MAX, ours
+    assert took_s <= CLIENT_IMPORT_CPU_S_MAX

@@ -162,8 +162,8 @@ def with_statistics(
 
 def statistics_of(manifest: Manifest) -> dict[str, Any] | None:
     """The statistics of the manifest's own epoch; None if it has none (an older Millstream, a restored manifest)."""
-    found: Any = manifest.counters.get("epoch")
-    return found if isinstance(found, dict) and found.get("number") == manifest.epoch else None
+    statistics: Any = manifest.counters.get("epoch")
+    return statistics if isinstance(statistics, dict) and statistics.get("number") == manifest.epoch else None
 
 
 def _statistics_of_run(
@@ -226,10 +226,10 @@ def named_tasks(statistics: Mapping[str, Any]) -> dict[str, Any]:
     """The statistics with the figures of every task under their names, for people and other programs."""
     operators = {
         uid: {
-            **one,
-            "tasks": [dict(zip(("task", *TASK_COLUMNS), row, strict=True)) for row in one.get("tasks", ())],
+            **figures,
+            "tasks": [dict(zip(("task", *TASK_COLUMNS), row, strict=True)) for row in figures.get("tasks", ())],
         }
-        for uid, one in statistics.get("operators", {}).items()
+        for uid, figures in statistics.get("operators", {}).items()
     }
     return {**statistics, "operators": operators}
 

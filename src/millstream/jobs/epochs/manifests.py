@@ -22,8 +22,8 @@ from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.jobs.epochs.watermarks import (
     floors,
     strategies_of,
+    subtask_times,
     timed_reads,
-    told_times,
     uneven_times,
     with_splits,
 )
@@ -59,7 +59,7 @@ def epoch_spec(
         watermarks={uid: account.event_time for uid, account in accounts.items()},
         states={
             **{uid: account.subtasks for uid, account in accounts.items() if account.subtasks},
-            **told_times(strategies, accounts, plan),
+            **subtask_times(strategies, accounts, plan),
         },
         operator_states={uid: account.functions for uid, account in accounts.items() if account.functions},
         event_times={uid: account.event_times for uid, account in accounts.items() if account.event_times},
@@ -83,7 +83,7 @@ def epoch_manifest(
     final = action.status == "DRAINED"
     before = accounts_of(newest)
     _check_queryable(plan, outcome)
-    accounts = _kept(outcome, before)
+    accounts = _operator_accounts(outcome, before)
     positions = _positions(planned, outcome, newest, sources, final, finished)
     strategies = strategies_of(plan)
     for uid in planned.reads:
@@ -96,9 +96,9 @@ def epoch_manifest(
             accounts[uid] = replace(accounts[uid], recorded=recorded)
     staged: dict[str, tuple[Staged, ...]] = {}
     for uid, sink in sinks.items():
-        given = outcome.staged.get(uid, [])
+        staged_items = outcome.staged.get(uid, [])
         pending = before.get(uid, OperatorAccount()).pending
-        decided = planned_commit(sink, [item for _, item in given], pending, now_ms, final)
+        decided = planned_commit(sink, [item for _, item in staged_items], pending, now_ms, final)
         if decided.publish:
             staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
         if decided.pending is not None:
@@ -130,7 +130,7 @@ def _filed(newest: Manifest | None, finished: Mapping[str, SplitFile]) -> dict[s
     return before | {uid: (*before.get(uid, ()), file) for uid, file in finished.items()}
 
 
-def _kept(outcome: EpochOutcome, before: Mapping[str, OperatorAccount]) -> dict[str, OperatorAccount]:
+def _operator_accounts(outcome: EpochOutcome, before: Mapping[str, OperatorAccount]) -> dict[str, OperatorAccount]:
     """What every operator keeps: its event time, and the accounts of its subtasks and functions."""
     accounts: dict[str, OperatorAccount] = {}
     for uid, watermark in outcome.watermarks.items():
@@ -179,12 +179,12 @@ def _positions(
     for uid, ranges in planned.reads.items():
         # A finished split that is in a file, or that its source has forgotten, is not listed: the manifest stays small.
         forgotten = planned.forgotten.get(uid, frozenset())
-        own = {
+        of_source = {
             name: at
             for name, at in positions.get(uid, {}).items()
             if not at.finished or (uid not in finished and name not in forgotten)
         }
-        positions[uid] = own
+        positions[uid] = of_source
         for range_ in ranges:
             read = outcome.sources[uid][range_.split.name]
             ends = is_finished(sources[uid], range_.split, read.offset)
@@ -193,7 +193,7 @@ def _positions(
                     f"split '{range_.split.name}' of source '{uid}' was to be read to its end, "
                     f"but stopped at {read.offset!r} before {range_.stop!r}. Was the input cut while it was read?"
                 )
-            own[range_.split.name] = SplitPosition(read.offset, ends, read.time.watermark)
+            of_source[range_.split.name] = SplitPosition(read.offset, ends, read.time.watermark)
     return positions
 
 

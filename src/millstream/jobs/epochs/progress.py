@@ -28,7 +28,7 @@ class OperatorProgress:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """A job at one moment. Rates are of the last epoch.
+    """A job at one moment. Rates are of the last epoch. Many fields: each is a figure of the console.
 
     `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. The state's rows are those its
     segments hold: one that was overwritten or removed counts until compaction drops it. `in_loops`: records on their

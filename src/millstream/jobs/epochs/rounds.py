@@ -48,8 +48,8 @@ def has_loops(plan: Plan) -> bool:
 
 def rounds_max(plan: Plan, configured: int) -> int:
     """How many rounds an epoch may take: what the most patient loop asks for."""
-    asked = (node.operation.rounds_max for node in plan.nodes() if isinstance(node.operation, LoopHead))
-    return max((configured if rounds is None else rounds for rounds in asked), default=1)
+    limits = (node.operation.rounds_max for node in plan.nodes() if isinstance(node.operation, LoopHead))
+    return max((configured if rounds is None else rounds for rounds in limits), default=1)
 
 
 def wants_a_round(plan: Plan, outcome: EpochOutcome) -> bool:

@@ -9,7 +9,7 @@ none when nothing is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from millstream.checkpoint.manifest import Manifest, SplitPosition
@@ -27,11 +27,10 @@ from millstream.state.stored.times import KeptTime
 
 __all__ = [
     "floors",
-    "next_watermark_ms",
     "standing_at",
     "strategies_of",
+    "subtask_times",
     "timed_reads",
-    "told_times",
     "uneven_times",
     "watermark_is_due",
     "with_splits",
@@ -44,12 +43,12 @@ Accounts = Mapping[str, OperatorAccount]
 
 def strategies_of(plan: Plan) -> dict[str, WatermarkStrategy]:
     """The watermark strategies of a program, by the uid of the operator that applies them."""
-    found: dict[str, WatermarkStrategy] = {}
+    strategies: dict[str, WatermarkStrategy] = {}
     for node in plan.nodes():
         operation = node.operation
         if isinstance(operation, (Read, AssignTimestamps)) and operation.watermarks is not None:
-            found[node.uid or ""] = operation.watermarks
-    return found
+            strategies[node.uid or ""] = operation.watermarks
+    return strategies
 
 
 # --- what the tasks are told -----------------------------------------------------------------------------------
@@ -81,7 +80,9 @@ def _as_a_whole(account: OperatorAccount, run_started_ms: int) -> KeptTime:
     return KeptTime(account.event_time, max(account.active_ms or run_started_ms, run_started_ms))
 
 
-def told_times(strategies: Strategies, accounts: Accounts, planned: InputPlan) -> dict[str, dict[int, SubtaskAccount]]:
+def subtask_times(
+    strategies: Strategies, accounts: Accounts, planned: InputPlan
+) -> dict[str, dict[int, SubtaskAccount]]:
     """What the manifest keeps of subtasks, for the operators that keep time in mid-stream. Read by them as `states`."""
     return {
         uid: _awake_since(accounts[uid], planned.run_started_ms)
@@ -196,43 +197,12 @@ def _emitted(
     return heard
 
 
-def next_watermark_ms(
-    plan: Plan, planned: InputPlan, strategies: Strategies, newest: Manifest | None, now_ms: int
-) -> int | None:
-    """The first moment from `now_ms` on at which an epoch without input would move event time; None: it never would."""
-    if newest is None:
-        return None
-    due_ms = _due_times(planned, strategies, accounts_of(newest))
-    for at_ms in sorted({now_ms, *(due for due in due_ms if due > now_ms)}):
-        if _moves(plan, planned, strategies, newest, at_ms):
-            return at_ms
-    return None
-
-
-def _moves(plan: Plan, planned: InputPlan, strategies: Strategies, newest: Manifest, now_ms: int) -> bool:
-    accounts = accounts_of(newest)
-    standing = standing_at(plan, planned, strategies, newest, now_ms)
-    return any(here > accounts.get(uid, OperatorAccount()).event_time for uid, here in standing.items())
-
-
-def _due_times(planned: InputPlan, strategies: Strategies, accounts: Accounts) -> Iterable[int]:
-    """When something may become idle."""
-    started_ms = planned.run_started_ms
-    for uid, strategy in strategies.items():
-        if strategy.idle_timeout_ms is None:
-            continue
-        account = accounts.get(uid, OperatorAccount())
-        times = [one.time for one in planned.waiting.get(uid, ())]
-        times += restored_times(_awake_since(account, started_ms), len(account.subtasks))
-        if uid in planned.reads:
-            times.append(_as_a_whole(account, started_ms))
-        yield from (time.active_ms + strategy.idle_timeout_ms for time in times if time.active_ms is not None)
-
-
 def watermark_is_due(
     plan: Plan, planned: InputPlan, strategies: Strategies, newest: Manifest | None, now_ms: int
 ) -> bool:
     """Whether an epoch is wanted now, because it would move event time although it has no input."""
     if newest is None or planned.has_input:
         return False
-    return _moves(plan, planned, strategies, newest, now_ms)
+    accounts = accounts_of(newest)
+    standing = standing_at(plan, planned, strategies, newest, now_ms)
+    return any(here > accounts.get(uid, OperatorAccount()).event_time for uid, here in standing.items())

@@ -33,7 +33,7 @@ from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.epochs.progress_report import ProgressReporter
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.job_log import JobLog, attach_log
-from millstream.jobs.launch.query_serving import QueryServing
+from millstream.jobs.launch.job_query_server import JobQueryServer
 from millstream.jobs.settings.driver_settings import driver_settings, savepoint_directory
 from millstream.jobs.settings.job_settings import JobSettings
 from millstream.jobs.snapshots.restore import ready_store, recovery_of
@@ -75,15 +75,15 @@ class Launch:
         plan = compile_graph(graph)
         sources, _ = ends_of(plan)
         is_batch(settings, sources)  # refuses what cannot run, before a port is taken for it
-        serving = QueryServing.configured(settings.configuration, self.clock, str(settings.site))
+        query_server = JobQueryServer.configured(settings.configuration, self.clock, str(settings.site))
         try:
             job, log = self._prepared(graph, plan, settings)
         except BaseException:
-            if serving is not None:
-                serving.close()
+            if query_server is not None:
+                query_server.close()
             raise
-        if serving is not None:
-            serving.attach(job, log.write)
+        if query_server is not None:
+            query_server.attach(job, log.write)
         return job
 
     def _prepared(self, graph: Graph, plan: Plan, settings: JobSettings) -> tuple[Job, JobLog]:

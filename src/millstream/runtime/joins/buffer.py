@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.runtime.joins.matching import numbered
+from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.state.keys.equality import plain_view
 from millstream.state.keys.key_columns import KeyColumn
@@ -30,10 +30,10 @@ from millstream.state.segments.segment import Chunk
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import NEVER_MS, hashes_of
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.state.tables.table import TableView
 
-__all__ = ["RowBuffer", "RowTable", "SideRows", "later"]
+__all__ = ["RowBuffer", "RowTable", "SideRows", "moved_times"]
 
 # Looking a key up costs about what reading so many rows one after another does.
 _ROWS_PER_LOOKUP = 8
@@ -48,17 +48,17 @@ class SideRows:
     contents: pa.Array
 
     @classmethod
-    def concat(cls, several: Sequence[SideRows]) -> SideRows:
+    def concat(cls, pieces: Sequence[SideRows]) -> SideRows:
         """All rows, one lot after another."""
-        if len(several) == 1:
-            return several[0]
+        if len(pieces) == 1:
+            return pieces[0]
         return cls(
             KeyColumn(
-                np.concatenate([rows.keys.hashes for rows in several]),
-                pa.concat_arrays([rows.keys.array for rows in several]),
+                np.concatenate([rows.keys.hashes for rows in pieces]),
+                pa.concat_arrays([rows.keys.array for rows in pieces]),
             ),
-            np.concatenate([rows.times for rows in several]),
-            pa.concat_arrays([rows.contents for rows in several]),
+            np.concatenate([rows.times for rows in pieces]),
+            pa.concat_arrays([rows.contents for rows in pieces]),
         )
 
     def take(self, rows: Int64s) -> SideRows:
@@ -86,13 +86,13 @@ class RowTable(StateTable):
         )
         self.time_ms = -NEVER_MS
 
-    def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
-        super().begin(replace(place, now_ms=self.time_ms), refs)
+    def begin(self, setting: TableSetting, refs: Sequence[SegmentRef]) -> None:
+        super().begin(replace(setting, now_ms=self.time_ms), refs)
         self._forget()
 
     def end(self) -> tuple[SegmentRef, ...]:
         """As any table, and what has expired while the epoch ran is forgotten first: `time_ms` has moved."""
-        self._place = replace(self._place, now_ms=self.time_ms)
+        self._setting = replace(self._setting, now_ms=self.time_ms)
         self._forget()
         return super().end()
 
@@ -102,7 +102,7 @@ class RowTable(StateTable):
         layers = zip(view.refs, view.layers, strict=False)  # changes that are not written yet are no segment
         needed = [ref for ref, layer in layers if self._is_needed(layer)]
         if len(needed) < len(view.refs):
-            self.view = TableView(self._place.segments, self.layout, needed, self._place.groups, self.time_ms)
+            self.view = TableView(self._setting.segments, self.layout, needed, self._setting.groups, self.time_ms)
 
     def _is_needed(self, layer: Layer) -> bool:
         return any(entry.expires_max_ms > self.time_ms for entry in layer.segment.entries)
@@ -117,14 +117,11 @@ class RowBuffer(StateHandle):
     numbers_rows = True
 
     def __init__(self, table: RowTable, scope: Scope) -> None:
-        super().__init__(table, scope, renews_on_read=False)
+        super().__init__(table, scope)
 
     def begin(self) -> None:
         """Nothing but the next number is kept here: added rows go to the table at once."""
         self.next_number = self.table.rows_numbered
-
-    def flush(self) -> None:
-        """Added rows are in the table already."""
 
     @property
     def is_empty(self) -> bool:
@@ -151,7 +148,7 @@ class RowBuffer(StateHandle):
 
     def of_keys(self, keys: KeyColumn, first_ms: int, last_ms: int) -> SideRows:
         """The rows of these keys, which may repeat, and times."""
-        distinct = np.unique(numbered([keys.array])[0], return_index=True)[1]
+        distinct = np.unique(key_numbers([keys.array])[0], return_index=True)[1]
         probe = Probe.of(keys.take(distinct), self.table.layout)
         pieces = (
             (runs.chunk, expanded(runs.starts, runs.stops)[0])
@@ -174,14 +171,14 @@ class RowBuffer(StateHandle):
     def _rows(self, pieces: Iterable[tuple[Chunk, Int64s]], first_ms: int, last_ms: int) -> SideRows:
         """Those of the rows of chunks that are of these times and live. No row was ever changed: there is no newer one
         to look for."""
-        several = []
+        sides = []
         for chunk, rows in pieces:
             assert chunk.due_ms is not None and chunk.values is not None
             due = chunk.due_ms[rows]
             rows = rows[chunk.are_live(rows, self.table.view.now_ms) & (due >= first_ms) & (due <= last_ms)]
             if len(rows):
-                several.append(_taken(chunk, rows))
-        return SideRows.concat(several) if several else self.no_rows()
+                sides.append(_side_rows(chunk, rows))
+        return SideRows.concat(sides) if sides else self.no_rows()
 
     def no_rows(self) -> SideRows:
         """Rows as this buffer holds them, but none."""
@@ -189,17 +186,17 @@ class RowBuffer(StateHandle):
         return SideRows(KeyColumn(none, pa.nulls(0, layout.stored_key_type)), none, pa.nulls(0, layout.value_type))
 
 
-def _taken(chunk: Chunk, rows: Int64s) -> SideRows:
+def _side_rows(chunk: Chunk, rows: Int64s) -> SideRows:
     """Rows of a chunk, in ascending order; a chunk that is wanted as a whole is not copied."""
     batch = chunk.batch if len(rows) == chunk.rows else chunk.batch.take(pa.array(rows))
     hashes = hashes_of(orders_in(batch), plain_view(batch.column("rest")).view(np.uint16))
     return SideRows(KeyColumn(hashes, batch.column("key")), plain_view(batch.column("due_ms")), batch.column("value"))
 
 
-def later(times: Int64s, by_ms: int) -> Int64s:
+def moved_times(times: Int64s, by_ms: int) -> Int64s:
     """Times moved by so many ms; what would leave the range of times stays at its end.
 
-    >>> later(np.array([5, 2**63 - 2]), 3).tolist() == [8, 2**63 - 1]
+    >>> moved_times(np.array([5, 2**63 - 2]), 3).tolist() == [8, 2**63 - 1]
     True
     """
     lowest, highest = -(2**63), 2**63 - 1

@@ -1,8 +1,8 @@
 """Windows over two keyed streams: the general window operator with two inputs.
 
 Records are tagged with their side when they come, and from there on a window treats them all alike: any assigner,
-trigger and evictor, merging, lateness. The function splits a window's contents again (`tagged`). So everything that
-holds for windows holds here.
+trigger and evictor, merging, lateness. The function splits a window's contents again (`tagged_rows`). So everything
+that holds for windows holds here.
 
 Order: within an epoch all records of the first stream come before those of the second (`connected_operators`), each
 in their own order. That is the order in which triggers that count see them, in every repetition of an epoch.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.graph.nodes import CoGroupWindow
-from millstream.graph.tagged_rows import tagged
+from millstream.graph.tagged_rows import tag_records
 from millstream.records.batch import Batch
 from millstream.runtime.operators.connected_operators import TwoKeyedInputs
 from millstream.runtime.operators.operator import OperatorSetting
@@ -34,13 +34,13 @@ class CoGroupOperator(TwoKeyedInputs, WindowOperator):
         self._late_tags = operation.late_tags
 
     def records(self, batch: Batch) -> list[Any]:
-        return tagged(batch.values(), self.facing == 1)
+        return tag_records(batch.values(), self.facing == 1)
 
     def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
-        is_one, one, two = value
-        tag = self._late_tags[0 if is_one else 1]
+        is_first, first, second = value
+        tag = self._late_tags[0 if is_first else 1]
         if tag is None:
             self._dropped.inc()
         else:
-            out.append((tag, one if is_one else two))
+            out.append((tag, first if is_first else second))
             stamps.append(stamp)

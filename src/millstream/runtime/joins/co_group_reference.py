@@ -49,20 +49,20 @@ class CoGroupReference:
 
     def run(self, epochs: Sequence[TwoSidedEpoch]) -> CoGroupReference:
         """All epochs, one after the other."""
-        held: dict[tuple[Any, Any], tuple[list[Any], list[Any]]] = {}
+        windows: dict[tuple[Any, Any], tuple[list[Any], list[Any]]] = {}
         watermark = MIN_WATERMARK
         for number, epoch in enumerate(epochs):
             for side, records in enumerate((epoch.lefts, epoch.rights)):
                 for key, value, timestamp in records:
-                    windows = self.assigner.assign_windows(value, timestamp, None)
-                    in_time = [window for window in windows if window.max_timestamp() > watermark]
+                    assigned = self.assigner.assign_windows(value, timestamp, None)
+                    in_time = [window for window in assigned if window.max_timestamp() > watermark]
                     for window in in_time:
-                        held.setdefault((key, window), ([], []))[side].append(value)
+                        windows.setdefault((key, window), ([], []))[side].append(value)
                     if not in_time:
                         self.late[side].append(value)
             watermark = max(watermark, epoch.watermark)
-            for key, window in [place for place in held if place[1].max_timestamp() <= watermark]:
-                lefts, rights = held.pop((key, window))
+            for key, window in [place for place in windows if place[1].max_timestamp() <= watermark]:
+                lefts, rights = windows.pop((key, window))
                 self.met.append(Met(number, key, window, tuple(lefts), tuple(rights)))
         return self
 

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.graph.nodes import IntervalJoin
-from millstream.runtime.joins.buffer import SideRows, later
-from millstream.runtime.joins.matching import PAIRS_MAX, numbered, pairs
+from millstream.runtime.joins.buffer import SideRows, moved_times
+from millstream.runtime.joins.matching import PAIRS_MAX, key_numbers, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
 from millstream.runtime.operators.function_operators import inherited_timestamps
@@ -58,12 +58,12 @@ class _IntervalJoinOperator(TwoSidedOperator):
             stored_left = self._stored(self.sides[0], right, -self._upper_ms, -self._lower_ms)
             stored_right = self._stored(self.sides[1], left, self._lower_ms, self._upper_ms)
         all_right = SideRows.concat([stored_right, right]) if len(stored_right) else right
-        codes = numbered([rows.keys.array for rows in (stored_left, left, all_right)])
+        codes = key_numbers([rows.keys.array for rows in (stored_left, left, all_right)])
         self._match(stored_left, codes[0], right, codes[2][len(stored_right) :])
         self._match(left, codes[1], all_right, codes[2])
         with self.call.running("state"):
-            self.keep_rows(self.sides[0], left, later(left.times, self._upper_ms + 1))
-            self.keep_rows(self.sides[1], right, later(right.times, 1 - self._lower_ms))
+            self.keep_rows(self.sides[0], left, moved_times(left.times, self._upper_ms + 1))
+            self.keep_rows(self.sides[1], right, moved_times(right.times, 1 - self._lower_ms))
 
     def _stored(self, side: Side, met_by: SideRows, earlier_ms: int, later_ms: int) -> SideRows:
         """The rows of a side's buffer that new rows of the other side may meet."""
@@ -74,7 +74,7 @@ class _IntervalJoinOperator(TwoSidedOperator):
         return side.buffer.meeting(met_by.keys, first, last)
 
     def _match(self, left: SideRows, left_codes: Int64s, right: SideRows, right_codes: Int64s) -> None:
-        first, last = later(left.times, self._lower_ms), later(left.times, self._upper_ms)
+        first, last = moved_times(left.times, self._lower_ms), moved_times(left.times, self._upper_ms)
         for left_rows, right_rows in pairs(left_codes, first, last, right_codes, right.times, pairs_max=self.pairs_max):
             self.matched(left, left_rows, right, right_rows)
 
@@ -91,7 +91,9 @@ class ProjectedJoinOperator(_IntervalJoinOperator):
         operation = self._operation
         assert operation.fields is not None
         self._results = ProjectedRows(operation.fields, operation.types, self.node.output_type)
-        left, right = (self.make_side(number, _SIDES[number - 1], *self._results.kept(number)) for number in (1, 2))
+        left, right = (
+            self.make_side(number, _SIDES[number - 1], *self._results.stored_fields(number)) for number in (1, 2)
+        )
         self.sides = (left, right)
 
     def matched(self, left: SideRows, left_rows: Int64s, right: SideRows, right_rows: Int64s) -> None:
@@ -127,12 +129,12 @@ class ProcessJoinOperator(_IntervalJoinOperator, ProcessOperator):
         super().__init__(setting)
         types = self._operation.types
         self.sides = (self.make_side(1, _SIDES[0], types[0]), self.make_side(2, _SIDES[1], types[1]))
-        self._own_names = self.backend.names
+        self._side_names = self.backend.names
 
     def matched(self, left: SideRows, left_rows: Int64s, right: SideRows, right_rows: Int64s) -> None:
         times = left.times[left_rows], right.times[right_rows]
         values = _values(self.sides[0], left, left_rows), _values(self.sides[1], right, right_rows)
-        holds_state = len(self.backend.names) > len(self._own_names)
+        holds_state = len(self.backend.names) > len(self._side_names)
         numbers = self._visited(left.keys, left_rows) if holds_state else None
         call = self._call_plain if self._operation.is_plain else self._call
         out, ends = call(*values, times[0].tolist(), times[1].tolist(), numbers)
@@ -145,7 +147,7 @@ class ProcessJoinOperator(_IntervalJoinOperator, ProcessOperator):
 
     def _visited(self, keys: KeyColumn, rows: Int64s) -> list[int]:
         """Let the function's states be those of these rows' keys; the number of each row's key among them."""
-        codes = numbered([keys.array.take(pa.array(rows))])[0]
+        codes = key_numbers([keys.array.take(pa.array(rows))])[0]
         distinct, first = np.unique(codes, return_index=True)
         with self.call.running("state"):
             self.backend.settle()

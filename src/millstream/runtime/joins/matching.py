@@ -1,8 +1,8 @@
 """Which rows of two sides belong together: equal keys, and the time of one within a range of the other's. In columns.
 
-Keys come as numbers (`numbered` gives equal keys of both sides one number). One side is sorted by key and time, as one
-ascending number each, so that the partners of a row of the other side are one run, found by two binary searches. Runs
-are turned into pairs a piece at a time: however many pairs there are, only a piece of them is in memory.
+Keys come as numbers: `key_numbers` gives equal keys of both sides one number. One side is sorted by key and time, as
+one ascending number each, so that the partners of a row of the other side are one run, found by two binary searches.
+Runs are turned into pairs a piece at a time: however many pairs there are, only a piece of them is in memory.
 
 Order: pairs come as their left rows stand, those of one left row by the time of the right one, equal times as they
 stand. Nothing depends on chance, so a repeated epoch gives the same pairs in the same order.
@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from millstream.aggregation.groups import can_be_grouped, grouped
+from millstream.aggregation.groups import can_be_grouped, groups_of
 from millstream.state.keys.equality import normalised
 from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.runs import expanded
 
-__all__ = ["PAIRS_MAX", "numbered", "pairs"]
+__all__ = ["PAIRS_MAX", "key_numbers", "pairs"]
 
 PAIRS_MAX = 65_536
 """So many pairs are made at a time, unless a caller wants fewer."""
@@ -29,17 +29,17 @@ _FAR_MS = 1 << 61
 _ROOM = 1 << 62
 
 
-def numbered(keys: Sequence[pa.Array]) -> list[Int64s]:
+def key_numbers(keys: Sequence[pa.Array]) -> list[Int64s]:
     """Numbers for the keys of several columns of one type; equal keys have one number, whatever column they are in.
 
-    >>> [codes.tolist() for codes in numbered([pa.array(["a", "b"]), pa.array(["b", "c", "a"])])]
+    >>> [codes.tolist() for codes in key_numbers([pa.array(["a", "b"]), pa.array(["b", "c", "a"])])]
     [[0, 1], [1, 2, 0]]
     """
     whole = keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
     if not can_be_grouped(whole.type):
         # Lists have no dictionary of their own; how they are written tells them apart.
         whole = pa.array(map(repr, normalised(whole).to_pylist()), pa.string(), size=len(whole))
-    codes = grouped(whole).codes
+    codes = groups_of(whole).codes
     return np.split(codes, np.cumsum([len(column) for column in keys[:-1]]))
 
 
@@ -62,20 +62,20 @@ def pairs(
     if not len(left_codes) or not len(right_codes):
         return
     rows_in_all = len(left_codes) + len(right_codes)
-    span, times, first, last = _on_one_scale(right_ms, left_first_ms, left_last_ms, rows_in_all)
+    span, times, first, last = _scaled_times(right_ms, left_first_ms, left_last_ms, rows_in_all)
     if int(max(left_codes.max(), right_codes.max())) >= _ROOM // span:
         left_codes, right_codes = np.split(
-            grouped(pa.array(np.append(left_codes, right_codes))).codes, [len(left_codes)]
+            groups_of(pa.array(np.append(left_codes, right_codes))).codes, [len(left_codes)]
         )
     order, places = _sorted_rows(right_codes * span + times)
     offsets = left_codes * span
     starts, stops = _runs(places, offsets + first, offsets + last)
     rows = np.flatnonzero(stops > starts)
-    for run, found in _pieces(starts[rows], stops[rows], pairs_max):
-        yield rows[run], order[found]
+    for run, match in _pieces(starts[rows], stops[rows], pairs_max):
+        yield rows[run], order[match]
 
 
-def _on_one_scale(times: Int64s, first: Int64s, last: Int64s, keys_max: int) -> tuple[int, Int64s, Int64s, Int64s]:
+def _scaled_times(times: Int64s, first: Int64s, last: Int64s, keys_max: int) -> tuple[int, Int64s, Int64s, Int64s]:
     """Times as small numbers from 0 on, below the returned one: a time, the first that is wanted, and the first after
     the last that is wanted. What lies beyond all times is cut off."""
     lowest, highest = int(times.min()), int(times.max())
@@ -116,8 +116,8 @@ def _pieces(starts: Int64s, stops: Int64s, most: int) -> Iterator[tuple[Int64s, 
     for begin in range(0, total, most):
         end = min(begin + most, total)
         a, b = int(np.searchsorted(ends, begin, side="right")), int(np.searchsorted(ends, end)) + 1
-        own_starts, own_stops = starts[a:b].copy(), stops[a:b].copy()
-        own_starts[0] = stops[a] - (int(ends[a]) - begin)
-        own_stops[-1] -= int(ends[b - 1]) - end
-        found, run = expanded(own_starts, own_stops)
-        yield run + a, found
+        piece_starts, piece_stops = starts[a:b].copy(), stops[a:b].copy()
+        piece_starts[0] = stops[a] - (int(ends[a]) - begin)
+        piece_stops[-1] -= int(ends[b - 1]) - end
+        rows, run = expanded(piece_starts, piece_stops)
+        yield run + a, rows

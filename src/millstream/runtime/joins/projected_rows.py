@@ -33,7 +33,7 @@ class ProjectedRows:
         assert schema is not None
         self._fields, self._types, self._type, self._schema = fields, types, output_type, schema
 
-    def kept(self, number: int) -> tuple[TypeInformation, tuple[int, ...]]:
+    def stored_fields(self, number: int) -> tuple[TypeInformation, tuple[int, ...]]:
         """What is kept of the records of an input: its type, and which fields it is."""
         fields = self._fields[number - 1] or (0,)
         type_info = self._types[number - 1]
@@ -41,9 +41,14 @@ class ProjectedRows:
         plain = plain_type(type_info)
         assert isinstance(plain, RowTypeInfo | TupleTypeInfo)
         types = plain.get_field_types()
-        own = plain.get_field_names() if isinstance(plain, RowTypeInfo) else [f"f{at}" for at in range(len(types))]
+        all_names = (
+            plain.get_field_names() if isinstance(plain, RowTypeInfo) else [f"f{at}" for at in range(len(types))]
+        )
         # A field may be taken twice, but names in a row differ.
-        names = [own[field] if field not in fields[:at] else f"{own[field]} {at}" for at, field in enumerate(fields)]
+        names = [
+            all_names[field] if field not in fields[:at] else f"{all_names[field]} {at}"
+            for at, field in enumerate(fields)
+        ]
         return Types.ROW_NAMED(names, [types[field] for field in fields]), fields
 
     def batch(

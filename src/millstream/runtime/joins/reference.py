@@ -47,17 +47,17 @@ class IntervalJoinReference:
     def epoch(self, left: Sequence[Timed], right: Sequence[Timed], watermark_ms: int) -> list[tuple[Any, Any, int]]:
         """The pairs of an epoch with the time of each: those of which at least one is new. Event time then moves on."""
         new_left, new_right = self._on_time(left, self.late_left), self._on_time(right, self.late_right)
-        known_left, known_right = len(self._left), len(self._right)
+        old_left, old_right = len(self._left), len(self._right)
         self._left += new_left
         self._right += new_right
-        found = [
+        pairs = [
             (a.value, b.value, max(a.time_ms, b.time_ms))
             for row, a in enumerate(self._left)
             for other, b in enumerate(self._right)
-            if (row >= known_left or other >= known_right) and self._joins(a, b)
+            if (row >= old_left or other >= old_right) and self._joins(a, b)
         ]
         self._watermark_ms = max(self._watermark_ms, watermark_ms)
-        return found
+        return pairs
 
     def _on_time(self, records: Sequence[Timed], late: list[Any]) -> list[Timed]:
         late += [record.value for record in records if record.time_ms < self._watermark_ms]

@@ -3,7 +3,7 @@
 In an epoch:
 1. records of both inputs are gathered as rows (`buffer`), sender by sender; late ones go to their side's late output,
    or are dropped and counted;
-2. when the input is in and time has moved from `before_ms` to `now_ms`, the join is made: that is for others to say;
+2. when the input is in and time has moved from `before_ms` to `now_ms`, subclasses make the join;
 3. rows that a later record may still meet are added to the side's buffer, one segment for each.
 
 A record is late by the watermark its epoch began with, so a repeated epoch judges alike. In BATCH there is one time,
@@ -58,15 +58,15 @@ class Side:
     def gather(self, origin: Origin, batch: Batch, unfit: Callable[[Batch, int], Exception]) -> None:
         """Keep the records of a batch as rows."""
         assert batch.timestamps is not None
-        contents = self._record(batch) if self._fields is None else self._chosen(batch, self._fields, unfit)
+        contents = self._record(batch) if self._fields is None else self._projected(batch, self._fields, unfit)
         rows = SideRows(self.keying.column(batch), batch.timestamps, contents)
         self._gathered.setdefault(origin, []).append(rows)
 
-    def fresh(self) -> SideRows:
+    def take_rows(self) -> SideRows:
         """All rows gathered, sender by sender; they are let go of."""
         gathered, self._gathered = self._gathered, {}
-        several = [rows for origin in sorted(gathered) for rows in gathered[origin]]
-        return SideRows.concat(several) if several else self.buffer.no_rows()
+        pieces = [rows for origin in sorted(gathered) for rows in gathered[origin]]
+        return SideRows.concat(pieces) if pieces else self.buffer.no_rows()
 
     def _record(self, batch: Batch) -> pa.Array:
         """Whole records: the columns of the stream as they are, where they can be."""
@@ -80,7 +80,7 @@ class Side:
             return columns[0]
         return self.codec.encode(batch.values())
 
-    def _chosen(self, batch: Batch, fields: tuple[int, ...], unfit: Callable[[Batch, int], Exception]) -> pa.Array:
+    def _projected(self, batch: Batch, fields: tuple[int, ...], unfit: Callable[[Batch, int], Exception]) -> pa.Array:
         columns = batch.columns()
         kinds = columns.schema.get_field_index(KIND_COLUMN)
         if kinds >= 0:
@@ -138,14 +138,14 @@ class TwoSidedOperator(KeyedOperator):
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         late = self._late(self._times(batch))
-        lost = None if late is None else batch.take(np.flatnonzero(late))
-        kept = batch if late is None else batch.take(np.flatnonzero(~late))
-        if len(kept):
+        late_batch = None if late is None else batch.take(np.flatnonzero(late))
+        timely = batch if late is None else batch.take(np.flatnonzero(~late))
+        if len(timely):
             with self.call.running("state"):
-                self.sides[number].gather(origin, kept, self._unfit)
+                self.sides[number].gather(origin, timely, self._unfit)
         self.busy_ns += time.perf_counter_ns() - started
-        if lost is not None:
-            self._refuse_late(number, lost)
+        if late_batch is not None:
+            self._refuse_late(number, late_batch)
 
     def _late(self, times: Int64s) -> Bools | None:
         """Which records come too late; None if none does."""
@@ -171,7 +171,7 @@ class TwoSidedOperator(KeyedOperator):
     def advance(self, watermark: int) -> int:
         reached = super().advance(watermark)
         self.started_ns = time.perf_counter_ns()
-        self.join(*(side.fresh() for side in self.sides))
+        self.join(*(side.take_rows() for side in self.sides))
         self.busy_ns += time.perf_counter_ns() - self.started_ns
         return reached
 
@@ -187,11 +187,11 @@ class TwoSidedOperator(KeyedOperator):
 
     def keep_rows(self, side: Side, rows: SideRows, expires_ms: Int64s) -> None:
         """Add rows to a side's buffer, but for those that expire now."""
-        kept = np.flatnonzero(expires_ms > self.now_ms)
-        if len(kept) == len(rows):
+        rows_left = np.flatnonzero(expires_ms > self.now_ms)
+        if len(rows_left) == len(rows):
             side.buffer.add(rows, expires_ms)
-        elif len(kept):
-            side.buffer.add(rows.take(kept), expires_ms[kept])
+        elif len(rows_left):
+            side.buffer.add(rows.take(rows_left), expires_ms[rows_left])
 
     def write_states(self) -> SubtaskAccount:
         for side in self.sides:

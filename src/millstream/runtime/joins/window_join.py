@@ -25,7 +25,7 @@ from millstream.aggregation.pane_firing import WindowRange
 from millstream.errors import ProgramError
 from millstream.plan.operations import WindowJoin
 from millstream.runtime.joins.buffer import SideRows
-from millstream.runtime.joins.matching import numbered, pairs
+from millstream.runtime.joins.matching import key_numbers, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
 from millstream.runtime.operators.operator import OperatorSetting
@@ -53,8 +53,8 @@ class WindowJoinOperator(TwoSidedOperator):
         self._results = ProjectedRows(operation.fields, operation.types, setting.node.output_type)
         self.late_tags = operation.late_tags
         self.sides = (
-            self.make_side(1, "left", *self._results.kept(1)),
-            self.make_side(2, "right", *self._results.kept(2)),
+            self.make_side(1, "left", *self._results.stored_fields(1)),
+            self.make_side(2, "right", *self._results.stored_fields(2)),
         )
 
     # --- an epoch -------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class WindowJoinOperator(TwoSidedOperator):
         """Give out the pairs of all windows of the range."""
         if not len(left) or not len(right):
             return
-        left_codes, right_codes = numbered([left.keys.array, right.keys.array])
+        left_codes, right_codes = key_numbers([left.keys.array, right.keys.array])
         for rows, numbers in rows_by_window(left.times, self._windows, closing):
             first_ms, last_ms = self._windows.starts(numbers), self._windows.ends(numbers) - 1
             for at, right_rows in pairs(left_codes[rows], first_ms, last_ms, right_codes, right.times):
@@ -132,8 +132,8 @@ def rows_by_window(
     for start, stop in _blocks(first, last, block_rows):
         rows = np.flatnonzero((first < stop) & (last >= start) & (last >= first))
         if len(rows):
-            own = np.maximum(first[rows], start), np.minimum(last[rows] + 1, stop)
-            numbers, run = expanded(*own)
+            bounds = np.maximum(first[rows], start), np.minimum(last[rows] + 1, stop)
+            numbers, run = expanded(*bounds)
             order = np.argsort(numbers, kind="stable")
             yield rows[run[order]], numbers[order]
 
@@ -148,13 +148,12 @@ def _blocks(first: Int64s, last: Int64s, most: int) -> Iterator[tuple[int, int]]
         yield int(first.min()), int(last.max()) + 1
         return
     starts, stops = np.sort(first), np.sort(np.maximum(last + 1, first))
-    begun, ended = np.append(0, np.cumsum(starts - starts[0])), np.append(0, np.cumsum(stops - starts[0]))
+    start_sums, stop_sums = np.append(0, np.cumsum(starts - starts[0])), np.append(0, np.cumsum(stops - starts[0]))
 
     def before(window: int) -> int:
         """How many rows there are in all windows before this one."""
-        own = [(int(np.searchsorted(bounds, window)), sums) for bounds, sums in ((starts, begun), (stops, ended))]
-        (a, of_starts), (b, of_stops) = own
-        return (a - b) * (window - int(starts[0])) - int(of_starts[a]) + int(of_stops[b])
+        begun, ended = int(np.searchsorted(starts, window)), int(np.searchsorted(stops, window))
+        return (begun - ended) * (window - int(starts[0])) - int(start_sums[begun]) + int(stop_sums[ended])
 
     start, end = int(starts[0]), int(stops[-1])
     while start < end:

@@ -17,14 +17,14 @@ from typing import Any, NoReturn
 
 from millstream.errors import ProgramError
 from millstream.runtime.keyed.declared_states import evolution_of
-from millstream.runtime.keyed.settled_map import SettledMap
+from millstream.runtime.keyed.map_methods import SettledMap
 from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
 from millstream.state.schemas.state_schemas import TableSchema, stored_tables
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.accounts import StoredTables, SubtaskAccount
 from millstream.state.stored.table_names import BROADCAST_KEY
 from millstream.state.tables.map_keys import entries_of
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 
 __all__ = ["WRITER", "BroadcastMap", "BroadcastStates", "BroadcastView"]
 
@@ -55,25 +55,26 @@ class BroadcastMap(SettledMap):
         evolution = evolution_of(descriptor)
         value = task_codec(descriptor.type_info.value_type, what, None if evolution is None else evolution.serializer)
         super().__init__(key, value)
+        self._forms = key.forms
         self._table = StateTable(self.name, None, max_parallelism, value, key, evolution=evolution)
         self._version: tuple[SegmentRef, ...] = ()
-        self._held = _Entries(self._look_up)
-        self._is_read = False  # whether `_held` has what the table has
+        self._copy = _Entries(self._look_up)
+        self._is_loaded = False  # whether `_copy` has what the table has
         # Plain keys are found without a look at them.
-        self.find: Callable[[Any], Any] = self.get if key.exact is None else self._held.__getitem__
+        self.find: Callable[[Any], Any] = self.get if key.exact is None else self._copy.__getitem__
         self._forget_changes()
 
     def _forget_changes(self) -> None:
         self._changed: dict[Any, None] = {}
         self._cleared = False
 
-    def begin(self, place: EpochPlace, version: tuple[SegmentRef, ...]) -> None:
+    def begin(self, setting: TableSetting, version: tuple[SegmentRef, ...]) -> None:
         """An epoch begins at this version."""
-        self._table.begin(place, version)
-        place.segments.keep_only(self._table.view.refs, self._table.layout)
+        self._table.begin(setting, version)
+        setting.segments.keep_only(self._table.view.refs, self._table.layout)
         if self._changed or self._cleared or version != self._version:
-            self._held.clear()
-            self._is_read = False
+            self._copy.clear()
+            self._is_loaded = False
         self._version = version
         self._forget_changes()
 
@@ -84,10 +85,10 @@ class BroadcastMap(SettledMap):
 
     @property
     def _entries(self) -> dict[Any, Any]:
-        if not self._is_read:
-            self._held.update(entries_of(self._table, BROADCAST_KEY, self._table.read_rows([BROADCAST_KEY])[0]))
-            self._is_read = True
-        return self._held
+        if not self._is_loaded:
+            self._copy.update(entries_of(self._table, BROADCAST_KEY, self._table.read_rows([BROADCAST_KEY])[0]))
+            self._is_loaded = True
+        return self._copy
 
     def _look_up(self, key: Any) -> Any:
         return self._entries.get(self._settle_key(key))
@@ -98,13 +99,13 @@ class BroadcastMap(SettledMap):
         if self._cleared and stored:
             self._table.clear([BROADCAST_KEY])
         puts = [key for key in self._changed if key in self._entries]
-        gone = [key for key in self._changed if key not in self._entries]
+        removed = [key for key in self._changed if key not in self._entries]
         if puts:
             values = [self._entries[key] for key in puts]
             self._table.put([BROADCAST_KEY] * len(puts), values, self._table.encode_subs(puts))
-        if gone and stored:
-            gone = [form for key in gone for form in self._forms(key)]
-            self._table.delete([BROADCAST_KEY] * len(gone), self._table.encode_subs(gone))
+        if removed and stored:
+            removed = [form for key in removed for form in self._forms(key)]
+            self._table.delete([BROADCAST_KEY] * len(removed), self._table.encode_subs(removed))
         return self._table.end()
 
     # --- changes --------------------------------------------------------------------------------------------------
@@ -114,8 +115,8 @@ class BroadcastMap(SettledMap):
 
     def clear(self) -> None:
         """Forget all."""
-        self._held.clear()
-        self._is_read = True
+        self._copy.clear()
+        self._is_loaded = True
         self._changed, self._cleared = {}, True
 
 
@@ -161,7 +162,9 @@ class BroadcastStates:
     def __init__(self, operator: str, descriptors: tuple[Any, ...], max_parallelism: int) -> None:
         self._operator = operator
         self._descriptors = {descriptor.get_name(): descriptor for descriptor in descriptors}
-        self._seen = dict(self._descriptors)  # the last descriptor asked with, by name: most ask with one object
+        self._last_descriptors = dict(
+            self._descriptors
+        )  # the last descriptor asked with, by name: most ask with one object
         self._maps = {
             name: BroadcastMap(descriptor, operator, max_parallelism) for name, descriptor in self._descriptors.items()
         }
@@ -170,15 +173,15 @@ class BroadcastStates:
         self._is_writer = False
         self.is_alone = False  # whether no other subtask is there to write, as in a test of one
 
-    def begin(self, place: EpochPlace, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Open every state at the last version. `place` is of all key groups, as everybody reads everything; `accounts`
-        is what each subtask acknowledged."""
-        self._is_writer = self.is_alone or place.subtask == WRITER
+    def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
+        """Open every state at the last version. `setting` is of all key groups, as every subtask reads everything;
+        `accounts` is what each subtask acknowledged."""
+        self._is_writer = self.is_alone or setting.subtask == WRITER
         self._stored = accounts.get(WRITER, SubtaskAccount()).broadcast or StoredTables({})
         # A letter of its own after the nonce: keyed state of the same name has files beside these.
-        place = replace(place, nonce=f"{place.nonce}b", schemas=self._stored.schemas)
+        setting = replace(setting, nonce=f"{setting.nonce}b", schemas=self._stored.schemas)
         for name, state in self._maps.items():
-            state.begin(place, self._stored.versions.get(name, ()))
+            state.begin(setting, self._stored.versions.get(name, ()))
 
     def end(self) -> StoredTables | None:
         """What this subtask adds to its account: the new versions, if it is the one that writes."""
@@ -188,11 +191,11 @@ class BroadcastStates:
         versions = {**self._stored.versions, **{name: state.end() for name, state in self._maps.items()}}
         return stored_tables(versions, self._stored.schemas, {name: s.schema for name, s in self._maps.items()})
 
-    def written(self, descriptor: Any) -> BroadcastMap:
+    def writable(self, descriptor: Any) -> BroadcastMap:
         """The state for those who may write it."""
         return self._maps[self._name(descriptor)]
 
-    def read(self, descriptor: Any) -> BroadcastView:
+    def readable(self, descriptor: Any) -> BroadcastView:
         """The state for those who may not."""
         return self._views[self._name(descriptor)]
 
@@ -203,12 +206,12 @@ class BroadcastStates:
                 f"get_broadcast_state: '{self._operator}' has no broadcast state {name or descriptor!r}; "
                 f"it has {sorted(self._maps)}. Pass its descriptor to broadcast(...) too"
             )
-        if self._seen[name] is not descriptor:
+        if self._last_descriptors[name] is not descriptor:
             declared = self._descriptors[name]
             if declared != descriptor:
                 raise ProgramError(
                     f"get_broadcast_state: '{name}' of '{self._operator}' was passed to broadcast(...) as {declared!r} "
                     f"and is now asked for as {descriptor!r}. Use one descriptor for both"
                 )
-            self._seen[name] = descriptor
+            self._last_descriptors[name] = descriptor
         return str(name)

@@ -1,10 +1,10 @@
-"""The states that hold many values per key: lists and maps, each element and each entry a row of its own.
+"""The states that hold many values per subject: lists and maps, each element and each entry a row of its own.
 
-Adding to a list reads nothing of it, and touching one entry of a large map reads none of the others. What is read is
-read in bulk: the lists, or the small maps, of all keys that the scope says are at hand. What was never stored leaves no
-tombstone, as far as it was looked at.
+Adding to a list reads nothing of it, and touching one entry of a large map reads none of the others. Reads are made in
+bulk: the lists, or the small maps, of all keys that the scope has at hand. What is known to have no row leaves no
+tombstone.
 
-A key here is whatever the scope's `key` is: a key of the stream, or a key and a window (`windows.places`).
+A key here is whatever the scope's `key` is: a key of the stream, or a place (`states`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.runtime.keyed.map_methods import ABSENT, MapMethods
 from millstream.runtime.keyed.states import StateHandle
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.map_keys import MapKeyCodec, entries_of
@@ -25,15 +26,15 @@ __all__ = ["ListHandle", "MapHandle"]
 _SMALL_MAP_ENTRIES_MAX = 256
 # A look-up of one entry takes about as long as reading so many entries of a map one after another.
 _ENTRIES_PER_LOOKUP = 128
-_ABSENT = object()
 # So much of stored lists or maps, as they are stored, is held as Python values at once.
 _LOADED_BYTES_MAX = 16 << 20
 
 
 class ListHandle(StateHandle):
     """`ListState`: adding reads nothing; reading loads the lists of the keys at hand at once, as far as they are not
-    larger together than `_LOADED_BYTES_MAX`: those of other keys are let go before more are loaded."""
+    larger together than `_LOADED_BYTES_MAX`: those of other keys are dropped before more are loaded."""
 
+    shape = "list"
     next_number: int
 
     def __init__(self, table: StateTable, scope: Any, renews_on_read: bool, codec: StateCodec) -> None:
@@ -43,10 +44,10 @@ class ListHandle(StateHandle):
 
     def _forget(self) -> None:
         self._whole: dict[Any, list[Any]] = {}
-        self._added: dict[Any, list[Any]] = {}
-        self._replaced: dict[Any, None] = {}
-        self._unstored: set[Any] = set()
-        self._let_go: set[Any] = set()  # lists that were loaded and are so no more
+        self._additions: dict[Any, list[Any]] = {}
+        self._replaced_keys: dict[Any, None] = {}
+        self._rowless: set[Any] = set()
+        self._dropped_keys: set[Any] = set()  # whose lists were loaded and dropped again
         self._loaded_bytes = 0
 
     def begin(self) -> None:
@@ -63,9 +64,9 @@ class ListHandle(StateHandle):
         row_bytes = self.table.row_bytes
         for key, rows in zip(new, self.table.read_rows(new), strict=True):
             if not rows:
-                self._unstored.add(key)
+                self._rowless.add(key)
             self._loaded_bytes += len(rows) * row_bytes
-            self._whole[key] = [value for _, value in rows] + self._added.get(key, [])
+            self._whole[key] = [value for _, value in rows] + self._additions.get(key, [])
 
     def load_ahead(self, keys: list[Any]) -> None:
         """Read the lists of keys that will be asked for, in this order; the first ones, where all would be too much."""
@@ -84,19 +85,19 @@ class ListHandle(StateHandle):
 
     def _load_from(self, key: Any) -> None:
         """Load the list of the current key and of those that will probably be asked for next."""
-        if key in self._let_go or not self.table.holds_rows:
-            # One that is asked for again and again comes alone, or all would come each time.
+        if key in self._dropped_keys or not self.table.holds_rows:
+            # A list that is needed again is loaded alone: else each return to it would load the following ones too.
             self._make_room()
             self.load((key,))
         else:
             self.load_ahead([key, *(k for k in self._scope.following() if k != key and k not in self._whole)])
 
     def _make_room(self) -> None:
-        """Let go of lists that can be loaded again, if they are many: what was added to them is kept apart."""
+        """Drop lists that can be loaded again, if they are many; what was added to them is kept."""
         if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
-            gone = [key for key in self._whole if key not in self._replaced]
-            self._let_go.update(gone)
-            for key in gone:
+            unreplaced = [key for key in self._whole if key not in self._replaced_keys]
+            self._dropped_keys.update(unreplaced)
+            for key in unreplaced:
                 del self._whole[key]
             self._loaded_bytes = 0
 
@@ -110,7 +111,7 @@ class ListHandle(StateHandle):
     def append(self, value: Any) -> None:
         """Append an element that has the form already in which it would be read, as records of a typed stream have."""
         key = self._scope.key
-        self._added.setdefault(key, []).append(value)
+        self._additions.setdefault(key, []).append(value)
         if key in self._whole:
             self._whole[key].append(value)
 
@@ -129,24 +130,37 @@ class ListHandle(StateHandle):
 
     def _replace(self, key: Any, values: list[Any]) -> None:
         self._whole[key] = list(values)
-        self._added[key] = list(values)
-        self._replaced[key] = None
+        self._additions[key] = list(values)
+        self._replaced_keys[key] = None
 
     def leave(self) -> None:
         if self.table.holds_rows:
-            self.table.clear([key for key in self._replaced if key not in self._unstored])
-        keys = [key for key, values in self._added.items() for _ in values]
-        values = [value for values in self._added.values() for value in values]
+            self.table.clear([key for key in self._replaced_keys if key not in self._rowless])
+        keys = [key for key, values in self._additions.items() for _ in values]
+        values = [value for values in self._additions.values() for value in values]
         numbers = self.next_number + np.arange(len(values))
         self.next_number += len(values)
         self.table.put(keys, values, pa.array(numbers))
         self._forget()
 
+    def merge(self, target: Any, sources: list[Any]) -> None:
+        self.load(sources)
+        for source in sources:
+            self._scope.at = source
+            elements = self.get()
+            self.clear()
+            self._scope.at = target
+            for value in elements:
+                self.append(value)
+        self._scope.at = target
 
-class MapHandle(StateHandle):
+
+class MapHandle(MapMethods, StateHandle):
     """`MapState`: entries are rows of their own. Small maps are loaded whole, those of the keys at hand at once, as far
-    as they are not too large together; of a large one single entries, until as many were asked for as make it worth
-    reading whole."""
+    as they are not too large together. Of a large map single entries are read, until reading it whole would have cost
+    no more."""
+
+    shape = "map"
 
     def __init__(
         self, table: StateTable, scope: Any, renews_on_read: bool, key: MapKeyCodec, value: StateCodec
@@ -159,14 +173,14 @@ class MapHandle(StateHandle):
         self._forget()
 
     def _forget(self) -> None:
-        self._entries: dict[Any, dict[Any, Any]] = {}  # what is known; _ABSENT: known not to be there
+        self._entries: dict[Any, dict[Any, Any]] = {}  # what is known; ABSENT: known not to be there
         self._whole: dict[Any, set[Any]] = {}  # keys whose entries are all known, and which of these are stored
-        self._changed: dict[Any, dict[Any, None]] = {}
-        self._cleared: dict[Any, None] = {}
+        self._changed_map_keys: dict[Any, dict[Any, None]] = {}
+        self._cleared_keys: dict[Any, None] = {}
         self._counts: dict[Any, int] = {}  # how many entries keys have, at most
-        self._let_go: set[Any] = set()  # small maps that were loaded and are so no more
+        self._dropped_keys: set[Any] = set()  # whose small maps were loaded and dropped again
         self._loaded_bytes = 0
-        self._asked: dict[Any, int] = {}  # how many entries of a large map were read one by one
+        self._entries_read: dict[Any, int] = {}  # how many entries of a large map were read one by one
 
     def load(self, keys: Iterable[Any]) -> None:
         """Read all entries of these keys."""
@@ -181,14 +195,13 @@ class MapHandle(StateHandle):
             self._entries[key] = {**stored, **self._entries.get(key, {})}
             self._whole[key] = set(stored)
 
-    def _value(self, map_key: Any) -> Any:
-        """The value of an entry of the current key, _ABSENT when there is none."""
+    def _entry(self, map_key: Any) -> Any:
         key = self._scope.key
         if key not in self._whole and map_key not in self._entries.get(key, ()):
             self._find(key, map_key)
-        value = self._entries[key].get(map_key, _ABSENT)
-        if self._renews_on_read and value is not _ABSENT:
-            self._changed.setdefault(key, {})[map_key] = None
+        value = self._entries[key].get(map_key, ABSENT)
+        if self._renews_on_read and value is not ABSENT:
+            self._changed_map_keys.setdefault(key, {})[map_key] = None
         return value
 
     def _find(self, key: Any, map_key: Any) -> None:
@@ -197,18 +210,18 @@ class MapHandle(StateHandle):
             keys = [k for k in dict.fromkeys((key, *self._scope.keys)) if k not in self._whole]
             counts = self.table.count(keys) if self.table.holds_rows else [0] * len(keys)
             self._counts.update(zip(keys, counts, strict=True))
-        if self._counts[key] <= _SMALL_MAP_ENTRIES_MAX and key not in self._let_go:
+        if self._counts[key] <= _SMALL_MAP_ENTRIES_MAX and key not in self._dropped_keys:
             self._load_small(key)
         if key in self._whole:
             return
-        # Who has asked for so many entries, one by one, that reading all would have cost no more, gets all.
-        self._asked[key] = self._asked.get(key, 0) + 1
-        if self._asked[key] * _ENTRIES_PER_LOOKUP >= self._counts[key]:
+        # Once look-ups of single entries have cost what reading the whole map costs, it is read whole.
+        self._entries_read[key] = self._entries_read.get(key, 0) + 1
+        if self._entries_read[key] * _ENTRIES_PER_LOOKUP >= self._counts[key]:
             self.load((key,))
         else:
             forms = self._forms(map_key)
-            values = self.table.read_pairs([key] * len(forms), list(forms), _ABSENT)
-            self._entries.setdefault(key, {})[map_key] = next((v for v in values if v is not _ABSENT), _ABSENT)
+            values = self.table.read_pairs([key] * len(forms), list(forms), ABSENT)
+            self._entries.setdefault(key, {})[map_key] = next((v for v in values if v is not ABSENT), ABSENT)
 
     def _load_small(self, key: Any) -> None:
         """Load the map of the current key and the small ones of those that will probably be asked for next."""
@@ -218,11 +231,13 @@ class MapHandle(StateHandle):
         self.load(small[: self.table.within(small, _LOADED_BYTES_MAX)] if self.table.holds_rows else small)
 
     def _make_room(self) -> None:
-        """Let go of maps that were not changed, if they are many: they can be loaded again."""
+        """Drop maps that were not changed, if they are many: they can be loaded again."""
         if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
-            gone = [key for key in self._whole if key not in self._changed and key not in self._cleared]
-            self._let_go.update(gone)
-            for key in gone:
+            unchanged = [
+                key for key in self._whole if key not in self._changed_map_keys and key not in self._cleared_keys
+            ]
+            self._dropped_keys.update(unchanged)
+            for key in unchanged:
                 del self._whole[key], self._entries[key]
             self._loaded_bytes = 0
 
@@ -231,92 +246,45 @@ class MapHandle(StateHandle):
         if key not in self._whole:
             self._make_room()
         self.load((key,))
-        there = {k: v for k, v in self._entries[key].items() if v is not _ABSENT}
+        present = {k: v for k, v in self._entries[key].items() if v is not ABSENT}
         if self._renews_on_read:
-            self._changed.setdefault(key, {}).update(dict.fromkeys(there))
-        return there
+            self._changed_map_keys.setdefault(key, {}).update(dict.fromkeys(present))
+        return present
 
-    def get(self, key: Any) -> Any:
-        """The value of an entry, None when there is none."""
-        value = self._value(self._settle_key(key))
-        return None if value is _ABSENT else value
-
-    def contains(self, key: Any) -> bool:
-        """Whether there is an entry."""
-        return self._value(self._settle_key(key)) is not _ABSENT
-
-    def put(self, key: Any, value: Any) -> None:
-        """Set an entry."""
-        self._set(self._settle_key(key), self._settle(value))
-
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        """Set many entries."""
-        for key, value in dict_value.items():
-            self.put(key, value)
-
-    def remove(self, key: Any) -> None:
-        """Remove an entry."""
-        self._set(self._settle_key(key), _ABSENT)
-
-    def _set(self, map_key: Any, value: Any) -> None:
+    def _set_entry(self, map_key: Any, value: Any) -> None:
         key = self._scope.key
-        entries, changed = self._entries.setdefault(key, {}), self._changed.setdefault(key, {})
+        entries, changed = self._entries.setdefault(key, {}), self._changed_map_keys.setdefault(key, {})
         stored = self._whole.get(key)
-        if value is not _ABSENT or stored is None or map_key in stored:
+        if value is not ABSENT or stored is None or map_key in stored:
             entries[map_key] = value
             changed[map_key] = None
         else:  # known not to be stored: there is nothing to take out
             entries.pop(map_key, None)
             changed.pop(map_key, None)
 
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        """All entries."""
-        return self._all().items()
-
-    def keys(self) -> Iterable[Any]:
-        """The keys of all entries."""
-        return self._all().keys()
-
-    def values(self) -> Iterable[Any]:
-        """The values of all entries."""
-        return self._all().values()
-
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
-        return not self._all()
-
     def clear(self) -> None:
-        """Remove all entries."""
         key = self._scope.key
         self._entries[key] = {}
         self._whole[key] = set()
-        self._changed.pop(key, None)
-        self._cleared[key] = None
-
-    __getitem__ = get
-    __setitem__ = put
-    __delitem__ = remove
-    __contains__ = contains
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.keys())
+        self._changed_map_keys.pop(key, None)
+        self._cleared_keys[key] = None
 
     def leave(self) -> None:
         stored = self.table.holds_rows
         if stored:
-            self.table.clear(list(self._cleared))
+            self.table.clear(list(self._cleared_keys))
         puts: list[tuple[Any, Any, Any]] = []
-        gone: list[tuple[Any, Any]] = []
-        for key, changed in self._changed.items():
+        removed: list[tuple[Any, Any]] = []
+        for key, changed in self._changed_map_keys.items():
             for map_key in changed:
-                value = self._entries[key].get(map_key, _ABSENT)
-                if value is _ABSENT:
-                    gone.extend((key, form) for form in self._forms(map_key))
+                value = self._entries[key].get(map_key, ABSENT)
+                if value is ABSENT:
+                    removed.extend((key, form) for form in self._forms(map_key))
                 else:
                     puts.append((key, map_key, value))
         if puts:
             keys, subs, values = map(list, zip(*puts, strict=True))
             self.table.put(keys, values, self.table.encode_subs(subs))
-        if gone and stored:
-            self.table.delete([key for key, _ in gone], self.table.encode_subs([map_key for _, map_key in gone]))
+        if removed and stored:
+            self.table.delete([key for key, _ in removed], self.table.encode_subs([map_key for _, map_key in removed]))
         self._forget()

@@ -27,7 +27,7 @@ class ColumnState(StateHandle):
     """One state, as a column beside the keys of the visit."""
 
     def __init__(self, table: StateTable, scope: Scope) -> None:
-        super().__init__(table, scope, renews_on_read=False)
+        super().__init__(table, scope)
         assert table.layout.value_type is not None
         self.kind = table.layout.value_type
         self._keys: KeyColumn | None = None
@@ -48,13 +48,13 @@ class ColumnState(StateHandle):
         if self.table.view.is_empty:
             self._stored = np.zeros(len(self._keys), dtype=np.bool_)
             return pa.nulls(len(self._keys), self.kind)
-        found = self.table.view.get(self._keys)
-        self._stored = found.mask
-        assert found.values is not None
-        if len(found.values) == len(self._keys):
-            return found.values
-        places = np.cumsum(found.mask) - 1
-        return found.values.take(pa.array(places, mask=~found.mask))
+        lookup = self.table.view.get(self._keys)
+        self._stored = lookup.mask
+        assert lookup.values is not None
+        if len(lookup.values) == len(self._keys):
+            return lookup.values
+        positions = np.cumsum(lookup.mask) - 1
+        return lookup.values.take(pa.array(positions, mask=~lookup.mask))
 
     def set(self, values: pa.Array) -> None:
         """Set the values of all keys of the visit; null removes."""
@@ -67,13 +67,13 @@ class ColumnState(StateHandle):
         if not new.null_count:
             self.table.changes.put(keys, new)
             return
-        there = np.asarray(new.is_valid())
+        has_value = np.asarray(new.is_valid())
         # A key that is known to have no row needs no tombstone.
-        gone = ~there if self._stored is None else ~there & self._stored
+        removed = ~has_value if self._stored is None else ~has_value & self._stored
         if not self.table.view.is_empty:
-            self.table.delete_keys(keys.take(np.flatnonzero(gone)))
-        if there.any():
-            self.table.changes.put(keys.take(np.flatnonzero(there)), new.filter(pa.array(there)))
+            self.table.delete_keys(keys.take(np.flatnonzero(removed)))
+        if has_value.any():
+            self.table.changes.put(keys.take(np.flatnonzero(has_value)), new.filter(pa.array(has_value)))
 
 
 class ColumnStates(Mapping[str, ColumnState]):

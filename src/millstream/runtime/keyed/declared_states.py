@@ -1,7 +1,6 @@
 """A state as its descriptor declares it: the handle, its codecs and its lifetime.
 
-Which kind of handle it is, and what its table's keys are, is for the caller to say: states of keys and states of
-windows are made here alike.
+States of keys and states of places are made here alike: which one it is, the caller says by scope and table.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import ProgramError
-from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
-from millstream.runtime.keyed.states import Aggregating, PairHandle, Reducing, StateHandle, ValueHandle
+from millstream.runtime.keyed.states import PairHandle, StateHandle, ValueHandle
 from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
 from millstream.state.schemas.evolution import Evolution
 from millstream.state.tables.state_table import StateTable
 
-__all__ = ["declared_state", "evolution_of", "own_name_taken"]
+__all__ = ["declared_state", "evolution_of", "name_conflict"]
 
 
 def declared_state(
@@ -30,35 +28,35 @@ def declared_state(
     options["evolution"] = evolution = evolution_of(descriptor)
     serializer = None if evolution is None else evolution.serializer
     declared = descriptor.type_info
-    made: StateHandle
-    if issubclass(kind, MapHandle):
+    handle: StateHandle
+    if kind.shape == "map":
         key = task_map_keys(declared.key_type, f"the map keys of {what}")
         value = task_codec(declared.value_type, what, serializer)
-        made = kind(make_table(value, key, **options), scope, renews, key, value)
-        return made
-    if issubclass(kind, ListHandle):
+        handle = kind(make_table(value, key, **options), scope, renews, key, value)
+        return handle
+    if kind.shape == "list":
         value = task_codec(declared.element_type, what, serializer)
-        made = kind(make_table(value, sub_type=pa.int64(), **options), scope, renews, value)
-        return made
+        handle = kind(make_table(value, sub_type=pa.int64(), **options), scope, renews, value)
+        return handle
     function: dict[str, Any] = {}
-    if issubclass(kind, Reducing):
+    if kind.shape == "reducing":
         function["reduce"] = descriptor.get_reduce_function().reduce
-    elif issubclass(kind, Aggregating):
+    elif kind.shape == "aggregating":
         function["function"] = descriptor.get_agg_function()
     value = task_codec(declared, what, serializer)
     if kind is ValueHandle and value.exact_pair is not None:
         kind = PairHandle
-    made = kind(make_table(value, **options), scope, renews, value, **function)
-    return made
+    handle = kind(make_table(value, **options), scope, renews, value, **function)
+    return handle
 
 
 def evolution_of(descriptor: Any) -> Evolution | None:
     """What a descriptor says of the types its state had before; None for the operator's own states."""
-    found: Any = getattr(descriptor, "_evolution", None)
-    return found if isinstance(found, Evolution) else None
+    evolution: Any = getattr(descriptor, "_evolution", None)
+    return evolution if isinstance(evolution, Evolution) else None
 
 
-def own_name_taken(name: str, operator: str) -> ProgramError:
+def name_conflict(name: str, operator: str) -> ProgramError:
     """The refusal of a state that is named like one that the operator itself keeps."""
     return ProgramError(f"state '{name}' of '{operator}': the operator keeps a table of that name. Give yours another")
 

@@ -13,42 +13,35 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.graph.window_traits import MergingAssigner
 from millstream.plan.operations import FoldedWindow, PaneAggregate
-from millstream.runtime.keyed.collection_states import ListHandle, MapHandle
-from millstream.runtime.keyed.states import Aggregating, Reducing
 from millstream.state.schemas.saved_types import written_type
 from millstream.state.stored.queryable import NUMBERED, PANES, PLACES, WINDOW_STATES, Queryable
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
-__all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_told"]
+__all__ = ["queryable_of_panes", "queryable_of_windows", "queryables_of_states"]
 
 
-def queryables_told(
-    descriptors: Mapping[str, Any], kinds: Mapping[str, type[Any]], key_type: TypeInformation | None, operator: str
+def queryables_of_states(
+    descriptors: Mapping[str, Any], shapes: Mapping[str, str], key_type: TypeInformation | None, operator: str
 ) -> dict[str, Queryable]:
     """What an account tells of the states whose descriptors were made queryable, by that name."""
-    told: dict[str, Queryable] = {}
+    queryables: dict[str, Queryable] = {}
     for state, descriptor in descriptors.items():
         name = getattr(descriptor, "_queryable_name", None)
         if name is None:
             continue
-        if name in told:
+        if name in queryables:
             raise ProgramError(
-                f"the states '{told[name].state}' and '{state}' of '{operator}' are both queryable as '{name}'. "
+                f"the states '{queryables[name].state}' and '{state}' of '{operator}' are both queryable as '{name}'. "
                 "Give one of them another name by set_queryable"
             )
-        kind, declared = kinds[state], descriptor.type_info
-        shape, value = "value", declared
-        if issubclass(kind, MapHandle):
-            shape, value = "map", declared.value_type
-        elif issubclass(kind, ListHandle):
-            shape, value = "list", declared.element_type
-        elif issubclass(kind, Reducing):
-            shape = "reducing"
-        elif issubclass(kind, Aggregating):
-            shape = "aggregating"
-        told[name] = Queryable(state, shape, written_type(key_type), written_type(value))
-    return told
+        shape, value = shapes[state], descriptor.type_info
+        if shape == "map":
+            value = value.value_type
+        elif shape == "list":
+            value = value.element_type
+        queryables[name] = Queryable(state, shape, written_type(key_type), written_type(value))
+    return queryables
 
 
 def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> Queryable:
@@ -68,7 +61,7 @@ def queryable_of_panes(operation: PaneAggregate, key_type: TypeInformation) -> Q
 def queryable_of_windows(operation: Window, key_type: TypeInformation | None) -> Queryable:
     """What an account tells of the windows of the two other operators."""
     panes = operation.panes if isinstance(operation, FoldedWindow) else None
-    kept = PLACES if panes is None else NUMBERED
+    form = PLACES if panes is None else NUMBERED
     measures: Any = getattr(operation.aggregate, "measures", ())
     if operation.evictor is not None:
         contents = "timed records"
@@ -79,11 +72,11 @@ def queryable_of_windows(operation: Window, key_type: TypeInformation | None) ->
     else:
         contents = "records"
     return Queryable(
-        WINDOW_STATES[kept],
+        WINDOW_STATES[form],
         "window",
         written_type(key_type),
         written_type(operation.contents_type),
-        kept,
+        form,
         () if panes is None else _fields(panes),
         contents,
         _measures(measures) if contents == "ready" else (),

@@ -1,69 +1,78 @@
-"""The states a keyed function holds: what they hold of the current key, and what it changed in them.
+"""The states a keyed function holds of its *subject*, a key or a place (a key and a window): values of one each.
 
-A handle is made once, when the function asks for it in `open()`. The operator goes through its records in visits
-(`visits`): at the start of each the handle is told the visit's keys, and the first use of the state reads it for all
-of them at once; at the end what was changed is handed to the table in one piece. So a function that looks at its state
-one record at a time never causes one look-up per record.
+A handle is made once, when the function asks for it in `open()`. Its scope says which subject the function is at:
 
-The observable behaviour is that of one record at a time, in arrival order per key.
+    Scope          one of a visit's keys, by its number (`visits`)
+    SubjectScope   any key or place, as itself. A window operator cannot say beforehand where it will go: windows merge,
+                   triggers ask for state of the result
+
+Either way a handle does the same; only what holds its values differs. Those of a visit stand in a list, by number: the
+first use of the state reads it for all keys of the visit at once, a record then costs one index to read and one to set,
+and what was changed is handed to the table when the visit ends. (A dictionary there would cost a hash per use.) Those
+of subjects stand in a dictionary that lives as long as the epoch. The operator announces many at once (`prefetch`);
+what was not announced is read when it is asked for.
+
+The observable behaviour is that of one record at a time, in arrival order per key. What is known to have no row leaves
+no tombstone. States of many values per subject are in `collection_states`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import index
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.errors import ProgramError
+from millstream.state.keys.equality import Bools
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 
-__all__ = [
-    "Aggregating",
-    "AggregatingHandle",
-    "PairHandle",
-    "Reducing",
-    "ReducingHandle",
-    "Scope",
-    "StateHandle",
-    "ValueHandle",
-]
+__all__ = ["AggregatingHandle", "PairHandle", "ReducingHandle", "Scope", "StateHandle", "SubjectScope", "ValueHandle"]
 
 
 class _Outside:
-    """The place of a scope that is at no key. It is no index, so no list of values is ever read or changed with it:
-    states need not ask, for every record, whether they may be used."""
+    """The subject of a scope that is at none. It is no index and has no hash, so that no list and no dictionary is ever
+    read or changed with it: states need not ask, for every record, whether they may be used."""
 
-    def __index__(self) -> int:
-        raise ProgramError(
-            "keyed state was used outside a keyed call: use it in process_element, on_timer, map and the like, "
-            "not in open() or close()"
-        )
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def _refuse(self) -> NoReturn:
+        raise ProgramError(self._message)
+
+    __index__ = __hash__ = _refuse
 
 
-_OUTSIDE = _Outside()
+_OUTSIDE_VISIT = _Outside(
+    "keyed state was used outside a keyed call: use it in process_element, on_timer, map and the like, "
+    "not in open() or close()"
+)
+_OUTSIDE_WINDOW = _Outside(
+    "state of a window was used outside a call for a key: use it in process, clear and the like, "
+    "not in open() or close()"
+)
 
 
 class Scope:
-    """Which key the function is at: `at` is its number among the keys of the visit. Outside a keyed call it is no
-    number. The keys as Python values are made when somebody asks for them."""
+    """Which key of a visit the function is at: `at` is its number. Outside a keyed call it is no number. The keys as
+    Python values are made when somebody asks for them."""
 
     __slots__ = ("_decode", "_keys", "at", "column")
 
     def __init__(self) -> None:
-        self.at: Any = _OUTSIDE
+        self.at: Any = _OUTSIDE_VISIT
         self.column: KeyColumn | None = None
         self._keys: list[Any] | None = None
         self._decode: Callable[[pa.Array], list[Any]] | None = None
 
     def visit(self, column: KeyColumn, keys: list[Any] | None, decode: Callable[[pa.Array], list[Any]]) -> None:
         """These are the keys now; the function is at none of them yet."""
-        self.at, self.column, self._keys, self._decode = _OUTSIDE, column, keys, decode
+        self.at, self.column, self._keys, self._decode = _OUTSIDE_VISIT, column, keys, decode
 
     @property
     def keys(self) -> list[Any]:
@@ -91,32 +100,57 @@ class Scope:
 
     def leave(self) -> None:
         """The function is not being called."""
-        self.at = _OUTSIDE
+        self.at = _OUTSIDE_VISIT
 
 
-_NONE_TYPE = type(None)
+class SubjectScope:
+    """Which key or place the operator is at: `at` is the key or place itself."""
+
+    __slots__ = ("at",)
+
+    # Which subjects come next is not known here: what is needed of many is announced (`prefetch`, `load`).
+    keys: tuple[Any, ...] = ()
+
+    def __init__(self) -> None:
+        self.at: Any = _OUTSIDE_WINDOW
+
+    @property
+    def key(self) -> Any:
+        """The current subject."""
+        return self.at
+
+    def following(self) -> tuple[Any, ...]:
+        """The subjects that are asked for next, as far as they are known: none."""
+        return self.keys
+
+    def leave(self) -> None:
+        """No user code runs."""
+        self.at = _OUTSIDE_WINDOW
 
 
 class StateHandle:
-    """What all states share: a table, and a scope that says which key is the current one.
+    """What all states share: a table, and a scope that says which subject is the current one (None: no function uses
+    the handle).
 
-    `next_number`: where the numbers of its rows go on (`row_numbers`); None: its rows have none. `numbers_rows`: they
-    are those of a join's rows, not of a list's elements.
+    `shape` is what kind of state it is to functions and to queries; "" is none of theirs. `next_number`: where the
+    numbers of its rows go on (`row_numbers`); None: its rows have none. `numbers_rows`: they are those of a join's
+    rows, not of a list's elements.
     """
 
+    shape = ""
     next_number: int | None = None
     numbers_rows = False
 
-    def __init__(self, table: StateTable, scope: Any, renews_on_read: bool) -> None:
+    def __init__(self, table: StateTable, scope: Any, renews_on_read: bool = False) -> None:
         self.table = table
         self._scope = scope
         self._renews_on_read = renews_on_read
 
-    def open(self, place: EpochPlace, version: tuple[SegmentRef, ...]) -> None:
+    def open(self, setting: TableSetting, version: tuple[SegmentRef, ...]) -> None:
         """An epoch begins at this version of the table."""
-        self.table.begin(place, version)
+        self.table.begin(setting, version)
         self.begin()
-        place.segments.keep_only(self.table.view.refs, self.table.layout)
+        setting.segments.keep_only(self.table.view.refs, self.table.layout)
 
     def begin(self) -> None:
         """An epoch begins: nothing is known, nothing is changed."""
@@ -124,11 +158,24 @@ class StateHandle:
     def visit(self, keys: KeyColumn) -> None:
         """The function is about to see these keys."""
 
-    def leave(self) -> None:
-        """The visit ends: hand what it changed to the table."""
+    def prefetch(self, subjects: Iterable[Any]) -> None:
+        """The operator is about to go to these keys or places: read what single values they have at once."""
 
-    def flush(self) -> None:
-        """The epoch ends: hand all that is left to the table."""
+    def leave(self) -> None:
+        """The visit, or the epoch, ends: hand what was changed to the table."""
+
+    def merge(self, target: Any, sources: list[Any]) -> None:
+        """Windows merge: what the sources hold goes to the target, where the scope is then. Some states cannot."""
+        raise self._refused_merge()
+
+    def _refused_merge(self) -> ProgramError:
+        return ProgramError(
+            f"state '{self.table.name}' of windows that merge is a {self.shape.capitalize()}State, which cannot be "
+            "merged. Use a ReducingState, AggregatingState or ListState"
+        )
+
+
+_NONE_TYPE = type(None)
 
 
 class _Unread:
@@ -146,26 +193,53 @@ class _Unread:
         self._handle.read()[index(at)] = value
 
 
+class _SubjectValues(dict[Any, Any]):
+    """The values of subjects, None where there is none; each is read when it is first asked for."""
+
+    __slots__ = ("_table", "rowless")
+
+    def __init__(self, table: StateTable) -> None:
+        self._table = table
+        self.rowless: set[Any] = set()  # subjects that are known to have no row
+
+    def __missing__(self, subject: Any) -> Any:
+        self.read((subject,))
+        return self.setdefault(subject, None)
+
+    def read(self, subjects: Iterable[Any]) -> None:
+        """Read those that were not read yet, at once."""
+        new = [subject for subject in dict.fromkeys(subjects) if subject not in self]
+        if new and self._table.holds_rows:
+            values = self._table.read(new)
+            self.update(zip(new, values, strict=True))
+            self.rowless.update(subject for subject, value in zip(new, values, strict=True) if value is None)
+
+    def have_rows(self, subjects: list[Any]) -> Bools:
+        """Which of the subjects may have a row in the table."""
+        if not self._table.holds_rows:
+            return np.zeros(len(subjects), dtype=np.bool_)
+        return np.array([subject not in self.rowless for subject in subjects], dtype=np.bool_)
+
+
 class ValueHandle(StateHandle):
-    """`ValueState`: one value per key. None is no value.
+    """`ValueState`: one value per subject. None is no value."""
 
-    The values of a visit stand in a list, by the number of their key. A record costs one index to read and one to
-    set, however many keys there are.
-    """
+    shape = "value"
 
-    def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool, codec: StateCodec) -> None:
+    def __init__(self, table: StateTable, scope: Scope | SubjectScope, renews_on_read: bool, codec: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read)
         self._settle = codec.settle
         self._exact = codec.exact
+        self._is_visited = isinstance(scope, Scope)
         self._keys: KeyColumn | None = None
         self._forget()
         if renews_on_read:
             self.value = self._renewed_value  # type: ignore[method-assign]
 
     def _forget(self) -> None:
-        self._values: Any = _Unread(self)
-        self._stored: Any = None  # which keys have a row in the table
-        self._set = bytearray()
+        self._values: Any = _Unread(self) if self._is_visited else _SubjectValues(self.table)
+        self._set: Any = bytearray() if self._is_visited else {}  # which were set, by what `_values` goes by
+        self._stored: Any = None  # which keys of the visit have a row in the table
 
     def begin(self) -> None:
         self._keys = None
@@ -185,8 +259,11 @@ class ValueHandle(StateHandle):
         values: list[Any] = self._values
         return values
 
+    def prefetch(self, subjects: Iterable[Any]) -> None:
+        self._values.read(subjects)
+
     def value(self) -> Any:
-        """The value of the current key, None when there is none."""
+        """The value of the current subject, None when there is none."""
         return self._values[self._scope.at]
 
     def _renewed_value(self) -> Any:
@@ -197,32 +274,54 @@ class ValueHandle(StateHandle):
         return value
 
     def update(self, value: Any) -> None:
-        """Set the value of the current key; None removes it."""
+        """Set the value of the current subject; None removes it."""
         at = self._scope.at
         self._values[at] = value if type(value) is self._exact else self._settle(value)
         self._set[at] = 1
 
     def clear(self) -> None:
-        """Remove the value of the current key."""
+        """Remove the value of the current subject."""
         self.update(None)
 
     def leave(self) -> None:
-        changed = np.flatnonzero(np.frombuffer(self._set, dtype=np.uint8))
-        if len(changed):
-            self._hand_over(changed)
+        if self._set:
+            keys, values, stored = self._changes_of_visit() if self._is_visited else self._changes_of_subjects()
+            if _NONE_TYPE in set(map(type, values)):
+                has_value = np.fromiter((value is not None for value in values), dtype=np.bool_, count=len(values))
+                self.table.delete_keys(keys.take(np.flatnonzero(~has_value & stored)))
+                keys, values = keys.take(np.flatnonzero(has_value)), [value for value in values if value is not None]
+            self.table.put_settled(keys, values)
         self._forget()
 
-    def _hand_over(self, changed: Any) -> None:
+    def _changes_of_visit(self) -> tuple[KeyColumn, list[Any], Bools]:
+        """What was set: keys, values, and which keys have a row."""
         assert self._keys is not None
-        keys, values = self._keys, self._values
-        if len(changed) < len(values):
-            keys, values = keys.take(changed), [values[i] for i in changed.tolist()]
-        if _NONE_TYPE in set(map(type, values)):
-            there = np.fromiter((value is not None for value in values), dtype=np.bool_, count=len(values))
-            # A key that has no row needs no tombstone.
-            self.table.delete_keys(keys.take(np.flatnonzero(~there & self._stored[changed])))
-            keys, values = keys.take(np.flatnonzero(there)), [value for value in values if value is not None]
-        self.table.put_settled(keys, values)
+        changed = np.flatnonzero(np.frombuffer(self._set, dtype=np.uint8))
+        if len(changed) == len(self._values):
+            return self._keys, self._values, self._stored
+        return self._keys.take(changed), [self._values[i] for i in changed.tolist()], self._stored[changed]
+
+    def _changes_of_subjects(self) -> tuple[KeyColumn, list[Any], Bools]:
+        subjects = list(self._set)
+        values = [self._values[subject] for subject in subjects]
+        return self.table.column(subjects), values, self._values.have_rows(subjects)
+
+    def merge(self, target: Any, sources: list[Any], combine: Callable[[Any, Any], Any] | None = None) -> None:
+        """Make one value of several; `combine` makes one of two, by default as the state itself does."""
+        self.prefetch((target, *sources))
+        scope, merged = self._scope, None
+        for scope.at in (target, *sources):
+            value = self.value()
+            if value is not None:
+                merged = value if merged is None else (combine or self._combined)(merged, value)
+                self.update(None)
+        scope.at = target
+        if merged is not None:
+            self.update(merged)
+
+    def _combined(self, first: Any, second: Any) -> Any:
+        """One value of those of two windows."""
+        raise self._refused_merge()
 
 
 class PairHandle(ValueHandle):
@@ -251,14 +350,13 @@ class PairHandle(ValueHandle):
         self._set[at] = 1
 
 
-class Reducing:
-    """What makes a single value a `ReducingState`: the values added, reduced to one."""
+class ReducingHandle(ValueHandle):
+    """`ReducingState`: the values added, reduced to one."""
 
-    value: Callable[[], Any]
-    update: Callable[[Any], None]
+    shape = "reducing"
 
-    def __init__(self, *args: Any, reduce: Callable[[Any, Any], Any]) -> None:
-        super().__init__(*args)
+    def __init__(self, *settings: Any, reduce: Callable[[Any, Any], Any]) -> None:
+        super().__init__(*settings)
         self._reduce = reduce
 
     def get(self) -> Any:
@@ -270,16 +368,17 @@ class Reducing:
         before = self.value()
         self.update(value if before is None else self._reduce(before, value))
 
+    def _combined(self, first: Any, second: Any) -> Any:
+        return self._reduce(first, second)
 
-class Aggregating:
-    """What makes a single value an `AggregatingState`: an accumulator that values are added to; `get` is the function's
-    result."""
 
-    value: Callable[[], Any]
-    update: Callable[[Any], None]
+class AggregatingHandle(ValueHandle):
+    """`AggregatingState`: an accumulator that values are added to; `get` is the function's result."""
 
-    def __init__(self, *args: Any, function: Any) -> None:
-        super().__init__(*args)
+    shape = "aggregating"
+
+    def __init__(self, *settings: Any, function: Any) -> None:
+        super().__init__(*settings)
         self._function = function
 
     def get(self) -> Any:
@@ -294,10 +393,5 @@ class Aggregating:
             accumulator = self._function.create_accumulator()
         self.update(self._function.add(value, accumulator))
 
-
-class ReducingHandle(Reducing, ValueHandle):
-    """`ReducingState`."""
-
-
-class AggregatingHandle(Aggregating, ValueHandle):
-    """`AggregatingState`."""
+    def _combined(self, first: Any, second: Any) -> Any:
+        return self._function.merge(first, second)

@@ -1,4 +1,4 @@
-"""Timers of a keyed function: rows (key, time) with the time as their due time, in the one store.
+"""Timers of keys and of windows: rows (key, time) with the time as their due time, in the one store.
 
 They survive, rescale and spill as all state does. Setting a timer twice is setting it once. Timers fire in the
 order of their times; a timer set while firing, for a time that has come, fires in the same epoch.
@@ -17,23 +17,20 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import ProgramError
-from millstream.runtime.keyed.states import Scope
+from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.runtime.operators.context import TaskTimerService
-from millstream.state.segments.version import SegmentRef
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable
 
 __all__ = ["KeyedTimerService", "Timers", "timer_time"]
 
 
-class Timers:
-    """The timers of one time domain of one operator in one subtask."""
+class Timers(StateHandle):
+    """The timers of one time domain of one operator in one subtask. Keys are keys or places: what the table has."""
 
     def __init__(self, table: StateTable) -> None:
-        self.table = table
+        super().__init__(table, scope=None)
 
-    def begin(self, place: EpochPlace, refs: tuple[SegmentRef, ...]) -> None:
-        """An epoch begins: nothing is set or deleted yet."""
-        self.table.begin(place, refs)
+    def begin(self) -> None:
         self._set: dict[tuple[int, Any], bool] = {}  # (time, key) -> set (True) or deleted (False) in this epoch
         self._fresh: set[tuple[int, Any]] = set()  # first set in this epoch: perhaps never stored
         self._heap: list[tuple[int, int, Any]] = []
@@ -42,13 +39,13 @@ class Timers:
 
     def register(self, time: int, key: Any) -> None:
         """Set a timer."""
-        place = (time, key)
-        before = self._set.get(place)
+        timer = (time, key)
+        before = self._set.get(timer)
         if before is True:
             return
         if before is None:
-            self._fresh.add(place)
-        self._set[place] = True
+            self._fresh.add(timer)
+        self._set[timer] = True
         if self._through is not None and time <= self._through:
             heapq.heappush(self._heap, (time, next(self._order), key))
 
@@ -56,17 +53,19 @@ class Timers:
         """Delete a timer, if it is set."""
         self._set[time, key] = False
 
-    def come(self, through: int, after: int | None) -> list[tuple[int, Any]]:
+    def due_through(self, through: int, after: int | None) -> list[tuple[int, Any]]:
         """The timers up to `through`: those stored and not deleted since, then those set in this epoch."""
-        stored = [place for place in self._stored(through, after) if self._set.get(place, True)]
-        known = set(stored)
+        stored = [timer for timer in self._stored(through, after) if self._set.get(timer, True)]
+        stored_timers = set(stored)
         return stored + [
-            place for place, is_set in self._set.items() if is_set and place[0] <= through and place not in known
+            timer
+            for timer, is_set in self._set.items()
+            if is_set and timer[0] <= through and timer not in stored_timers
         ]
 
-    def due(self, come: list[tuple[int, Any]], through: int) -> Iterator[tuple[int, Any]]:
-        """Take the timers that have `come`, in order. The caller fires each before it asks for the next."""
-        self._heap = [(time, next(self._order), key) for time, key in come]
+    def take_in_order(self, timers: list[tuple[int, Any]], through: int) -> Iterator[tuple[int, Any]]:
+        """Take these timers, which have come, by their times. The caller fires each before it asks for the next."""
+        self._heap = [(time, next(self._order), key) for time, key in timers]
         heapq.heapify(self._heap)
         self._through = through
         while self._heap:
@@ -89,27 +88,25 @@ class Timers:
         stored = self.table.view.min_due(after_ms=after) if self.table.view.refs else None
         return min([*times, *([] if stored is None else [stored])], default=None)
 
-    def end(self) -> tuple[SegmentRef, ...]:
-        """Write what was set and deleted."""
-        kept = [place for place, is_set in self._set.items() if is_set]
-        if kept:
-            times = np.array([time for time, _ in kept], dtype=np.int64)
-            self.table.put([key for _, key in kept], None, pa.array(times), times)
-        gone = self._gone() if self.table.view.refs else []
-        if gone:
-            self.table.delete([key for _, key in gone], pa.array([time for time, _ in gone], pa.int64()))
-        return self.table.end()
+    def leave(self) -> None:
+        waiting = [timer for timer, is_set in self._set.items() if is_set]
+        if waiting:
+            times = np.array([time for time, _ in waiting], dtype=np.int64)
+            self.table.put([key for _, key in waiting], None, pa.array(times), times)
+        removed = self._removed() if self.table.view.refs else []
+        if removed:
+            self.table.delete([key for _, key in removed], pa.array([time for time, _ in removed], pa.int64()))
 
-    def _gone(self) -> list[tuple[int, Any]]:
+    def _removed(self) -> list[tuple[int, Any]]:
         """The timers to take out of the store. Those that came and went in this epoch (a session that grows has one per
         record) are looked up first: few of them were ever stored."""
-        gone = [place for place, is_set in self._set.items() if not is_set and place not in self._fresh]
-        passed = [place for place in self._fresh if not self._set[place]]
+        removed = [timer for timer, is_set in self._set.items() if not is_set and timer not in self._fresh]
+        passed = [timer for timer in self._fresh if not self._set[timer]]
         if passed:
             times = pa.array([time for time, _ in passed], pa.int64())
             stored = self.table.view.get_pairs(self.table.column([key for _, key in passed]), times).mask
-            gone += compress(passed, stored.tolist())
-        return gone
+            removed += compress(passed, stored.tolist())
+        return removed
 
 
 class KeyedTimerService(TaskTimerService):

@@ -148,9 +148,9 @@ def _by_codes(records: Batch, keys: GatheredKeys, owned: KeyRange, parts: int) -
     for rows in _rows_by_part(part_of_key[codes], parts):
         part = int(part_of_key[codes[rows[0]]])
         start, stop = bounds[part], bounds[part + 1]
-        own = KeyColumn(distinct.hashes[start:stop], distinct.array.slice(start, stop - start))
+        part_keys = KeyColumn(distinct.hashes[start:stop], distinct.array.slice(start, stop - start))
         rows = rows[_by_key(codes[rows] - start, stop - start)]
-        yield Visit(records.take(rows), own, codes[rows] - start, values[start:stop])
+        yield Visit(records.take(rows), part_keys, codes[rows] - start, values[start:stop])
 
 
 def _by_key(codes: Int64s, keys: int) -> Int64s:
@@ -195,13 +195,13 @@ def _numbered_by_hash(keys: KeyColumn) -> tuple[Int64s, Int64s]:
     """
     _, first, codes = np.unique(keys.hashes, return_index=True, return_inverse=True)
     firsts: list[int] = first.tolist()
-    lost: list[int] = []
+    collisions: list[int] = []
     for row in np.flatnonzero(~same(keys.array, keys.array.take(pa.array(first[codes])))).tolist():
-        own = keys.array.slice(row, 1)
-        number = next((n for n in lost if same(keys.array.slice(firsts[n], 1), own)[0]), None)
+        key = keys.array.slice(row, 1)
+        number = next((n for n in collisions if same(keys.array.slice(firsts[n], 1), key)[0]), None)
         if number is None:
             number = len(firsts)
             firsts.append(row)
-            lost.append(number)
+            collisions.append(number)
         codes[row] = number
     return codes, np.array(firsts, dtype=np.int64)

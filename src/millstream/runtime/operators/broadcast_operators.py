@@ -27,7 +27,7 @@ from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.accounts import StoredTables, SubtaskAccount
-from millstream.state.tables.state_table import EpochPlace
+from millstream.state.tables.state_table import TableSetting
 
 __all__ = ["BroadcastInputs", "BroadcastProcessOperator", "KeyedBroadcastOperator"]
 
@@ -57,7 +57,7 @@ class _StateReader(_TimeTeller):
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastView:
         # Called for every record, mostly with the same descriptor.
         if state_descriptor is not self._descriptor:
-            self._view, self._descriptor = self._states.read(state_descriptor), state_descriptor
+            self._view, self._descriptor = self._states.readable(state_descriptor), state_descriptor
         return self._view
 
 
@@ -98,7 +98,7 @@ class WritingContext(_TimeTeller):
         return self._timestamp
 
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastMap:
-        return self._states.written(state_descriptor)
+        return self._states.writable(state_descriptor)
 
 
 class KeyedWritingContext(WritingContext):
@@ -149,7 +149,7 @@ class BroadcastInputs(TwoInputs):
         super().begin(spec, nonce)
         context = self.setting.context
         everywhere = range(context.max_parallelism)
-        place = EpochPlace(
+        place = TableSetting(
             self.uid, spec.epoch, context.subtask, nonce, everywhere, spec.now_ms, self._broadcast_segments
         )
         with self.call.running("state"):

@@ -16,7 +16,7 @@ from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, own_accounts
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.tables.state_table import EpochPlace
+from millstream.state.tables.state_table import TableSetting
 
 __all__ = ["KeyedOperator", "Part", "PerRecordOperator"]
 
@@ -56,7 +56,7 @@ class KeyedOperator(Operator):
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
         self._gathered, self._gathered_bytes, self._gathered_records = [], 0, 0
-        self.place = EpochPlace(
+        self._table_setting = TableSetting(
             self.uid,
             spec.epoch,
             self.setting.context.subtask,
@@ -72,7 +72,7 @@ class KeyedOperator(Operator):
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         """Open the states at the last version. `accounts` are of this subtask's keys, by the subtask that kept them."""
         with self.call.running("state"):
-            self.backend.begin(self.place, accounts)
+            self.backend.begin(self._table_setting, accounts)
 
     @property
     def state_read_ns(self) -> int:

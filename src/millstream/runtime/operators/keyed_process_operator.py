@@ -137,14 +137,14 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         they set, for the ones up to `through`: a timer that sets itself again must come to an end."""
         started = time.perf_counter_ns()
         with self.call.running("timers"):
-            due = timers.come(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)
+            due = timers.due_through(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)
             if not due:
                 return
             visits = TimerVisits(self.backend, [key for _, key in sorted(due, key=_time_of)])
         out: list[Any] = []
         stamps: list[int] = []
         context = self.timer_context(domain)
-        for moment, key in timers.due(due, through):
+        for moment, key in timers.take_in_order(due, through):
             with self.call.running("state"):
                 visits.enter(key)
             context._timestamp = moment

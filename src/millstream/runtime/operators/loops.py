@@ -23,7 +23,7 @@ import pyarrow as pa
 from millstream.errors import ProgramError
 from millstream.graph.nodes import LoopHead
 from millstream.records.batch import Batch
-from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK
+from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.blocks import BlockPacker, decode_block
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.barrier import Acknowledgement
@@ -62,16 +62,16 @@ class LoopTailOperator(Operator):
 
     def take(self, batch: Batch) -> None:
         self.records_in += len(batch)
-        self._keep(self._packer.add(batch))
+        self._add_blocks(self._packer.add(batch))
 
-    def _keep(self, packed: Iterator[tuple[pa.Buffer, int]]) -> None:
+    def _add_blocks(self, packed: Iterator[tuple[pa.Buffer, int]]) -> None:
         with self.call.running("loop"):
             self._blocks += [block.to_pybytes() for block, _ in packed]
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Write down what came back."""
         entry: ListEntry | None = None
-        self._keep(self._packer.rest())
+        self._add_blocks(self._packer.rest())
         if self._blocks:
             started = time.perf_counter_ns()
             with self.call.running("loop"):
@@ -97,27 +97,30 @@ class LoopHeadOperator(Operator):
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         """A new round: find what came back in the last one."""
         super().begin(spec, nonce)
+        # Where the slowest head stands, though this one may have been ahead: a record of another head can come back
+        # here, and nobody behind an exchange has passed it yet.
+        self.time.watermark = spec.watermarks.get(self.uid, MIN_WATERMARK)
         context = self.setting.context
         accounts = spec.states.get(self._tail, {})
-        # What the tail's subtask of the same number kept, or what all of them kept, to be dealt out anew.
-        self._kept = own_accounts(accounts, context.subtask, context.parallelism)
-        self._is_own = self._kept is not accounts
+        # The account of the tail's subtask of the same number; after a change of parallelism all, to be dealt out anew.
+        self._tails = own_accounts(accounts, context.subtask, context.parallelism)
+        self._is_same_parallelism = self._tails is not accounts
         self._earliest: int | None = None
         self._holds = False
 
     def wake(self) -> None:
         with self.call.running("loop"):
-            for batch in self._returned():
+            for batch in self._returned_batches():
                 self.take(batch)
 
-    def _returned(self) -> Iterator[Batch]:
-        tails = [self._kept[subtask].loop for subtask in sorted(self._kept)]
+    def _returned_batches(self) -> Iterator[Batch]:
+        tails = [self._tails[subtask].loop for subtask in sorted(self._tails)]
         entries = [None if tail is None else tail.blocks for tail in tails]
         context = self.setting.context
         counts = [0 if entry is None else entry.items for entry in entries]
-        dealt_out = shares(counts, 1 if self._is_own else context.parallelism) if counts else []
-        own = dealt_out[0 if self._is_own else context.subtask] if dealt_out else []
-        for part in own:
+        parts_by_subtask = shares(counts, 1 if self._is_same_parallelism else context.parallelism) if counts else []
+        parts = parts_by_subtask[0 if self._is_same_parallelism else context.subtask] if parts_by_subtask else []
+        for part in parts:
             tail, entry = tails[part.subtask], entries[part.subtask]
             assert tail is not None and entry is not None
             self._check(tail, entry)
@@ -126,11 +129,11 @@ class LoopHeadOperator(Operator):
                 yield from decode_block(block.as_buffer(), self.node.output_type)
 
     def _check(self, tail: LoopTail, entry: ListEntry) -> None:
-        now = str(self.node.output_type)
-        if tail.type != now or entry.type != _STORED_AS:
+        type_name = str(self.node.output_type)
+        if tail.type != type_name or entry.type != _STORED_AS:
             raise ProgramError(
                 f"{tail.records} records of type {tail.type} are in the loop '{self.node.name}' "
-                f"(stored as {entry.type}), and the program now has {now} there (stored as "
+                f"(stored as {entry.type}), and the program now has {type_name} there (stored as "
                 f"{_STORED_AS}). Let the loop run empty before its type is changed"
             )
 

@@ -114,22 +114,22 @@ class OperatorState:
         self._store = store
         self._function: Any = None
         self._lives_on = False
-        self._held: str | None = None
-        self._nonce, self._now = "", SnapshotContext(0, 0)
-        self._of_streams: frozenset[str] = frozenset()
+        self._held_nonce: str | None = None
+        self._nonce, self._snapshot_context = "", SnapshotContext(0, 0)
+        self._stream_state_names: frozenset[str] = frozenset()
         self._forget(KeptState({}))
 
-    def _forget(self, kept: KeptState) -> None:
-        self._kept = kept
+    def _forget(self, saved_lists: KeptState) -> None:
+        self._saved_lists = saved_lists
         self._values: dict[str, OperatorValue] = {}
         # This subtask's lists as they are stored now. After a rescale nothing stored is just this subtask's.
-        own = kept.parallelism == self._parallelism
-        self._entries: Mapping[str, ListEntry] = kept.of_subtask(self._subtask) if own else {}
+        is_same_parallelism = saved_lists.parallelism == self._parallelism
+        self._entries: Mapping[str, ListEntry] = saved_lists.of_subtask(self._subtask) if is_same_parallelism else {}
 
     @property
     def restored_epoch(self) -> int | None:
         """The epoch the state was restored from, None at the first start."""
-        return self._kept.epoch
+        return self._saved_lists.epoch
 
     # --- from epoch to epoch ----------------------------------------------------------------------------------
 
@@ -140,13 +140,13 @@ class OperatorState:
 
     def initialize(self, function: Any, keyed: Any = None, *, lives_on: bool = True) -> None:
         """Hand the state to `function`, if it keeps any. `lives_on`: the object stays open when the epoch ends."""
-        has = [method for method in _METHODS if callable(getattr(function, method, None))]
-        if not has:
+        methods = [method for method in _METHODS if callable(getattr(function, method, None))]
+        if not methods:
             return
         with self._call.running("initialize_state"):
-            if len(has) < len(_METHODS):
+            if len(methods) < len(_METHODS):
                 raise ProgramError(
-                    f"{type(function).__name__} of '{self.operator}' has {has[0]}(), but operator state needs "
+                    f"{type(function).__name__} of '{self.operator}' has {methods[0]}(), but operator state needs "
                     f"both {_METHODS[0]}(context) and {_METHODS[1]}(context). Add the other one: derive from "
                     "CheckpointedFunction"
                 )
@@ -157,52 +157,52 @@ class OperatorState:
         """Whether the function lives on from another version than the last manifest's, or from half an epoch."""
         account = accounts.get(self._subtask)
         committed = None if account is None else account.nonce
-        return self._lives_on and (self._held is None or self._held != committed)
+        return self._lives_on and (self._held_nonce is None or self._held_nonce != committed)
 
     def begin(self, accounts: Mapping[int, FunctionAccount], nonce: str, epoch: int, now_ms: int) -> None:
         """An epoch begins: from now on, until it is acknowledged, this object holds no version at all."""
         if not self._lives_on:
             self.restore(accounts)
-        self._held = None
-        self._nonce, self._now = nonce, SnapshotContext(epoch, now_ms)
+        self._held_nonce = None
+        self._nonce, self._snapshot_context = nonce, SnapshotContext(epoch, now_ms)
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """The epoch ends: have the function put down what it knows, and store it."""
-        if self._function is None and not self._kept.accounts:
+        if self._function is None and not self._saved_lists.accounts:
             return
         with self._call.running("snapshot_state"):
             if self._function is not None:
-                self._function.snapshot_state(self._now)
-            self._entries = self._written()
-        has_unions = self._kept.has_unions or any(value.mode == "union" for value in self._values.values())
+                self._function.snapshot_state(self._snapshot_context)
+            self._entries = self._write_values()
+        has_unions = self._saved_lists.has_unions or any(value.mode == "union" for value in self._values.values())
         acknowledgement.operator_states[self._uid] = FunctionAccount(
-            self._now.epoch, self._nonce, self._parallelism, self._entries, has_unions
+            self._snapshot_context.epoch, self._nonce, self._parallelism, self._entries, has_unions
         )
-        self._held = self._nonce
+        self._held_nonce = self._nonce
 
     # --- the lists and maps -----------------------------------------------------------------------------------
 
     def reserve(self, names: Iterable[str]) -> None:
         """The operator has broadcast states of these names already: those of its broadcast streams."""
-        self._of_streams = frozenset(names)
+        self._stream_state_names = frozenset(names)
 
     def list_of(self, descriptor: Any, mode: ListMode) -> OperatorList:
         """The list a descriptor names, with what was kept of it."""
         declared = getattr(descriptor, "type_info", None)
         if not isinstance(declared, ListTypeInfo):
-            raise self._unsuited(descriptor, mode, "a ListStateDescriptor(name, type)")
+            raise self._wrong_descriptor(descriptor, mode, "a ListStateDescriptor(name, type)")
         evolution = evolution_of(descriptor)
         serializer = None if evolution is None else evolution.serializer
-        codec = task_codec(declared.element_type, self._what(descriptor.get_name()), serializer)
-        return self._opened(descriptor, OperatorList(codec, mode, evolution))
+        codec = task_codec(declared.element_type, self._description(descriptor.get_name()), serializer)
+        return self._open_value(descriptor, OperatorList(codec, mode, evolution))
 
     def map_of(self, descriptor: Any) -> OperatorMap:
         """The map a descriptor names, with the copy this subtask takes over."""
         declared = getattr(descriptor, "type_info", None)
         if not isinstance(declared, MapTypeInfo):
-            raise self._unsuited(descriptor, "broadcast", "a MapStateDescriptor(name, key type, value type)")
-        what = self._what(descriptor.get_name())
-        if descriptor.get_name() in self._of_streams:
+            raise self._wrong_descriptor(descriptor, "broadcast", "a MapStateDescriptor(name, key type, value type)")
+        what = self._description(descriptor.get_name())
+        if descriptor.get_name() in self._stream_state_names:
             raise ProgramError(
                 f"{what} has the name of a state of its broadcast stream, which is another one. Use that by "
                 "ctx.get_broadcast_state(descriptor) in process_element and process_broadcast_element, or give this "
@@ -211,15 +211,17 @@ class OperatorState:
         key = task_map_keys(declared.key_type, f"the map keys of {what}")
         evolution = evolution_of(descriptor)
         serializer = None if evolution is None else evolution.serializer
-        return self._opened(descriptor, OperatorMap(key, task_codec(declared.value_type, what, serializer), evolution))
+        return self._open_value(
+            descriptor, OperatorMap(key, task_codec(declared.value_type, what, serializer), evolution)
+        )
 
-    def _unsuited(self, descriptor: Any, mode: ListMode, expected: str) -> ProgramError:
+    def _wrong_descriptor(self, descriptor: Any, mode: ListMode, expected: str) -> ProgramError:
         return ProgramError(f"{_NAMES[mode]} of '{self.operator}': found {descriptor!r}, expected {expected}")
 
-    def _opened(self, descriptor: Any, value: V) -> V:
+    def _open_value(self, descriptor: Any, value: V) -> V:
         """The value, filled with what was kept of it; or the one that was asked for before."""
         name: str = descriptor.get_name()
-        what = self._what(name)
+        what = self._description(name)
         ttl: Any = getattr(descriptor, "_ttl_config", None)
         if ttl is not None and ttl.is_enabled():
             raise ProgramError(f"{what} cannot expire: only keyed state has a time to live. Remove it, or the values")
@@ -229,48 +231,48 @@ class OperatorState:
         if found is not None:
             _check(what, found.mode, found.type_name, value, "declared")
             return found  # type: ignore[no-any-return] # one mode is one kind of value
-        for entry in self._kept.entries(name):
+        for entry in self._saved_lists.entries(name):
             if entry is not None and entry.mode != value.mode:
                 _check(what, entry.mode, entry.type, value, "saved")
-        parts = self._kept.share(name, value.mode, self._subtask, self._parallelism)
+        parts = self._saved_lists.share(name, value.mode, self._subtask, self._parallelism)
         column = column_of(parts, self._store, what, value.changes)
         if column is not None:
             value.fill(column)
         self._values[name] = value
         return value
 
-    def _written(self) -> dict[str, ListEntry]:
+    def _write_values(self) -> dict[str, ListEntry]:
         """The entries of all values that are not empty: those in use, and those nobody asked for."""
         written: dict[str, ListEntry] = {}
         for name, used in self._values.items():
             column = used.column()
             if column is not None:
-                written[name] = self._stored(name, column, used.mode, used.type_name, used.schema)
-        for name in self._kept.names():
+                written[name] = self._store_column(name, column, used.mode, used.type_name, used.schema)
+        for name in self._saved_lists.names():
             if name not in self._values:
-                entry = self._handed_on(name)
+                entry = self._hand_on(name)
                 if entry is not None:
                     written[name] = entry
         return written
 
-    def _handed_on(self, name: str) -> ListEntry | None:
+    def _hand_on(self, name: str) -> ListEntry | None:
         if name in self._entries:
             return self._entries[name]
         # Of a union everybody would get everything; handing on is done by parts, so that it does not multiply.
-        mode: ListMode = "broadcast" if self._kept.mode(name) == "broadcast" else "split"
-        parts = self._kept.share(name, mode, self._subtask, self._parallelism)
-        column = column_of(parts, self._store, self._what(name)) if parts else None
+        mode: ListMode = "broadcast" if self._saved_lists.mode(name) == "broadcast" else "split"
+        parts = self._saved_lists.share(name, mode, self._subtask, self._parallelism)
+        column = column_of(parts, self._store, self._description(name)) if parts else None
         if column is None:
             return None
         first = parts[0][0]
-        return self._stored(name, column, first.mode, first.type, first.schema)
+        return self._store_column(name, column, first.mode, first.type, first.schema)
 
-    def _stored(self, name: str, column: Any, mode: ListMode, type_name: str, schema: ListSchema) -> ListEntry:
+    def _store_column(self, name: str, column: Any, mode: ListMode, type_name: str, schema: ListSchema) -> ListEntry:
         # A letter of its own after the nonce: keyed state of the same name has files beside this one.
-        file = segment_name(self._uid, name, self._now.epoch, self._subtask, f"{self._nonce}o")
+        file = segment_name(self._uid, name, self._snapshot_context.epoch, self._subtask, f"{self._nonce}o")
         return entry_of(column, mode, type_name, self._store, file, self._entries.get(name), schema)
 
-    def _what(self, name: str) -> str:
+    def _description(self, name: str) -> str:
         return f"operator state '{name}' of '{self.operator}'"
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from millstream.runtime.keyed.settled_map import SettledMap
+from millstream.runtime.keyed.map_methods import SettledMap
 from millstream.state.schemas.evolution import Evolution
 from millstream.state.schemas.saved_types import written_type
 from millstream.state.schemas.state_schemas import ValueChanges

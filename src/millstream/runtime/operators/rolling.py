@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.rolling_columns import roll
-from millstream.aggregation.rolling_records import FieldReduce, fresh
+from millstream.aggregation.rolling_records import FieldReduce, mutable_copy
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Reduce
@@ -95,7 +95,7 @@ class ReduceOperator(_RunningOperator, PerRecordOperator):
             raise ProgramError("the record is None, which cannot be reduced. Filter such records out first")
         if before is None:
             return value if self._first is None else self._first(value)
-        after = self._reduce(fresh(before), value)
+        after = self._reduce(mutable_copy(before), value)
         if after is None:
             raise ProgramError("the reduce function returned None, expected a record like its arguments")
         return after

@@ -67,7 +67,10 @@ class SplitRead:
 
 @dataclass
 class Acknowledgement:
-    """What one task tells of its part of an epoch. It travels as JSON, and most of it ends up in the manifest."""
+    """What one task tells of its part of an epoch. It travels as JSON, and most of it ends up in the manifest.
+
+    Many fields: they are all that the driver ever hears of a task.
+    """
 
     stage: int
     subtask: int

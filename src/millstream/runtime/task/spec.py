@@ -142,9 +142,9 @@ def _parts(spec: EpochSpec) -> list[_Part]:
     by_subtask: dict[int, _Part] = {}
     for uid, ranges in spec.reads.items():
         for range_ in ranges:
-            own = by_subtask.setdefault(range_.subtask, {}).setdefault("reads", {}).setdefault(uid, [])
+            reads = by_subtask.setdefault(range_.subtask, {}).setdefault("reads", {}).setdefault(uid, [])
             # Not `asdict`: it copies everything first, which takes milliseconds for a source of many splits.
-            own.append({**vars(range_), "split": vars(range_.split)})
+            reads.append({**vars(range_), "split": vars(range_.split)})
     for kind in _ACCOUNTS:
         for uid, accounts in getattr(spec, kind).items():
             for subtask, account in accounts.items():
@@ -168,8 +168,8 @@ class _Parts:
 
     def of(self, subtask: int) -> _Part:
         if subtask not in self._decoded:
-            own = self._encoded(subtask)
-            self._decoded[subtask] = json.loads(own) if own else {}
+            text = self._encoded(subtask)
+            self._decoded[subtask] = json.loads(text) if text else {}
         return self._decoded[subtask]
 
     def _encoded(self, subtask: int) -> str:

@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
-from millstream.aggregation.rolling_records import fresh
+from millstream.aggregation.rolling_records import mutable_copy
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import is_typed
 from millstream.records.timestamped_value import TimestampedValue
-from millstream.runtime.windows.place_states import ListState, PlaceState, ValueState
-from millstream.runtime.windows.window_store import OwnState, WindowStore
+from millstream.runtime.keyed.collection_states import ListHandle
+from millstream.runtime.keyed.state_store import OwnState
+from millstream.runtime.keyed.states import StateHandle, ValueHandle
+from millstream.runtime.windows.window_store import WindowStore
 from millstream.state.stored.table_names import WINDOW_CONTENTS
 from millstream.state.windows.places import Place
 
@@ -74,7 +76,7 @@ class Fold:
         if value is None:
             raise ProgramError("the record is None, which cannot be reduced. Filter such records out first")
         if before is None:
-            return fresh(value)  # a record may be in several windows, and the function may change its argument
+            return mutable_copy(value)  # a record may be in several windows, and the function may change its argument
         return self._some(self._reduce(before, value), "the reduce function")
 
     def add_all(self, before: Any, values: Iterator[Any], timestamps: list[int] | None) -> Any:
@@ -119,23 +121,13 @@ class Fold:
         return value
 
 
-class _FoldedState(ValueState):
-    """A value per window that merges as its function says."""
-
-    fold: Fold
-
-    def _merged(self, a: Any, b: Any) -> Any:
-        return self.fold.merge(a, b)
-
-
 class Folded(Contents):
     """One value per window."""
 
     def __init__(self, store: WindowStore, operation: Window) -> None:
         self._fold = Fold(operation)
         type_info = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
-        self._state: _FoldedState = _state(store, _FoldedState, type_info)
-        self._state.fold = self._fold
+        self._state: ValueHandle = _state(store, ValueHandle, type_info)
 
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.update(self._fold.add(self._state.value(), value, timestamp))
@@ -144,13 +136,13 @@ class Folded(Contents):
         value = self._state.value()
         if value is not None:
             result = self._fold.result(value)
-            call(fresh(result) if stays else result)
+            call(mutable_copy(result) if stays else result)
 
     def clear(self) -> None:
         self._state.clear()
 
     def merge(self, target: Place, sources: list[Place]) -> None:
-        self._state.merge(target, sources)
+        self._state.merge(target, sources, self._fold.merge)
 
 
 class Listed(Contents):
@@ -158,7 +150,7 @@ class Listed(Contents):
 
     def __init__(self, store: WindowStore, operation: Window) -> None:
         element = operation.contents_type or Types.PICKLED_BYTE_ARRAY()
-        self._state: ListState = _state(store, ListState, Types.LIST(element))
+        self._state: ListHandle = _state(store, ListHandle, Types.LIST(element))
 
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.append(value)
@@ -183,7 +175,7 @@ class Evicted(Listed):
 
     def __init__(self, store: WindowStore, operation: Window, context: Any) -> None:
         element = Types.LIST(_pair(operation.contents_type))
-        self._state = _state(store, ListState, element)
+        self._state = _state(store, ListHandle, element)
         self._evictor = operation.evictor
         self._context = context
         self._fold = Fold(operation) if (operation.reduce or operation.aggregate) is not None else None
@@ -193,17 +185,17 @@ class Evicted(Listed):
 
     def fire(self, window: Any, call: Fire, stays: bool) -> None:
         elements = [TimestampedValue(value, timestamp) for value, timestamp in self._state.get()]
-        held = len(elements)
-        if not held:
+        count = len(elements)
+        if not count:
             return
-        self._evictor.evict_before(elements, held, window, self._context)
+        self._evictor.evict_before(elements, count, window, self._context)
         if self._fold is None:
             call([element.value for element in elements])
         else:
             for result in self._fold.of(elements):
                 call(result)
         self._evictor.evict_after(elements, len(elements), window, self._context)
-        if len(elements) < held:
+        if len(elements) < count:
             self._state.update([(element.value, element.timestamp) for element in elements])
 
 
@@ -214,8 +206,8 @@ def _pair(type_info: TypeInformation | None) -> TypeInformation:
     return Types.TUPLE([type_info, Types.LONG()])
 
 
-def _state(store: WindowStore, kind: type[PlaceState], type_info: Any) -> Any:
-    return store.state(WINDOW_CONTENTS, kind, OwnState(WINDOW_CONTENTS, type_info), of_places=True)
+def _state(store: WindowStore, kind: type[StateHandle], type_info: Any) -> Any:
+    return store.state_of_place(WINDOW_CONTENTS, kind, OwnState(WINDOW_CONTENTS, type_info))
 
 
 def contents_of(store: WindowStore, operation: Window, context: Any) -> Contents:

@@ -12,7 +12,7 @@ from millstream.errors import ProgramError
 from millstream.metrics import MetricGroup
 from millstream.runtime.keyed.timers import timer_time
 from millstream.runtime.operators.context import TaskContext, TaskTimerService
-from millstream.runtime.windows.window_store import StatesBy, WindowStore
+from millstream.runtime.windows.window_store import PartyStates, WindowStore
 from millstream.state.windows.places import Place
 
 __all__ = ["AssignerContext", "EvictorContext", "FunctionContext", "TriggerContext"]
@@ -55,7 +55,7 @@ class TriggerContext(EvictorContext):
     def __init__(self, time: TaskTimerService, metrics: MetricGroup, store: WindowStore) -> None:
         super().__init__(time, metrics)
         self._store = store
-        self._states = StatesBy(store, "trigger ", True)
+        self._states = PartyStates(store, "trigger ", of_places=True)
         self.merged: list[Place] = []  # in on_merge: the places that became the one at hand
 
     def register_processing_time_timer(self, time: int) -> None:
@@ -71,20 +71,20 @@ class TriggerContext(EvictorContext):
         self._store.event_timers.delete(timer_time(time), self._store.places.at)
 
     def get_partitioned_state(self, state_descriptor: Any) -> Any:
-        return self._states.get(state_descriptor)
+        return self._states.state(state_descriptor)
 
     def merge_partitioned_state(self, state_descriptor: Any) -> None:
         if self.merged:
-            self._states.get(state_descriptor).merge(self._store.places.at, self.merged)
+            self._states.state(state_descriptor).merge(self._store.places.at, self.merged)
 
 
 class FunctionContext:
     """For window functions: PyFlink's `InternalWindowContext`, which their own contexts ask."""
 
-    def __init__(self, time: TaskTimerService, store: WindowStore, of_key: StatesBy, merges: bool) -> None:
+    def __init__(self, time: TaskTimerService, store: WindowStore, of_key: PartyStates, merges: bool) -> None:
         self._time = time
         self._of_key = of_key
-        self._of_window = None if merges else StatesBy(store, "window ", True)
+        self._of_window = None if merges else PartyStates(store, "window ", of_places=True)
 
     def current_processing_time(self) -> int:
         return self._time.now_ms
@@ -92,7 +92,7 @@ class FunctionContext:
     def current_watermark(self) -> int:
         return self._time.watermark
 
-    def window_state(self) -> StatesBy:
+    def window_state(self) -> PartyStates:
         if self._of_window is None:
             raise ProgramError(
                 "window_state: windows that merge, as sessions do, have no state of their own: it could not be merged. "
@@ -100,5 +100,5 @@ class FunctionContext:
             )
         return self._of_window
 
-    def global_state(self) -> StatesBy:
+    def global_state(self) -> PartyStates:
         return self._of_key

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.aggregation.rolling_records import fresh
+from millstream.aggregation.rolling_records import mutable_copy
 from millstream.plan.operations import FoldedWindow
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -75,7 +75,7 @@ class FoldingWindowOperator(WindowFunctions):
             sub_type=pa.int64(),
             has_due=True,
         )
-        self.backend.keep(WINDOW_VALUES, StateHandle(self._table, self.backend.scope, False))
+        self.backend.keep(WINDOW_VALUES, StateHandle(self._table, self.backend.scope))
         self._function_context = FunctionContext(self.time, self.store, self.of_key, False)
         self._is_batch = setting.facts.batch
         self._begin()
@@ -84,7 +84,7 @@ class FoldingWindowOperator(WindowFunctions):
         self._values: dict[_Place, Any] = {}
         self._out: list[Any] = []
         self._stamps: list[int] = []
-        self._made: dict[int, Any] = {}
+        self._windows: dict[int, Any] = {}
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
@@ -146,10 +146,10 @@ class FoldingWindowOperator(WindowFunctions):
         self, piece: Batch, times: Int64s, visit: Visit, codes: Int64s, rows: Int64s, numbers: Int64s
     ) -> None:
         now = self._late_through()
-        kept = numbers > self._panes.dead_through(now)
-        if not kept.all():
-            rows, numbers = rows[kept], numbers[kept]
-        if self._panes.has_gaps or not kept.all():
+        is_live = numbers > self._panes.dead_through(now)
+        if not is_live.all():
+            rows, numbers = rows[is_live], numbers[is_live]
+        if self._panes.has_gaps or not is_live.all():
             self._refuse(piece, times, rows, now)
         if not len(rows):
             return
@@ -157,41 +157,41 @@ class FoldingWindowOperator(WindowFunctions):
         firsts = order[bounds[:-1]]
         places = list(zip(codes[rows[firsts]].tolist(), numbers[firsts].tolist(), strict=True))
         with self.call.running("state"):
-            self._read(visit.keys, places)
+            self._read_values(visit.keys, places)
         self._fold_in(piece, rows[order], bounds, places, self._panes.fired_through(now))
 
-    def _refuse(self, piece: Batch, times: Int64s, taken: Int64s, now: int) -> None:
-        """Records that found no window because they came too late. `taken` are the rows that found one."""
+    def _refuse(self, piece: Batch, times: Int64s, placed: Int64s, now: int) -> None:
+        """Records that found no window because they came too late. `placed` are the rows that found one."""
         late = times + self._panes.lateness_ms <= now
-        late[taken] = False
+        late[placed] = False
         for row in np.flatnonzero(late).tolist():
             self.refuse_late(piece.slice(row, 1).values()[0], int(times[row]), self._out, self._stamps)
 
-    def _read(self, keys: KeyColumn, places: list[_Place]) -> None:
+    def _read_values(self, keys: KeyColumn, places: list[_Place]) -> None:
         """The values of windows that this visit has not met yet."""
         new = [place for place in places if place not in self._values]
         if not new or self._table.view.is_empty:
             return
         codes, numbers = (np.array(column, dtype=np.int64) for column in zip(*new, strict=True))
-        found = self._table.view.get_pairs(keys.take(codes), pa.array(numbers))
-        if found.values is not None and len(found.values):
-            there = np.flatnonzero(found.mask).tolist()
-            self._values.update(zip([new[i] for i in there], self._codec.decode(found.values), strict=True))
+        lookup = self._table.view.get_pairs(keys.take(codes), pa.array(numbers))
+        if lookup.values is not None and len(lookup.values):
+            positions = np.flatnonzero(lookup.mask).tolist()
+            self._values.update(zip([new[i] for i in positions], self._codec.decode(lookup.values), strict=True))
 
     def _fold_in(self, piece: Batch, rows: Int64s, bounds: list[int], places: list[_Place], fired: int) -> None:
         """Lead the value of every window through its records, which are `rows` of the piece, window by window."""
         values, at = piece.values(), rows.tolist()
-        own = [values[row] for row in at]
+        ordered = [values[row] for row in at]
         stamps = None if piece.timestamps is None else piece.timestamps[rows].tolist()
-        known, settle, add_all = self._values, self._codec.settle, self._fold.add_all
-        part, remaining = own, iter(own)
+        folded, settle, add_all = self._values, self._codec.settle, self._fold.add_all
+        part, remaining = ordered, iter(ordered)
         try:
             for place, start, stop in zip(places, bounds, bounds[1:], strict=False):
-                part = own[start:stop]
+                part = ordered[start:stop]
                 remaining = iter(part)
                 times = None if stamps is None else stamps[start:stop]
                 if place[1] > fired:
-                    known[place] = settle(add_all(known.get(place), remaining, times))
+                    folded[place] = settle(add_all(folded.get(place), remaining, times))
                 else:
                     self._fold_late(place, remaining, times)
         except Exception as error:
@@ -202,7 +202,9 @@ class FoldingWindowOperator(WindowFunctions):
         for i, value in enumerate(remaining):
             folded = self._fold.add(self._values.get(place), value, None if times is None else times[i])
             self._values[place] = self._codec.settle(folded)
-            self._fire(self.backend.scope.keys[place[0]], place[1], fresh(self._fold.result(self._values[place])))
+            self._fire(
+                self.backend.scope.keys[place[0]], place[1], mutable_copy(self._fold.result(self._values[place]))
+            )
 
     def _put_back(self, visit: Visit) -> None:
         """The visit ends: its windows go to the table."""
@@ -252,17 +254,19 @@ class FoldingWindowOperator(WindowFunctions):
         last_ms = self._last_moments(ends)
         fires, stays = due_ms == ends - 1, last_ms > self._passed()
         with self.call.running("state"):
-            values, own = self._codec.decode(rows.column("value")), self._table.keys_of(rows.column("key"))
+            values, key_values = self._codec.decode(rows.column("value")), self._table.keys_of(rows.column("key"))
             if not self._folded.passes_through:
-                self.announce(own, [self.window(number) for number in numbers.tolist()])
-        self._fire_all(own, numbers.tolist(), values, fires.tolist(), stays.tolist())
+                self.announce(key_values, [self.window(number) for number in numbers.tolist()])
+        self._fire_all(key_values, numbers.tolist(), values, fires.tolist(), stays.tolist())
         with self.call.running("state"):
-            gone, kept = np.flatnonzero(~stays), np.flatnonzero(stays)
-            if len(gone):
-                self._table.changes.delete(keys.take(gone), subs=pa.array(numbers[gone]))
-            if len(kept):
-                column = rows.column("value").take(pa.array(kept))
-                self._table.changes.put(keys.take(kept), column, subs=pa.array(numbers[kept]), due_ms=last_ms[kept])
+            ended, staying = np.flatnonzero(~stays), np.flatnonzero(stays)
+            if len(ended):
+                self._table.changes.delete(keys.take(ended), subs=pa.array(numbers[ended]))
+            if len(staying):
+                column = rows.column("value").take(pa.array(staying))
+                self._table.changes.put(
+                    keys.take(staying), column, subs=pa.array(numbers[staying]), due_ms=last_ms[staying]
+                )
 
     def _fire_all(
         self, keys: list[Any], numbers: list[int], values: list[Any], fires: list[bool], stays: list[bool]
@@ -295,10 +299,10 @@ class FoldingWindowOperator(WindowFunctions):
 
     def window(self, number: int) -> Any:
         """The window of this number, as functions see it."""
-        window = self._made.get(number)
+        window = self._windows.get(number)
         if window is None:
             start, end = self._panes.bounds(number)
-            window = self._made[number] = self._folded.window_type(int(start), int(end))
+            window = self._windows[number] = self._folded.window_type(int(start), int(end))
         return window
 
     def _results(self) -> Iterator[Part]:

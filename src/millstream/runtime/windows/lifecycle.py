@@ -4,10 +4,7 @@
     timer  ──► on_timer ──► trigger.on_…_time ──► fire? purge?   and at the last moment it is cleared in any case
 
 These are Flink's rules, one window at a time; which keys and windows there are, and when, is the operator's business.
-The last moment of a window of event time is its end plus the allowed lateness; of any other, its end. A window without
-an end is never forgotten: its trigger has to purge it.
-
-In BATCH (`is_final_only`) a window that has an end gives out only what it fired last, when it is forgotten.
+When a window is over, and what it gives out, `firings` says.
 """
 
 from __future__ import annotations
@@ -15,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from millstream.common.typeinfo import Types
-from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.graph.window_traits import FiringRule, MergingAssigner, firing_rule
 from millstream.records.watermarks import MAX_WATERMARK
@@ -24,9 +19,9 @@ from millstream.runtime.keyed.timers import Timers
 from millstream.runtime.operators.context import TaskContext, TaskTimerService
 from millstream.runtime.windows.contents import contents_of
 from millstream.runtime.windows.contexts import EvictorContext, FunctionContext, TriggerContext
+from millstream.runtime.windows.firings import WindowFirings, WindowTimes
 from millstream.runtime.windows.merging import MergedWindows, Merger
-from millstream.runtime.windows.place_states import ValueState
-from millstream.runtime.windows.window_store import OwnState, StatesBy, WindowStore
+from millstream.runtime.windows.window_store import PartyStates, WindowStore
 from millstream.state.windows.places import Place, WindowTokens
 
 __all__ = ["NO_TIMESTAMP", "WindowLife"]
@@ -34,17 +29,15 @@ __all__ = ["NO_TIMESTAMP", "WindowLife"]
 NO_TIMESTAMP = -(2**63)
 """What triggers and assigners are told of a record without a timestamp, as in Flink."""
 
-_HELD = OwnState("window results", Types.PICKLED_BYTE_ARRAY())
-
 
 class WindowLife:
-    """All windows of one operator in one subtask. `results` and `stamps` gather what they give out."""
+    """All windows of one operator in one subtask."""
 
     def __init__(
         self,
         operation: Window,
         store: WindowStore,
-        of_key: StatesBy,
+        of_key: PartyStates,
         tokens: WindowTokens,
         context: TaskContext,
         time: TaskTimerService,
@@ -52,52 +45,30 @@ class WindowLife:
     ) -> None:
         self._operation = operation
         self._store = store
-        self._time = time
-        self._function = function
         self._trigger = operation.trigger
         self._sets_one_timer = firing_rule(operation.trigger) is FiringRule.AT_ITS_END
-        self.is_event_time: bool = operation.assigner.is_event_time()
-        self.lateness_ms = operation.allowed_lateness_ms if self.is_event_time else 0
         self.tokens = tokens
+        self.times = WindowTimes(operation.assigner.is_event_time(), operation.allowed_lateness_ms, time)
         self.contents = contents_of(store, operation, EvictorContext(time, context.metrics))
         merges = isinstance(operation.assigner, MergingAssigner)
         self.merged = MergedWindows(store, operation.assigner, self.tokens) if merges else None
         self._trigger_context = TriggerContext(time, context.metrics, store)
-        self._function_context = FunctionContext(time, store, of_key, merges)
-        self._held: ValueState | None = None
-        self.results: list[Any] = []
-        self.stamps: list[int] = []
+        self.firings = WindowFirings(store, function, FunctionContext(time, store, of_key, merges))
         # Windows whose trigger has been told of a record in this epoch, and would say and do the same for the next.
         self._waiting: set[Place] = set()
 
-    @property
-    def is_final_only(self) -> bool:
-        """Whether only final results are wanted."""
-        return self._held is not None
+    def begin(self) -> None:
+        """An epoch or attempt begins: nothing was given out yet."""
+        self.firings.begin()
+        self._waiting.clear()
 
     def want_final_only(self) -> None:
         """The job is BATCH: nothing is late, and early results are kept back."""
-        self._held = self._store.state(_HELD.name, ValueState, _HELD, True)
-        self.lateness_ms = 0
-
-    def begin(self) -> None:
-        """An epoch or attempt begins: nothing was given out yet."""
-        self.results, self.stamps = [], []
-        self._waiting.clear()
-
-    # --- time -----------------------------------------------------------------------------------------------------
-
-    def last_moment(self, window: Any) -> int:
-        """When a window is forgotten."""
-        last: int = window.max_timestamp() + self.lateness_ms
-        return min(last, MAX_WATERMARK)
-
-    def is_over(self, window: Any) -> bool:
-        """Whether a window takes nothing more."""
-        return self.is_event_time and self.last_moment(window) <= self._time.watermark
+        self.firings.want_final_only()
+        self.times.lateness_ms = 0
 
     def _timers(self) -> Timers:
-        return self._store.event_timers if self.is_event_time else self._store.processing_timers
+        return self._store.event_timers if self.times.is_event_time else self._store.processing_timers
 
     # --- a record -------------------------------------------------------------------------------------------------
 
@@ -110,7 +81,7 @@ class WindowLife:
             return True
         if self.merged is not None:
             place, home, window = self._joined(self.merged, key, place[1])
-            if self.is_over(window):
+            if self.times.is_over(window):
                 self.merged.retire(place[1])
                 return False
         scope.at = home
@@ -119,10 +90,10 @@ class WindowLife:
         timestamp = NO_TIMESTAMP if stamp is None else stamp
         result = self._trigger.on_element(value, timestamp, window, self._trigger_context)
         self._obey(result, key, window, place, home, is_last=False)
-        last = self.last_moment(window)
+        last = self.times.last_moment(window)
         if last < MAX_WATERMARK:
             self._timers().register(last, place)
-        if self._sets_one_timer and self.merged is None and window.max_timestamp() > self._time.watermark:
+        if self._sets_one_timer and self.merged is None and window.max_timestamp() > self.times.service.watermark:
             self._waiting.add(place)
         return True
 
@@ -137,7 +108,7 @@ class WindowLife:
 
     def _merge(self, key: Any, merger: Merger) -> None:
         window, context = self.tokens.window(merger.result), self._trigger_context
-        self._check_not_over(window)
+        self.times.check_not_over(window)
         parts = [(key, part) for part in merger.parts]
         context.merged, self._store.places.at = parts, (key, merger.result)
         self._trigger.on_merge(window, context)
@@ -145,29 +116,10 @@ class WindowLife:
             self._store.places.at = place
             part = self.tokens.window(place[1])
             self._trigger.clear(part, context)
-            self._timers().delete(self.last_moment(part), place)
-        if self._held is not None:
-            self._carry_over(self._held, parts, (key, merger.result))
+            self._timers().delete(self.times.last_moment(part), place)
+        self.firings.merge(parts, (key, merger.result))
         if merger.state_parts:
             self.contents.merge((key, merger.state_window), [(key, state_part) for state_part in merger.state_parts])
-
-    def _carry_over(self, held: ValueState, parts: list[Place], result: Place) -> None:
-        """What merged windows would give out, the merged one gives out, unless it fires itself."""
-        results: list[Any] = []
-        for self._store.places.at in parts:
-            results += held.value() or ()
-            held.clear()
-        self._store.places.at = result
-        if results:
-            held.update(results)
-
-    def _check_not_over(self, window: Any) -> None:
-        now = self._time.watermark if self.is_event_time else self._time.now_ms
-        if self.last_moment(window) <= now:
-            raise ProgramError(
-                f"windows were merged into {window!r}, whose last moment is {self.last_moment(window)} ms, and time is "
-                f"at {now} ms already: merge_windows() of the assigner must not give a window that is over"
-            )
 
     # --- a timer --------------------------------------------------------------------------------------------------
 
@@ -184,7 +136,7 @@ class WindowLife:
         self._store.places.at = place
         ask = self._trigger.on_event_time if is_event_time else self._trigger.on_processing_time
         result = ask(moment, window, self._trigger_context)
-        is_last = is_event_time == self.is_event_time and moment == self.last_moment(window)
+        is_last = is_event_time == self.times.is_event_time and moment == self.times.last_moment(window)
         self._obey(result, key, window, place, home, is_last)
         if is_last:
             self._clear(window, place, home)
@@ -199,29 +151,11 @@ class WindowLife:
         scope = self._store.places
         scope.at = home
         if fires:
-            self._fire(key, window, place, stays=not (is_last or purges))
+            self.firings.fire(key, window, place, self.contents, stays=not (is_last or purges))
         if purges:
             scope.at = home
             self.contents.clear()
         scope.at = place
-
-    def _fire(self, key: Any, window: Any, place: Place, stays: bool) -> None:
-        """Hand the contents to the window function, if there are any."""
-        given, end, called = len(self.results), window.max_timestamp(), False
-
-        def call(contents: Any) -> None:
-            nonlocal called
-            called = True
-            results = self._function(key, window, self._function_context, contents)
-            if results is not None:
-                self.results.extend(results)
-
-        self.contents.fire(window, call, stays)
-        self.stamps.extend([end] * (len(self.results) - given))
-        if called and self._held is not None and end < MAX_WATERMARK:
-            self._store.places.at = place
-            self._held.update(self.results[given:])
-            del self.results[given:], self.stamps[given:]
 
     def _clear(self, window: Any, place: Place, home: Place) -> None:
         """Forget all there is of a window."""
@@ -230,11 +164,7 @@ class WindowLife:
         self.contents.clear()
         scope.at = place
         self._trigger.clear(window, self._trigger_context)
-        self._operation.function.clear(window, self._function_context)
-        if self._held is not None:
-            results = self._held.value() or ()
-            self._held.clear()
-            self.results.extend(results)
-            self.stamps.extend([window.max_timestamp()] * len(results))
+        self._operation.function.clear(window, self.firings.context)
+        self.firings.close(window)
         if self.merged is not None:
             self.merged.retire(place[1])

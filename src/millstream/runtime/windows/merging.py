@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.typeinfo import MapTypeInfo, Types
-from millstream.runtime.windows.place_states import MapState, Scope
-from millstream.runtime.windows.window_store import OwnState, WindowStore
-from millstream.state.stored.state_codec import StateCodec
+from millstream.runtime.keyed.collection_states import MapHandle
+from millstream.runtime.keyed.state_store import OwnState
+from millstream.runtime.windows.window_store import WindowStore
 from millstream.state.stored.table_names import MERGING_WINDOWS
-from millstream.state.tables.map_keys import MapKeyCodec
-from millstream.state.tables.state_table import StateTable
 from millstream.state.windows.places import WindowTokens
 
 __all__ = ["MergedWindows", "Merger"]
@@ -37,28 +35,26 @@ class Merger:
     state_parts: tuple[bytes, ...]
 
 
-class _Mapping(MapState):
+class _TokenMap(MapHandle):
     """Tokens by tokens: bytes, which come back from the store as they are."""
 
-    def __init__(
-        self, table: StateTable, scope: Scope, renews_on_read: bool, key: MapKeyCodec, value: StateCodec
-    ) -> None:
-        super().__init__(table, scope, renews_on_read, key, value)
-        self._settle_key = self._settle = _as_it_is
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self._settle_key = self._settle = _same
 
 
-def _as_it_is(token: bytes) -> bytes:
+def _same(token: bytes) -> bytes:
     return token
 
 
-class _Groups:
+class _MergeCallback:
     """What an assigner tells of windows that become one."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[list[Any], Any]] = []
+        self.groups: list[tuple[list[Any], Any]] = []
 
     def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
-        self.found.append((list(to_be_merged), merge_result))
+        self.groups.append((list(to_be_merged), merge_result))
 
 
 class MergedWindows:
@@ -68,9 +64,8 @@ class MergedWindows:
         self._assigner = assigner
         self._tokens = tokens
         token_type = Types.PRIMITIVE_ARRAY(Types.BYTE())
-        self._mapping: _Mapping = store.state(
-            MERGING_WINDOWS, _Mapping, OwnState(MERGING_WINDOWS, MapTypeInfo(token_type, token_type)), False
-        )
+        descriptor = OwnState(MERGING_WINDOWS, MapTypeInfo(token_type, token_type))
+        self._mapping: _TokenMap = store.state_of_key(MERGING_WINDOWS, _TokenMap, descriptor)
 
     def load(self, keys: Iterable[Any]) -> None:
         """Read the windows of these keys at once."""
@@ -78,8 +73,8 @@ class MergedWindows:
 
     def state_window(self, token: bytes) -> bytes | None:
         """Where a window keeps its contents; None: there is no such window."""
-        found: bytes | None = self._mapping.get(token)
-        return found
+        state_window: bytes | None = self._mapping.get(token)
+        return state_window
 
     def all(self) -> list[tuple[bytes, bytes]]:
         """All windows of the key with their state windows."""
@@ -89,18 +84,18 @@ class MergedWindows:
         """A record brings this window: the window it ends up in, and what merged to make that."""
         if self._mapping.contains(token):
             return token, []
-        window, groups = self._tokens.window(token), _Groups()
-        known = [self._tokens.window(other) for other in self._mapping.keys()]  # noqa: SIM118 - it is no dict
-        self._assigner.merge_windows([*known, window], groups)
+        window, callback = self._tokens.window(token), _MergeCallback()
+        windows = [self._tokens.window(other) for other in self._mapping.keys()]  # noqa: SIM118 - it is no dict
+        self._assigner.merge_windows([*windows, window], callback)
         result, merged_new, mergers = token, False, []
-        for parts, merge_result in groups.found:
-            names = list(dict.fromkeys(map(self._tokens.token, parts)))
+        for parts, merge_result in callback.groups:
+            tokens = list(dict.fromkeys(map(self._tokens.token, parts)))
             covering = self._tokens.token(merge_result)
-            if token in names:
-                names.remove(token)
+            if token in tokens:
+                tokens.remove(token)
                 result, merged_new = covering, True
-            if names:
-                mergers += self._merge(covering, names)
+            if tokens:
+                mergers += self._merge(covering, tokens)
             elif covering != token:
                 self._mapping.put(covering, covering)
         if not merged_new:
@@ -108,7 +103,7 @@ class MergedWindows:
         return result, mergers
 
     def _merge(self, result: bytes, parts: list[bytes]) -> list[Merger]:
-        state_windows = [found for found in map(self.state_window, parts) if found is not None]
+        state_windows = [home for home in map(self.state_window, parts) if home is not None]
         for part in parts:
             self._mapping.remove(part)
         self._mapping.put(result, state_windows[0])

@@ -69,15 +69,15 @@ class WindowOperator(WindowFunctions):
 
     def wake(self) -> None:
         """Before any element: windows and triggers of processing time whose time has come."""
-        if not self._windows.is_final_only:
+        if not self._windows.firings.is_final_only:
             self._reach(self.store.processing_timers, self.time.now_ms - 1, None)
 
     def advance(self, watermark: int) -> int:
-        if not self._windows.is_final_only:
+        if not self._windows.firings.is_final_only:
             self._reach(self.store.processing_timers, self.time.now_ms - 1, None)
         before = self.time.watermark
         reached = super().advance(watermark)
-        if not self._windows.is_final_only:
+        if not self._windows.firings.is_final_only:
             self._reach(self.store.event_timers, reached, before)
         elif reached == MAX_WATERMARK:
             self._reach(self.store.processing_timers, MAX_WATERMARK, None)
@@ -114,7 +114,7 @@ class WindowOperator(WindowFunctions):
     def _assigned(self, keys: list[Any], stamps: list[int | None], values: list[Any]) -> list[Assigned]:
         """The windows of every record, without those that are over; of windows that may merge, all."""
         assign, context, scope = self._operation.assigner.assign_windows, self._assigner_context, self.store.keys
-        token, is_over = self.tokens.token, self._windows.is_over
+        token, is_over = self.tokens.token, self._windows.times.is_over
         remaining = iter(values)
         assigned: list[Assigned] = []
         try:
@@ -124,7 +124,8 @@ class WindowOperator(WindowFunctions):
                 assigned.append([(window, (key, token(window))) for window in windows])
         except Exception as error:
             raise self.call.failed(error, "window assigner", self.call.current(values, remaining)) from error
-        if self._windows.merged is not None or not self._windows.is_event_time or self.time.watermark == MIN_WATERMARK:
+        is_event_time = self._windows.times.is_event_time
+        if self._windows.merged is not None or not is_event_time or self.time.watermark == MIN_WATERMARK:
             return assigned
         over = {window for windows in assigned for window, _ in windows}
         over = {window for window in over if is_over(window)}
@@ -133,8 +134,8 @@ class WindowOperator(WindowFunctions):
     def _announce_records(self, keys: list[Any], assigned: list[Assigned]) -> None:
         """Read what the records' windows hold at once."""
         if self._windows.merged is not None:
-            own = [place for pairs in assigned for _, place in pairs]
-            self.store.prefetch((), [*self._near(self._windows.merged, keys), *own])
+            assigned_places = [place for pairs in assigned for _, place in pairs]
+            self.store.prefetch((), [*self._near(self._windows.merged, keys), *assigned_places])
             return
         places = {place: window for pairs in assigned for window, place in pairs}
         self.store.prefetch((), places)
@@ -157,19 +158,16 @@ class WindowOperator(WindowFunctions):
     def _take_records(
         self, keys: list[Any], stamps: list[int | None], assigned: list[Assigned], values: list[Any]
     ) -> None:
-        take, scope, remaining = self._windows.take, self.store.keys, iter(values)
+        take, firings, scope, remaining = self._windows.take, self._windows.firings, self.store.keys, iter(values)
         try:
             for scope.at, stamp, windows, value in zip(keys, stamps, assigned, remaining, strict=True):
-                taken = False
+                has_window = False
                 for window, place in windows:
-                    taken |= take(window, place, value, stamp)
-                if not taken and stamp is not None and self._is_late(stamp):
-                    self.refuse_late(value, stamp, self._windows.results, self._windows.stamps)
+                    has_window |= take(window, place, value, stamp)
+                if not has_window and stamp is not None and self._windows.times.is_late(stamp):
+                    self.refuse_late(value, stamp, firings.results, firings.stamps)
         except Exception as error:
             raise self.call.failed(error, self.role, self.call.current(values, remaining)) from error
-
-    def _is_late(self, stamp: int) -> bool:
-        return self._windows.is_event_time and stamp + self._windows.lateness_ms <= self.time.watermark
 
     # --- timers ---------------------------------------------------------------------------------------------------
 
@@ -177,19 +175,19 @@ class WindowOperator(WindowFunctions):
         """Time has come to `through`: go to the window of every timer up to it."""
         started = time.perf_counter_ns()
         with self.call.running("timers"):
-            come = timers.come(through, after)
-        come.sort(key=lambda timer: timer[0])
+            timers_due = timers.due_through(through, after)
+        timers_due.sort(key=lambda timer: timer[0])
         announced: set[Place] = set()
-        for moment, place in timers.due(come, through):
+        for moment, place in timers.take_in_order(timers_due, through):
             if place not in announced:
                 with self.call.running("state"):
-                    self._announce_timers(come, announced, place)
+                    self._announce_timers(timers_due, announced, place)
             self.store.keys.at = place[0]
             try:
                 self._windows.on_timer(moment, place, timers is self.store.event_timers)
             except Exception as error:
                 raise self.call.failed(error, self.role, (f"timer {moment} of key {place[0]!r}",)) from error
-            if len(self._windows.results) >= _FIRED_RECORDS_MAX:
+            if len(self._windows.firings.results) >= _FIRED_RECORDS_MAX:
                 self.busy_ns += time.perf_counter_ns() - started
                 self._hand_on_results()
                 started = time.perf_counter_ns()
@@ -197,10 +195,12 @@ class WindowOperator(WindowFunctions):
         self.busy_ns += time.perf_counter_ns() - started
         self._hand_on_results()
 
-    def _announce_timers(self, come: list[tuple[int, Place]], announced: set[Place], place: Place) -> None:
+    def _announce_timers(self, timers_due: list[tuple[int, Place]], announced: set[Place], place: Place) -> None:
         """Read what the next windows hold at once: that of `place`, and of those whose time comes soon after."""
         start = len(announced)
-        places = list(dict.fromkeys([place, *(other for _, other in come[start : start + _ANNOUNCED_PLACES_MAX])]))
+        places = list(
+            dict.fromkeys([place, *(other for _, other in timers_due[start : start + _ANNOUNCED_PLACES_MAX])])
+        )
         announced.update(places)
         keys = [key for key, _ in places]
         self.store.prefetch(keys, places)
@@ -222,8 +222,8 @@ class WindowOperator(WindowFunctions):
     # --- results --------------------------------------------------------------------------------------------------
 
     def _hand_on_results(self) -> None:
-        results, stamps = self._windows.results, self._windows.stamps
+        results, stamps = self._windows.firings.results, self._windows.firings.stamps
         if results:
-            self._windows.results, self._windows.stamps = [], []
+            self._windows.firings.begin()
             for tag, batch in self._parts(results, np.array(stamps, dtype=np.int64)):
                 self._hand_on(tag, batch)

@@ -24,7 +24,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from millstream.aggregation.groups import grouped
+from millstream.aggregation.groups import groups_of
 from millstream.aggregation.pane_firing import FiredWindows, WindowRange, fired_windows
 from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator_type
 from millstream.errors import ProgramError
@@ -148,8 +148,8 @@ class PaneOperator(KeyedOperator):
             rows, changed, late = self._merged(fresh, closing)
         if rows is not None:
             if late is not None:
-                own = np.flatnonzero(_of_keys_with(rows, late))
-                self._fire(rows.take(own), WindowRange(self._dead_through, closing.after), late[own])
+                late_rows = np.flatnonzero(_of_keys_with(rows, late))
+                self._fire(rows.take(late_rows), WindowRange(self._dead_through, closing.after), late[late_rows])
             self._fire(rows, closing, None)
             with self.call.running("state"):
                 self._keep(rows, changed, now_ms)
@@ -161,52 +161,54 @@ class PaneOperator(KeyedOperator):
 
     def _keep(self, rows: PaneRows, changed: Bools, now_ms: int) -> None:
         """Write what changed and is still needed."""
-        kept = np.flatnonzero(changed & (self._windows.expiry_ms(rows.panes) > now_ms))
-        if len(kept):
-            self._panes.put(rows.take(kept))
-            self._next_end = int(rows.panes[kept].min()) + self._windows.pane_ms
+        needed = np.flatnonzero(changed & (self._windows.expiry_ms(rows.panes) > now_ms))
+        if len(needed):
+            self._panes.put(rows.take(needed))
+            self._next_end = int(rows.panes[needed].min()) + self._windows.pane_ms
 
     def _merged(self, fresh: PaneRows | None, closing: WindowRange) -> tuple[PaneRows | None, Bools, Bools | None]:
         """All panes this epoch needs, one row each; which got records, and which got late ones (None: none did)."""
         windows = self._windows
-        several: list[PaneRows] = []
+        pieces: list[PaneRows] = []
         # What ends in between is read as one piece; the other panes of this epoch's records are looked up.
         after_ms, through_ms = windows.starts(closing.after + 1), windows.ends(closing.through)
         if not closing:
             after_ms = through_ms = MAX_WATERMARK
         if closing and not self._panes.is_empty:
-            several.append(self._panes.ending(after_ms, through_ms))
+            pieces.append(self._panes.ending(after_ms, through_ms))
         if fresh is None:
-            found = several[0] if several and len(several[0]) else None
-            return found, np.zeros(0 if found is None else len(found), dtype=np.bool_), None
+            rows = pieces[0] if pieces and len(pieces[0]) else None
+            return rows, np.zeros(0 if rows is None else len(rows), dtype=np.bool_), None
         # A window that is over can change only while it is kept for late records.
         changes_last = closing.after if closing.after > self._dead_through else -MAX_WATERMARK
         late = windows.first_window(fresh.panes) <= changes_last
         ends = fresh.panes + windows.pane_ms
         outside = (ends <= after_ms) | (ends > through_ms)
         if not self._panes.is_empty:
-            several += self._looked_up(fresh, outside, late, (after_ms, through_ms))
-        stored = sum(map(len, several))
-        rows, groups = self._accumulators.combined(PaneRows.concat([*several, fresh]))
+            pieces += self._stored_panes(fresh, outside, late, (after_ms, through_ms))
+        stored = sum(map(len, pieces))
+        merged, groups = self._accumulators.combined(PaneRows.concat([*pieces, fresh]))
         changed, got_late = np.zeros((2, groups.count), dtype=np.bool_)
         changed[groups.codes[stored:]] = True
         got_late[groups.codes[stored:][late]] = True
-        return rows, changed, got_late if late.any() else None
+        return merged, changed, got_late if late.any() else None
 
-    def _looked_up(self, fresh: PaneRows, outside: Bools, late: Bools, read_ms: tuple[int, int]) -> list[PaneRows]:
+    def _stored_panes(
+        self, fresh: PaneRows, outside: Bools, late: Bools, scanned_ms: tuple[int, int]
+    ) -> list[PaneRows]:
         """Stored panes besides those read already: all of keys with late records, the very ones of others."""
-        several = []
+        pieces = []
         if late.any():
             of_late_keys = _of_keys_with(fresh, late)
-            distinct = grouped(fresh.keys.array.filter(pa.array(of_late_keys))).firsts()
+            distinct = groups_of(fresh.keys.array.filter(pa.array(of_late_keys))).firsts()
             rows = self._panes.of_keys(fresh.keys.take(np.flatnonzero(of_late_keys)[distinct]))
             ends = rows.panes + self._windows.pane_ms
-            several.append(rows.take(np.flatnonzero((ends <= read_ms[0]) | (ends > read_ms[1]))))
+            pieces.append(rows.take(np.flatnonzero((ends <= scanned_ms[0]) | (ends > scanned_ms[1]))))
             outside = outside & ~of_late_keys
-        asked = np.flatnonzero(outside)
-        if len(asked):
-            several.append(self._panes.of_pairs(fresh.keys.take(asked), fresh.panes[asked]))
-        return several
+        others = np.flatnonzero(outside)
+        if len(others):
+            pieces.append(self._panes.of_pairs(fresh.keys.take(others), fresh.panes[others]))
+        return pieces
 
     def _fire(self, rows: PaneRows, range_: WindowRange, seeds: Bools | None) -> None:
         for fired in fired_windows(rows, self._windows, range_, self._accumulators, seeds):
@@ -252,8 +254,8 @@ class PaneOperator(KeyedOperator):
 
 def _of_keys_with(rows: PaneRows, marked: Bools) -> Bools:
     """Which rows are of a key that has a marked row."""
-    keys = grouped(rows.keys.array)
-    has = np.zeros(keys.count, dtype=np.bool_)
-    has[keys.codes[marked]] = True
-    answer: Bools = has[keys.codes]
+    keys = groups_of(rows.keys.array)
+    is_marked = np.zeros(keys.count, dtype=np.bool_)
+    is_marked[keys.codes[marked]] = True
+    answer: Bools = is_marked[keys.codes]
     return answer

@@ -24,7 +24,7 @@ from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import NEVER_MS
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["PaneHandle", "PaneTable"]
@@ -42,17 +42,17 @@ class PaneTable(StateTable):
         self.time_ms = -NEVER_MS
         self._windows = windows
 
-    def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
-        place = replace(place, now_ms=self.time_ms)
-        super().begin(place, refs)
+    def begin(self, setting: TableSetting, refs: Sequence[SegmentRef]) -> None:
+        setting = replace(setting, now_ms=self.time_ms)
+        super().begin(setting, refs)
         needed = [ref for ref, (_, latest) in zip(self.view.refs, self.ends(), strict=True) if self._is_needed(latest)]
         if len(needed) < len(self.view.refs):
-            super().begin(place, needed)
+            super().begin(setting, needed)
 
     def ends(self) -> list[tuple[int, int]]:
         """For every segment, when the earliest and the latest of its panes end."""
-        entries = [layer.segment.entries for layer in self.view.layers]
-        return [(min(e.due_min_ms for e in own), max(e.due_max_ms for e in own)) for own in entries]
+        segments = [layer.segment.entries for layer in self.view.layers]
+        return [(min(c.due_min_ms for c in chunks), max(c.due_max_ms for c in chunks)) for chunks in segments]
 
     def _is_needed(self, latest_end_ms: int) -> bool:
         """Whether a pane that ends then is still of use; those that end before are of use no longer than it."""
@@ -60,20 +60,14 @@ class PaneTable(StateTable):
 
 
 class PaneHandle(StateHandle):
-    """The panes of one operator in one subtask, as rows."""
+    """The panes of one operator in one subtask, as rows. Changes go to the table at once."""
 
     table: PaneTable
 
     def __init__(self, table: PaneTable, scope: Scope, windows: PaneWindows, accumulators: Accumulators) -> None:
-        super().__init__(table, scope, renews_on_read=False)
+        super().__init__(table, scope)
         self._windows = windows
         self._accumulators = accumulators
-
-    def begin(self) -> None:
-        """Nothing is kept here: changes go to the table at once."""
-
-    def flush(self) -> None:
-        """Changes are in the table already."""
 
     @property
     def is_empty(self) -> bool:
@@ -99,10 +93,10 @@ class PaneHandle(StateHandle):
         near = np.flatnonzero((panes >= earliest) & (panes <= latest))
         if len(near) < len(panes):
             keys, panes = keys.take(near), panes[near]
-        found = self.table.view.get_pairs(keys, pa.array(panes))
-        assert found.values is not None
-        at = np.flatnonzero(found.mask)
-        return PaneRows(keys.take(at), panes[at], self._accumulators.read(found.values))
+        lookup = self.table.view.get_pairs(keys, pa.array(panes))
+        assert lookup.values is not None
+        at = np.flatnonzero(lookup.mask)
+        return PaneRows(keys.take(at), panes[at], self._accumulators.read(lookup.values))
 
     def _rows(self, keys: KeyColumn, rows: pa.RecordBatch) -> PaneRows:
         return PaneRows(keys, rows.column("sub").to_numpy(), self._accumulators.read(rows.column("value")))

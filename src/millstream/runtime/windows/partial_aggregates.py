@@ -5,7 +5,7 @@ owns it. Partials are kept until the epoch's input is in, or until there are man
 it smaller, because almost every record has a key of its own, its records are kept as partials of one and grouped in
 large: an exchange costs more than grouping does. If even that hardly makes them fewer, they are sent as they are.
 
-The operator keeps nothing between epochs. Which partials are late is not for it to say.
+The operator keeps nothing between epochs. Which partials are late is decided behind the exchange.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
-from millstream.aggregation.groups import Groups, grouped, paired
-from millstream.aggregation.kernels import looked_at
+from millstream.aggregation.groups import Groups, groups_of, pair_groups
+from millstream.aggregation.kernels import column_of
 from millstream.aggregation.pane_rows import Accumulators
 from millstream.errors import ProgramError
 from millstream.graph.field_key import FieldKey
@@ -35,7 +35,7 @@ _GATHERED_ROWS_MAX = 1 << 17
 # Grouping pays when it leaves at most this part of the rows.
 _WORTHWHILE = 0.5
 # After a batch (or a large lot) that was not worth grouping, so many are not tried before another is.
-_UNTRIED = 7
+_SKIPPED_AFTER_MISS = 7
 _LOT_BYTES = 96 << 20
 _SENT_ROWS = 65_536
 
@@ -63,7 +63,7 @@ class PartialAggregateOperator(Operator):
 
     def _begin_lots(self) -> None:
         self._lot: list[pa.RecordBatch] = []
-        self._lot_bytes = self._untried = self._untried_lots = 0
+        self._lot_bytes = self._batches_to_skip = self._lots_to_skip = 0
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
@@ -76,32 +76,32 @@ class PartialAggregateOperator(Operator):
         keys = self._keys(batch, columns)
         panes = self._windows.pane_of(times)
         with self.call.running("aggregate"):
-            looked = [[looked_at(look, columns) for look in m.looks] for m in self._operation.measures]
+            measure_columns = [[column_of(look, columns) for look in m.looks] for m in self._operation.measures]
         # What goes by event time does so by the clock's windows too; without timestamps, the order of arrival is left.
         at = np.zeros(len(batch), dtype=np.int64) if batch.timestamps is None else batch.timestamps
-        parts = self._accumulators.lift(looked, at)
+        parts = self._accumulators.lift(measure_columns, at)
         if not self._windows.has_gaps:
             return self._partial(keys, panes, parts)
         # Between windows that do not touch there is time that belongs to none.
-        held = np.flatnonzero(self._windows.first_window(panes) <= self._windows.last_window(panes))
-        at = pa.array(held)
-        return self._partial(keys.take(at), panes[held], [part.take(at) for part in parts])
+        in_windows = np.flatnonzero(self._windows.first_window(panes) <= self._windows.last_window(panes))
+        at = pa.array(in_windows)
+        return self._partial(keys.take(at), panes[in_windows], [part.take(at) for part in parts])
 
     def _partial(self, keys: pa.Array, panes: Int64s, parts: Parts) -> Batch | None:
         rows = self._rows(keys, panes, np.ones(len(panes), dtype=np.int64), parts)
-        if self._untried:
-            self._untried -= 1
-            return self._kept_for_a_lot(rows)
+        if self._batches_to_skip:
+            self._batches_to_skip -= 1
+            return self._add_to_lot(rows)
         groups = _groups(rows)
         if groups.count > _WORTHWHILE * rows.num_rows:
-            self._untried = _UNTRIED
-            return self._kept_for_a_lot(rows)
+            self._batches_to_skip = _SKIPPED_AFTER_MISS
+            return self._add_to_lot(rows)
         return self._gather(self._combined(rows, groups), groups)
 
-    def _kept_for_a_lot(self, rows: pa.RecordBatch) -> Batch | None:
-        """Rows that are not worth grouping by themselves."""
-        if self._untried_lots:
-            self._untried_lots -= 1
+    def _add_to_lot(self, rows: pa.RecordBatch) -> Batch | None:
+        """Keep rows that are not worth grouping by themselves, to group many of them at once."""
+        if self._lots_to_skip:
+            self._lots_to_skip -= 1
             return self._batch(rows)
         self._lot.append(rows)
         self._lot_bytes += rows.nbytes
@@ -110,14 +110,14 @@ class PartialAggregateOperator(Operator):
         return None
 
     def _send_lot(self) -> None:
-        """Group what was kept, and send it."""
+        """Group the lot, and send it."""
         lot, self._lot, self._lot_bytes = self._lot, [], 0
         rows = pa.concat_batches(lot)
         groups = _groups(rows)
         if groups.count <= _WORTHWHILE * rows.num_rows:
             rows = self._combined(rows, groups)
         else:
-            self._untried_lots = _UNTRIED * len(lot)
+            self._lots_to_skip = _SKIPPED_AFTER_MISS * len(lot)
         for start in range(0, rows.num_rows, _SENT_ROWS):
             self.emit(self._batch(rows.slice(start, _SENT_ROWS)))
 
@@ -147,9 +147,9 @@ class PartialAggregateOperator(Operator):
     def _merged(self) -> pa.RecordBatch:
         """All gathered partials as one; they are gathered no more."""
         rows = pa.concat_batches(self._gathered)
-        several = len(self._gathered) > 1
+        is_split = len(self._gathered) > 1
         self._gathered, self._gathered_rows = [], 0
-        return self._combined(rows, _groups(rows)) if several else rows
+        return self._combined(rows, _groups(rows)) if is_split else rows
 
     def _combined(self, rows: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
         first = pa.array(groups.firsts())
@@ -199,4 +199,4 @@ class PartialAggregateOperator(Operator):
 
 
 def _groups(rows: pa.RecordBatch) -> Groups:
-    return paired(grouped(rows.column(0)), grouped(rows.column(1)))
+    return pair_groups(groups_of(rows.column(0)), groups_of(rows.column(1)))

@@ -73,26 +73,26 @@ class WindowReference:
         return self
 
     def _take(self, key: Any, value: Any, timestamp: int) -> None:
-        taken = False
+        has_window = False
         for assigned in self.assigner.assign_windows(value, timestamp, self):
             window = self._merged(key, assigned) if self.merges else assigned
             if self._is_over(window):
                 self._contents.pop((key, window), None)
                 continue
-            taken = True
+            has_window = True
             self._contents.setdefault((key, window), []).append(TimestampedValue(value, timestamp))
             if self._forgotten_at(window) < MAX_WATERMARK:
                 self._timers.add((self._domain(), self._forgotten_at(window), key, window))
             self._obey(self.trigger.on_element(value, timestamp, window, _Context(self, key, window)), key, window)
-        if not taken and self.assigner.is_event_time() and timestamp + self.allowed_lateness_ms <= self._watermark:
+        if not has_window and self.assigner.is_event_time() and timestamp + self.allowed_lateness_ms <= self._watermark:
             self.late.append(value)
 
     def _merged(self, key: Any, window: Any) -> Any:
         """The window that covers `window` and all of the key that touch it, and those that touch that, and so on."""
         parts: list[Any] = []
         while True:
-            own = (other for k, other in self._contents if k == key and other not in parts)
-            near = [other for other in own if other.intersects(window)]
+            others = (other for k, other in self._contents if k == key and other not in parts)
+            near = [other for other in others if other.intersects(window)]
             if not near:
                 break
             parts += near

@@ -18,7 +18,7 @@ from millstream.runtime.keyed.queryable_states import queryable_of_windows
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.operators.process_operator import ProcessOperator
-from millstream.runtime.windows.window_store import StatesBy, WindowStore
+from millstream.runtime.windows.window_store import PartyStates, WindowStore
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.windows.places import WindowTokens
 
@@ -26,7 +26,7 @@ __all__ = ["WindowFunctions"]
 
 
 class WindowFunctions(KeyedOperator, ProcessOperator):
-    """A window node in one subtask; what it does with records is for others to say."""
+    """A window node in one subtask; subclasses say what is done with its records."""
 
     method = "process"
     role = "window"
@@ -36,9 +36,8 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
         operation = setting.node.operation
         assert isinstance(operation, Window)
         self._operation = operation
-        key_type, context = setting.node.inputs[0].key_type, setting.context
-        self.store = WindowStore(setting.node.name, key_type, context.max_parallelism, self.backend)
-        self.of_key = StatesBy(self.store, "", False)
+        self.store = WindowStore(self.backend.store)
+        self.of_key = PartyStates(self.store, "", of_places=False)
         self.setting = self.setting.with_states(self.of_key)
         self.tokens = WindowTokens(operation.assigner.get_window_serializer())
         self._dropped = setting.context.metrics.counter("numLateRecordsDropped")
@@ -52,14 +51,14 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
-        with self.call.running("state"):
-            self.store.begin(self.place, accounts)
         self.tokens.forget()
 
     def write_states(self) -> SubtaskAccount:
+        self.store.leave()
         account = super().write_states()
-        with self.call.running("state"):
-            account = self.store.end(self.time.now_ms, account)
+        wake_ms = self.store.wake_ms(self.time.now_ms)
+        if wake_ms is not None:
+            account = replace(account, wake_ms=wake_ms)
         name = self.node.queryable
         if name is not None:
             if name in account.queryable:

@@ -13,7 +13,7 @@ Entries that no segment needs any more are dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -63,7 +63,7 @@ class SavedAs:
 
     @property
     def evolution(self) -> Evolution:
-        """What the program said of this change."""
+        """What the program declared of this change."""
         assert not isinstance(self.defaults, PickledDefaults)  # a task has made data of them, a reader has refused
         return Evolution(self.renames, self.defaults)
 
@@ -86,66 +86,67 @@ def still_needed(history: History, epochs: Iterable[int]) -> History:
     return history[entry_at(history, min(epochs, default=history[-1].since)) :]
 
 
-def joined(one: History, other: History) -> History:
+def joined(left: History, right: History) -> History:
     """The history of a whole table from those of two tasks: each keeps the end of the same list that its own segments
     need."""
-    return max(one, other, key=len)
+    return max(left, right, key=len)
 
 
 # --- a change -----------------------------------------------------------------------------------------------------
 
 
-def extended(told: History, now: SavedAs, evolution: Evolution | None, what: str) -> History:
+def extended(saved: History, now: SavedAs, evolution: Evolution | None, what: str) -> History:
     """The history with what the program declares now, if that is new. `what` names the state in errors.
 
     `evolution` is None for a state that has no descriptor: nobody can pass a function for it.
     StateSchemaError when what was saved cannot be read as it is declared.
     """
-    last = told[-1]
+    last = saved[-1]
     _check_rows(last, now, what)
     is_same_type = written_type(last.type) == written_type(now.type)
     is_same_ttl = (last.ttl_ms is None) == (now.ttl_ms is None)
     if is_same_type and last.version == now.version:
-        return told if is_same_ttl else (*told, _plainly(now))
+        return saved if is_same_ttl else (*saved, _plainly(now))
     if last.version is not None and now.version is not None:
         if last.version > now.version:
             raise StateSchemaError(
                 f"{what} was saved by version {last.version} of its serializer, the program has version {now.version}. "
                 "Use the newer one, which also reads what older ones wrote."
             )
-        return (*told, _plainly(now))
-    said = evolution or Evolution()
-    named = upgrade_from(said, last)
+        return (*saved, _plainly(now))
+    declared = evolution or Evolution()
+    named = upgrade_from(declared, last)
     if named is not None:
-        return (*told, _plainly(now, name_of(named)))
+        return (*saved, _plainly(now, name_of(named)))
     try:
         if last.version is not None or now.version is not None:
             raise IncompatibleChange(f" was saved {_form(last)}, is now saved {_form(now)}", "")
-        plan_projection(last.type, now.type, said)
+        plan_projection(last.type, now.type, declared)
     except IncompatibleChange as misfit:
-        if not callable(said.upgrade):
+        if not callable(declared.upgrade):
             raise refused(what, misfit, has_descriptor=evolution is not None) from None
-        _check_is_for_this(told, said.upgrade, what)
-        return (*told, _plainly(now, name_of(said.upgrade)))
-    if callable(said.upgrade):
+        _check_is_for_this(saved, declared.upgrade, what)
+        return (*saved, _plainly(now, name_of(declared.upgrade)))
+    if callable(declared.upgrade):
         was, is_now = shown_types(last.type, now.type)
         raise StateSchemaError(
-            f"{what} was saved as {was}, is now {is_now}: that needs no function, and upgrade={name_of(said.upgrade)} "
-            "is given. Say the type that it is from, this one or an earlier one: upgrade={Types.LONG(): function}."
+            f"{what} was saved as {was}, is now {is_now}: that needs no function, and "
+            f"upgrade={name_of(declared.upgrade)} is given. "
+            "Say the type that it is from, this one or an earlier one: upgrade={Types.LONG(): function}."
         )
-    defaults = used_defaults(last.type, now.type, said)
-    return (*told, _copied(now, renames=dict(said.renames), defaults=defaults))
+    defaults = used_defaults(last.type, now.type, declared)
+    return (*saved, _copied(now, renames=dict(declared.renames), defaults=defaults))
 
 
-def with_data_defaults(told: History, open_pickle: Callable[[bytes], Any]) -> History:
+def with_data_defaults(saved: History, open_pickle: Callable[[bytes], Any]) -> History:
     """The history with the defaults of older Millstreams as data: for a task, which alone may open them."""
-    if not any(isinstance(entry.defaults, PickledDefaults) for entry in told):
-        return told
-    entries = [told[0] if not isinstance(told[0].defaults, PickledDefaults) else _copied(told[0], defaults={})]
-    for last, entry in pairwise(told):
+    if not any(isinstance(entry.defaults, PickledDefaults) for entry in saved):
+        return saved
+    entries = [saved[0] if not isinstance(saved[0].defaults, PickledDefaults) else _copied(saved[0], defaults={})]
+    for last, entry in pairwise(saved):
         if isinstance(entry.defaults, PickledDefaults):
-            said = Evolution(entry.renames, open_pickle(entry.defaults.written))
-            entry = _copied(entry, defaults=used_defaults(last.type, entry.type, said))
+            declared = Evolution(entry.renames, open_pickle(entry.defaults.written))
+            entry = _copied(entry, defaults=used_defaults(last.type, entry.type, declared))
         entries.append(entry)
     return tuple(entries)
 
@@ -163,7 +164,7 @@ def _plainly(now: SavedAs, upgrade: str | None = None) -> SavedAs:
 
 
 def _copied(entry: SavedAs, **changes: Any) -> SavedAs:
-    return SavedAs(**{**vars(entry), **changes})
+    return replace(entry, **changes)
 
 
 def _form(entry: SavedAs) -> str:
@@ -210,16 +211,16 @@ def upgrade_from(evolution: Evolution, entry: SavedAs) -> Callable[[Any], Any] |
     return None
 
 
-def _check_is_for_this(told: History, upgrade: Callable[[Any], Any], what: str) -> None:
+def _check_is_for_this(saved: History, upgrade: Callable[[Any], Any], what: str) -> None:
     """Refuse a function without a type that cannot be for the change that is made now."""
-    if told[-1].version is not None:
+    if saved[-1].version is not None:
         raise StateSchemaError(
             f"{what} was saved by a serializer, which has to read the values for upgrade=. "
             "Say so: upgrade={OldSerializer(): function}."
         )
-    used = next((entry for entry in told if entry.upgrade == name_of(upgrade)), None)
+    used = next((entry for entry in saved if entry.upgrade == name_of(upgrade)), None)
     if used is not None:
-        was, _ = shown_types(told[-1].type, told[-1].type)
+        was, _ = shown_types(saved[-1].type, saved[-1].type)
         raise StateSchemaError(
             f"{what} was changed before, in epoch {used.since}, by upgrade={used.upgrade}, and is now to be changed "
             f"from {was} again: which function is for which? Say the type that each is from: "

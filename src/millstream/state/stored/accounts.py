@@ -200,8 +200,8 @@ class LoopTail:
 
 @dataclass(frozen=True)
 class SubtaskAccount:
-    """What one subtask of an operator tells of its state. It has an attribute for each part that any kind of operator
-    may tell, because that is the stored form; most operators tell a few.
+    """What one subtask of an operator tells of its state. Many fields: one for each part that any kind of operator may
+    tell, because that is the stored form; most operators tell a few.
 
     `tables` are those of its key groups; `broadcast` those that subtask 0 keeps for all. `elements_numbered` and
     `rows_numbered` say where the numbers of rows go on, of lists and of the buffers of joins. At `wake_ms` a timer of

@@ -9,7 +9,7 @@ Manifests of older Millstreams have no such part.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.state.schemas.saved_types import type_from
@@ -17,6 +17,7 @@ from millstream.state.stored import table_names
 from millstream.state.stored.table_names import WINDOW_CONTENTS, WINDOW_VALUES
 from millstream.state.windows.measures import Look, Measure
 from millstream.state.windows.pane_windows import PaneWindows
+from millstream.storage.json_records import Named
 
 __all__ = ["NUMBERED", "PANES", "PLACES", "WINDOW_STATES", "Queryable"]
 
@@ -31,16 +32,16 @@ class Queryable:
     """A state that can be asked for by a name of its own.
 
     `kind` is value, list, map, reducing, aggregating or window. `key` and `value` are written types; the value of an
-    aggregating state and of a window is that of the accumulator (or of a record). For windows, `kept` says how,
-    `windows` has the fields of a `PaneWindows`, `contents` is reduced, aggregated, ready, records or timed records,
-    and `measures` tells of ready aggregates: name, kind, types looked at, n.
+    aggregating state and of a window is that of the accumulator (or of a record). For windows, `form` says how they
+    are kept, `windows` has the fields of a `PaneWindows`, `contents` is reduced, aggregated, ready, records or timed
+    records, and `measures` tells of ready aggregates: name, kind, types looked at, n.
     """
 
     state: str
     kind: str
     key: Any
     value: Any
-    kept: str = ""
+    form: Annotated[str, Named("kept")] = ""
     windows: tuple[Any, ...] = ()
     contents: str = ""
     measures: tuple[tuple[str, str, tuple[Any, ...], int], ...] = ()

@@ -82,8 +82,8 @@ def entries_of(table: StateTable, key: Any, rows: list[tuple[Any, Any]]) -> dict
     entries = dict(rows)
     if len(entries) == len(rows):
         return entries
-    several = [map_key for at, (map_key, _) in enumerate(rows) if map_key in dict(rows[:at])]
-    for map_key, value in zip(several, table.read_pairs([key] * len(several), several, _ABSENT), strict=True):
+    repeated = [map_key for at, (map_key, _) in enumerate(rows) if map_key in dict(rows[:at])]
+    for map_key, value in zip(repeated, table.read_pairs([key] * len(repeated), repeated, _ABSENT), strict=True):
         if value is not _ABSENT:
             entries[map_key] = value
     return entries

@@ -34,12 +34,12 @@ from millstream.state.tables.layout import NEVER_MS, TableLayout
 from millstream.state.tables.table import TableView
 from millstream.storage.names import segment_name
 
-__all__ = ["EpochPlace", "StateTable", "last_versions"]
+__all__ = ["StateTable", "TableSetting", "last_versions"]
 
 
 @dataclass(frozen=True)
-class EpochPlace:
-    """Where and when a subtask's tables are: all that is the same for every state of an operator in an epoch."""
+class TableSetting:
+    """What is the same for all tables of an operator in one subtask and epoch: where they are, and when it is."""
 
     uid: str
     epoch: int
@@ -99,14 +99,14 @@ class StateTable:
             )
         self._key_decoder = StateCodec(key_type, f"the key of {name!r}") if self.layout.key_type is not None else None
 
-    def begin(self, place: EpochPlace, refs: Sequence[SegmentRef]) -> None:
+    def begin(self, setting: TableSetting, refs: Sequence[SegmentRef]) -> None:
         """Open the last version; nothing has changed yet."""
-        self._place = place
+        self._setting = setting
         # A state that may show expired values until they are cleaned up is read as if no time had passed.
-        read_ms = -(2**63) if self._sees_expired else place.now_ms
+        read_ms = -(2**63) if self._sees_expired else setting.now_ms
         if self.schema is not None:
-            self.layout = self.schema.opened(self.layout, refs, place)
-        self.view = TableView(place.segments, self.layout, refs, place.groups, read_ms)
+            self.layout = self.schema.opened(self.layout, refs, setting)
+        self.view = TableView(setting.segments, self.layout, refs, setting.groups, read_ms)
         self._written: list[SegmentRef] = []
         self.changes = TableChanges(self.layout, self._write)
         self.debt_bytes = 0
@@ -129,7 +129,7 @@ class StateTable:
     def keys_of(self, column: pa.Array) -> list[Any]:
         """Stored keys as Python values again, settled."""
         if self._key_decoder is None:
-            return keys_of_canonical(column.to_pylist(), self._key_type, self._place.decode_key)
+            return keys_of_canonical(column.to_pylist(), self._key_type, self._setting.decode_key)
         return settled_declared(self._key_decoder.decode(column), column.type)
 
     def distinct_keys(self) -> list[Any]:
@@ -143,9 +143,9 @@ class StateTable:
         assert self._value is not None
         if self.view.is_empty:
             return np.zeros(len(keys), dtype=np.bool_), [None] * len(keys)
-        found = self.view.get(keys)
-        values = self._value.decode(found.values) if found.values is not None else []
-        return found.mask, _spread(found.mask, values)
+        lookup = self.view.get(keys)
+        values = self._value.decode(lookup.values) if lookup.values is not None else []
+        return lookup.mask, _spread(lookup.mask, values)
 
     def read(self, keys: list[Any]) -> list[Any]:
         """The value of every key, None where there is none."""
@@ -156,8 +156,8 @@ class StateTable:
         assert self._value is not None and self._sub is not None
         if self.view.is_empty:
             return [absent] * len(keys)
-        found = self.view.get_pairs(self.column(keys), self._sub.encode(subs))
-        return _spread(found.mask, self._value.decode(found.values) if found.values is not None else [], absent)
+        lookup = self.view.get_pairs(self.column(keys), self._sub.encode(subs))
+        return _spread(lookup.mask, self._value.decode(lookup.values) if lookup.values is not None else [], absent)
 
     def read_rows(self, keys: list[Any]) -> list[list[tuple[Any, Any]]]:
         """All (sub, value) of every key, in the order of subs."""
@@ -193,12 +193,12 @@ class StateTable:
     @property
     def epoch(self) -> int:
         """The epoch whose changes this table takes."""
-        return self._place.epoch
+        return self._setting.epoch
 
     @property
     def rows_numbered(self) -> int:
-        """The first number that no row of any earlier epoch or round has, as far as anybody has told."""
-        return self._place.rows_numbered.get(self.name, 0)
+        """The first number that no row of an earlier epoch or round has, by what their accounts tell."""
+        return self._setting.rows_numbered.get(self.name, 0)
 
     def put(self, keys: list[Any], values: list[Any] | None, subs: pa.Array | None = None, due_ms: Any = None) -> None:
         """Set rows; they live as long as the state's time-to-live says."""
@@ -228,7 +228,7 @@ class StateTable:
 
     def _expiry_ms(self) -> int:
         assert self._ttl_ms is not None
-        return min(self._place.now_ms + self._ttl_ms, NEVER_MS)
+        return min(self._setting.now_ms + self._ttl_ms, NEVER_MS)
 
     def encode_subs(self, subs: list[Any]) -> pa.Array:
         """Map keys as a column."""
@@ -255,29 +255,29 @@ class StateTable:
 
     def _write(self) -> None:
         """Write the changes so far, as the newest segment of the version; reads see them from here on."""
-        place, number = self._place, len(self._written)
+        setting, number = self._setting, len(self._written)
         name = self._file(f"w{number or ''}")
-        ref = self.changes.write(place.segments.store, name, place.epoch, place.groups)
+        ref = self.changes.write(setting.segments.store, name, setting.epoch, setting.groups)
         if ref is not None:
             self._written.append(ref)
             refs = (*self.view.refs, ref)
-            self.view = TableView(place.segments, self.layout, refs, place.groups, self.view.now_ms)
+            self.view = TableView(setting.segments, self.layout, refs, setting.groups, self.view.now_ms)
             self.changes = TableChanges(self.layout, self._write)
 
     def _compacted(self, refs: tuple[SegmentRef, ...], left_bytes: int) -> tuple[SegmentRef, ...]:
-        place = self._place
+        setting = self._setting
         for steps in itertools.count():
             step = next_compaction(refs, left_bytes, steps)
             if step is None:
                 break
             left_bytes -= max(step.cost_bytes(refs), 1)
             name = self._file(f"c{steps or ''}")
-            refs = compact(place.segments, self.layout, refs, step, place.now_ms, name=name, epoch=place.epoch)
+            refs = compact(setting.segments, self.layout, refs, step, setting.now_ms, name=name, epoch=setting.epoch)
         return refs
 
     def _file(self, kind: str) -> str:
-        place = self._place
-        return segment_name(place.uid, self.name, place.epoch, place.subtask, f"{place.nonce}{kind}")
+        setting = self._setting
+        return segment_name(setting.uid, self.name, setting.epoch, setting.subtask, f"{setting.nonce}{kind}")
 
 
 def last_versions(tables: Iterable[StoredTables | None], groups: range | None = None) -> dict[str, Refs]:
@@ -301,8 +301,8 @@ def _stored_key_type(key_type: TypeInformation | None) -> pa.DataType | None:
 
 
 def _spread(mask: Any, values: list[Any], absent: Any = None) -> list[Any]:
-    """Values at the places where `mask` is true, `absent` elsewhere."""
+    """Values where `mask` is true, `absent` elsewhere."""
     if len(values) == len(mask):
         return values
-    given = iter(values)
-    return [next(given) if there else absent for there in mask.tolist()]
+    remaining = iter(values)
+    return [next(remaining) if has_value else absent for has_value in mask.tolist()]

@@ -2,7 +2,7 @@
 
 A **measure** is one named aggregate of one program, bound to the type of the stream it reads. Its accumulator is one
 or more columns (`parts`), so that panes are rows of the store like any other state, can be queried, and merge
-without a Python value. Measures are frozen data; how they are computed is told in `runtime.windows`.
+without a Python value. Measures are frozen data; how they are computed is told in `aggregation`.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Measure:
     @property
     def parts(self) -> tuple[tuple[str, TypeInformation], ...]:
         """Names and types of the columns its accumulator consists of; it must be typed."""
-        return tuple((f"{self.name}.{part}", type_info) for part, type_info in self._own_parts())
+        return tuple((f"{self.name}.{part}", type_info) for part, type_info in self._unnamed_parts())
 
-    def _own_parts(self) -> tuple[tuple[str, TypeInformation], ...]:
+    def _unnamed_parts(self) -> tuple[tuple[str, TypeInformation], ...]:
         long, double = Types.LONG(), Types.DOUBLE()
         if self.kind == "count":
             return (("count", long),)

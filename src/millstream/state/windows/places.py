@@ -28,13 +28,12 @@ Place: TypeAlias = tuple[Any, bytes]
 
 
 class PlaceTable(StateTable):
-    """A table whose keys are places. It is made from a table that has the key's type, and takes its other settings."""
+    """A table whose keys are places. It is made like any other, with the type of the key alone."""
 
-    def __init__(self, table: StateTable) -> None:
-        # Everything but the key is as it was: only what the three methods below say is different.
-        self.__dict__.update(vars(table))
-        fields = [pa.field("key", table.layout.stored_key_type), pa.field("window", pa.binary())]
-        self.layout = replace(table.layout, key_type=pa.struct(fields))
+    def __init__(self, *settings: Any, **options: Any) -> None:
+        super().__init__(*settings, **options)
+        fields = [pa.field("key", self.layout.stored_key_type), pa.field("window", pa.binary())]
+        self.layout = replace(self.layout, key_type=pa.struct(fields))
 
     def column(self, places: list[Any]) -> KeyColumn:
         """Places as the store knows them."""

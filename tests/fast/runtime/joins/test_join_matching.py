@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.runtime.joins.matching import numbered, pairs
+from millstream.runtime.joins.matching import key_numbers, pairs
 
 _FAR = 2**63 - 1
 _TIMES = st.one_of(st.integers(-20, 20), st.sampled_from([-_FAR - 1, -_FAR, _FAR - 1, _FAR]))
@@ -47,6 +47,6 @@ def test_the_matching_kernel_finds_the_pairs_two_loops_find_in_pieces_of_the_siz
 )
 def test_equal_keys_of_two_columns_have_one_number(keys: list[Any]) -> None:
     kind = pa.array(keys).type
-    first, second = numbered([pa.array(keys, kind), pa.array(keys[::-1], kind)])
+    first, second = key_numbers([pa.array(keys, kind), pa.array(keys[::-1], kind)])
     assert first.tolist() == second.tolist()[::-1]
     assert len(set(first.tolist())) == len(keys)

@@ -16,7 +16,7 @@ from millstream.runtime.keyed import collection_states
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.tables.state_table import EpochPlace
+from millstream.state.tables.state_table import TableSetting
 from millstream.storage import open_store
 
 NAMES = itertools.count()
@@ -37,8 +37,8 @@ class States:
         self.backend = KeyedBackend("op", Types.STRING(), 1, 128, 0)
         self.list = self.backend.get_list_state(ListStateDescriptor("list", Types.LONG()))
         self.map = self.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), Types.LONG()))
-        place = EpochPlace("op", self._epoch, 0, f"n{self._epoch}", range(128), 0, OpenSegments(self._store))
-        self.backend.begin(place, {0: self._account})
+        setting = TableSetting("op", self._epoch, 0, f"n{self._epoch}", range(128), 0, OpenSegments(self._store))
+        self.backend.begin(setting, {0: self._account})
         self.visit()
 
     def visit(self) -> None:
@@ -169,8 +169,8 @@ class LargeStates:
             self.backend = KeyedBackend("op", Types.STRING(), 1, 128, 0)
             self.list = self.backend.get_list_state(ListStateDescriptor("list", Types.STRING()))
             self.map = self.backend.get_map_state(MapStateDescriptor("map", Types.LONG(), Types.STRING()))
-            place = EpochPlace("op", epoch, 0, f"n{epoch}", range(128), 0, segments)
-            self.backend.begin(place, {0: account})
+            setting = TableSetting("op", epoch, 0, f"n{epoch}", range(128), 0, segments)
+            self.backend.begin(setting, {0: account})
             self.backend.visit(self.backend.column(self.keys), self.keys)
             if epoch == 1:
                 for number in range(len(self.keys)):

@@ -37,7 +37,7 @@ from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.tables.state_table import EpochPlace
+from millstream.state.tables.state_table import TableSetting
 from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result, Script, Watermark, run
 
@@ -253,20 +253,20 @@ def test_a_state_that_is_not_declared_for_a_while_is_handed_on() -> None:
 def test_a_copy_that_was_changed_in_an_attempt_that_died_is_read_again() -> None:
     segments = OpenSegments(MemoryStore(a_store()))
 
-    def place(attempt: int, subtask: int) -> EpochPlace:
-        return EpochPlace("uid", 1, subtask, f"attempt{attempt}", range(128), 0, segments)
+    def place(attempt: int, subtask: int) -> TableSetting:
+        return TableSetting("uid", 1, subtask, f"attempt{attempt}", range(128), 0, segments)
 
     writer, other = (BroadcastStates("function", (RULES,), 128) for _ in range(2))
     writer.begin(place(1, 0), {})
-    writer.written(RULES).put("a", 1)
+    writer.writable(RULES).put("a", 1)
     kept = {0: SubtaskAccount(broadcast=writer.end())}
     for subtask, states in ((0, writer), (1, other)):
         states.begin(place(2, subtask), kept)
-        states.written(RULES).put("a", 2)
-        states.written(RULES).put("b", 3)
+        states.writable(RULES).put("a", 2)
+        states.writable(RULES).put("b", 3)
         assert subtask == 0 or states.end() is None
         states.begin(place(3, subtask), kept)
-        assert list(states.read(RULES).items()) == [("a", 1)]
+        assert list(states.readable(RULES).items()) == [("a", 1)]
 
 
 class Fleeting(BroadcastProcessFunction):  # type: ignore[type-arg]

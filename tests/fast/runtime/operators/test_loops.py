@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_programs import END, WALK, collatz_steps, next_of
+from loop_programs import END, MESSAGE, WALK, Component, collatz_steps, next_of
 from refusals import Refused
 
 from millstream.checkpoint.manifest import Manifest
@@ -351,3 +351,19 @@ def test_operator_state_behind_a_loop_has_the_records_of_all_rounds_after_a_cras
     result = run(build, epoch_records=3, restart=RestartStrategies.fixed_delay_restart(1, 0))
     assert result.restarts == 1
     assert result[out] == [(n, n, n) for n in numbers]
+
+
+def test_the_end_waits_for_records_that_come_back_to_a_head_which_was_ahead_of_the_others() -> None:
+    # After the first round only one head has given out records; what these cause comes back to the other one.
+    edges, out = [(0, 2), (1, 2), (1, 3)], Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        messages = env.add_source(Script(edges)).flat_map(
+            lambda e: [(e[0], -1, e[0]), (e[1], -1, e[1]), (e[0], e[1], e[0]), (e[1], e[0], e[1])], MESSAGE
+        )
+        loop = messages.iterate(rounds_max=1)
+        labels = loop.key_by(lambda m: m[0], Types.LONG()).process(Component(), MESSAGE)
+        loop.close_with(labels.filter(lambda m: m[0] >= 0))
+        labels.filter(lambda m: m[0] < 0).map(lambda m: (m[1], m[2])).sink_to(out)
+
+    assert sorted(run(build, parallelism=2)[out]) == [(0, 0), (1, 0), (2, 0), (3, 0)]

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.aggregation.rolling_columns import accumulated, order_numbers
-from millstream.aggregation.rolling_records import FieldReduce, fresh
+from millstream.aggregation.rolling_columns import accumulate, order_numbers
+from millstream.aggregation.rolling_records import FieldReduce, mutable_copy
 from millstream.common import Row, Types
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
 from millstream.compiler.passes.roll_in_columns import rolling_operation
@@ -233,7 +233,7 @@ def test_rows_and_plain_numbers_are_aggregated_too() -> None:
 def test_runs_are_accumulated_one_by_one_or_in_step_alike(runs: list[list[int]]) -> None:
     lengths = np.array([len(run) for run in runs])
     values = np.array([value for run in runs for value in run])
-    found = accumulated(np.maximum, values, np.cumsum(lengths) - lengths, lengths)
+    found = accumulate(np.maximum, values, np.cumsum(lengths) - lengths, lengths)
     expected = [max(run[: i + 1]) for run in runs for i in range(len(run))]
     assert found.tolist() == expected
 
@@ -279,9 +279,9 @@ def test_decimals_are_added_exactly() -> None:
 
 def test_a_fresh_value_can_be_changed_alone() -> None:
     for value in (Row("a", 1), Row("a", [1]), ["a", [1]], {"a": {"b": 1}}):
-        copy = fresh(value)
+        copy = mutable_copy(value)
         assert copy == value and copy is not value
-    inner = fresh(("a", [1]))
+    inner = mutable_copy(("a", [1]))
     assert inner == ("a", [1])
     day = dt.date(2024, 1, 1)
-    assert fresh(day) == day
+    assert mutable_copy(day) == day

@@ -31,7 +31,7 @@ from millstream.state.segments.segment_footer import read_footer
 from millstream.state.segments.version import SegmentRef, refs_from_json
 from millstream.state.stored.accounts import StoredTables
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
 
@@ -103,8 +103,9 @@ class Table:
         self.epoch += 1
         self.now_ms += 10
         told = last_schemas([self.stored])
-        place = EpochPlace("uid", self.epoch, 0, f"n{self.epoch}", range(128), self.now_ms, self.segments, schemas=told)
-        self.table.begin(place, self.refs)
+        nonce = f"n{self.epoch}"
+        setting = TableSetting("uid", self.epoch, 0, nonce, range(128), self.now_ms, self.segments, schemas=told)
+        self.table.begin(setting, self.refs)
         keys = [chr(97 + number) for number in range(8)]
         seen = {key: value for key, value in zip(keys, self.table.read(keys), strict=True) if value is not None}
         self.table.put(list(puts), list(puts.values()))

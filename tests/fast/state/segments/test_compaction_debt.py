@@ -22,7 +22,7 @@ from millstream.state.segments.compaction import (
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import Refs, SegmentRef
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.storage import open_store
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -112,11 +112,11 @@ def test_a_real_table_stays_low_and_whole_though_its_budget_is_only_what_it_wrot
     table = StateTable("notes", Types.LONG(), 128, StateCodec(Types.STRING(), "notes"))
     refs: Refs = ()
     for epoch in range(1, 61):
-        table.begin(EpochPlace("op", epoch, 0, f"n{epoch}", range(128), 0, segments), refs)
+        table.begin(TableSetting("op", epoch, 0, f"n{epoch}", range(128), 0, segments), refs)
         keys = list(range(100 * epoch, 100 * epoch + 100))
         table.put(keys, [f"{key}" * 20 for key in keys])
         refs = table.end()
         assert max(sum(group in ref.groups for ref in refs) for group in range(128)) <= 16 and not table.debt_bytes
-    table.begin(EpochPlace("op", 61, 0, "n61", range(128), 0, segments), refs)
+    table.begin(TableSetting("op", 61, 0, "n61", range(128), 0, segments), refs)
     everything = list(range(100, 6_100))
     assert table.read(everything) == [f"{key}" * 20 for key in everything]

@@ -16,7 +16,7 @@ from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables import changes
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.storage import open_store
 
 NAMES = itertools.count()
@@ -35,7 +35,7 @@ class Table:
         self.refs: Sequence[SegmentRef] = ()
 
     def begin(self, epoch: int) -> StateTable:
-        self.table.begin(EpochPlace("count", epoch, 0, f"n{epoch}", GROUPS, 0, self.segments), self.refs)
+        self.table.begin(TableSetting("count", epoch, 0, f"n{epoch}", GROUPS, 0, self.segments), self.refs)
         return self.table
 
     def content(self) -> dict[int, int]:

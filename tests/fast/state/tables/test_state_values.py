@@ -20,7 +20,7 @@ from millstream.runtime.keyed.states import Scope, ValueHandle
 from millstream.runtime.operators.failure import UserCall
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.state_table import EpochPlace, StateTable
+from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.storage import open_store
 
 NAMES = itertools.count()
@@ -114,7 +114,7 @@ class Values:
 
     def begin(self) -> None:
         self._epoch += 1
-        place = EpochPlace("count", self._epoch, 0, f"n{self._epoch}", range(128), 0, self._segments)
+        place = TableSetting("count", self._epoch, 0, f"n{self._epoch}", range(128), 0, self._segments)
         self.table.begin(place, self._refs)
         self.state.begin()
 

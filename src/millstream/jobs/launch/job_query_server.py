@@ -26,7 +26,7 @@ from millstream.query.server_request import ServerRequest, server_settings
 if TYPE_CHECKING:
     from millstream.query.server import Ports, QueryServer, ServerSettings
 
-__all__ = ["QueryServing", "server_request"]
+__all__ = ["JobQueryServer", "server_request"]
 
 _LOG = logging.getLogger("millstream.query.server")
 _PREFIX = "millstream.query."
@@ -68,7 +68,7 @@ def server_request(configuration: Mapping[str, str]) -> ServerRequest | None:
     )
 
 
-class QueryServing:
+class JobQueryServer:
     """The server of a job, its ports taken. Close it, or attach it to the job, which then starts and ends it."""
 
     def __init__(self, settings: ServerSettings, ports: Ports, clock: Clock, *, allow_undeclared: bool) -> None:
@@ -77,7 +77,7 @@ class QueryServing:
         self._server: QueryServer | None = None
 
     @classmethod
-    def configured(cls, configuration: Mapping[str, str], clock: Clock, at: str) -> QueryServing | None:
+    def configured(cls, configuration: Mapping[str, str], clock: Clock, at: str) -> JobQueryServer | None:
         """The server that the configuration asks for; what is wrong with it is refused, at the user's line."""
         try:
             request = server_request(configuration)

@@ -1,0 +1,117 @@
+"""What a function may do with a map: with a `MapState`, and with a `BroadcastState`.
+
+Keys and values are settled when they are given: brought into the form in which they would come back from the store. So
+a function reads the same whether an epoch ended in between or not, be it a float32 or a tuple declared as a row. Which
+keys are one, `state.keys.equality` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["ABSENT", "MapMethods", "SettledMap"]
+
+ABSENT: Any = object()
+"""The value of an entry that is not there."""
+
+
+class MapMethods:
+    """The methods of a map, over four things that differ: one entry to read, one to set, all of them, and `clear`."""
+
+    _settle_key: Callable[[Any], Any]
+    _settle: Callable[[Any], Any]
+
+    def _entry(self, map_key: Any) -> Any:
+        """The value under a settled key, ABSENT when there is none."""
+        raise NotImplementedError
+
+    def _set_entry(self, map_key: Any, value: Any) -> None:
+        """Set the value under a settled key; ABSENT removes it."""
+        raise NotImplementedError
+
+    def _all(self) -> dict[Any, Any]:
+        """All entries, to be read."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        raise NotImplementedError
+
+    def get(self, key: Any) -> Any:
+        """The value of an entry, None when there is none."""
+        value = self._entry(self._settle_key(key))
+        return None if value is ABSENT else value
+
+    def contains(self, key: Any) -> bool:
+        """Whether there is an entry."""
+        return self._entry(self._settle_key(key)) is not ABSENT
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set an entry."""
+        self._set_entry(self._settle_key(key), self._settle(value))
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        """Set many entries."""
+        for key, value in dict_value.items():
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        """Remove an entry."""
+        self._set_entry(self._settle_key(key), ABSENT)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """All entries."""
+        return self._all().items()
+
+    def keys(self) -> Iterable[Any]:
+        """The keys of all entries."""
+        return self._all().keys()
+
+    def values(self) -> Iterable[Any]:
+        """The values of all entries."""
+        return self._all().values()
+
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+        return not self._all()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys())
+
+    __getitem__ = get
+    __setitem__ = put
+    __delitem__ = remove
+    __contains__ = contains
+
+
+class SettledMap(MapMethods):
+    """A map in memory: what functions see as a `BroadcastState`. Subclasses say where the entries come from and what
+    becomes of changes."""
+
+    def __init__(self, key: Any, value: Any) -> None:
+        self._settle_key, self._settle = key.settle, value.settle
+
+    @property
+    def _entries(self) -> dict[Any, Any]:
+        """All that is in it, to read and to write."""
+        raise NotImplementedError
+
+    def _note(self, map_key: Any) -> None:
+        """The entry of `map_key` was put or removed."""
+
+    def _entry(self, map_key: Any) -> Any:
+        return self._entries.get(map_key, ABSENT)
+
+    def _set_entry(self, map_key: Any, value: Any) -> None:
+        if value is ABSENT:
+            self._entries.pop(map_key, None)
+        else:
+            self._entries[map_key] = value
+        self._note(map_key)
+
+    def _all(self) -> dict[Any, Any]:
+        return self._entries
+
+    def clear(self) -> None:
+        self._entries.clear()
