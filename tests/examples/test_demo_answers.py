@@ -221,7 +221,7 @@ def keep(name: str, screen: Screen) -> None:
 
 @pytest.mark.slow
 def test_at_a_terminal_the_user_asks_after_the_crash_and_the_demo_ends_exactly_once(tmp_path: Path) -> None:
-    """At 80×24, by a window that becomes narrower and wider. A figure of the story is in sight when it is told."""
+    """At 80×24, and for a while at 120×40. What the story tells is in sight when it is told."""
     demo = [sys.executable, str(FOLDER / "demo.py"), "--records", "20000", "--rate", "4000"]
     terminal = Terminal(demo, cwd=tmp_path, rows=24, columns=80)
     screen = terminal.screen
@@ -244,10 +244,13 @@ def test_at_a_terminal_the_user_asks_after_the_crash_and_the_demo_ends_exactly_o
         terminal.read_until(prompt, 300)
         terminal.type("17")
         terminal.read_until(r"ad 17 as of epoch \d+, which is [\d.]+ s old", 60)
+        terminal.resize(40, 120)
         terminal.read_until(prompt, 60)
+        keep("demo-120x40-asks", screen)
         terminal.type("seventeen")
         terminal.read_until(r"key 'seventeen' is a text", 60)
         terminal.read_until(prompt, 60)
+        terminal.resize(24, 80)
         terminal.type("")
         assert terminal.read_to_end(300) == 0
         keep("demo-80x24-ends", screen)
