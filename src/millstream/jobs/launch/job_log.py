@@ -40,6 +40,7 @@ class JobLog:
         self._progress_noted = time.monotonic()
         root = logging.getLogger()
         self._file = _LogFile(path, encoding="utf-8", delay=False)
+        assert self._file.stream is not None, "it was opened at once"
         hold(self._file.stream.fileno())  # who looks at the store sees that somebody runs the job
         self._file.setFormatter(logging.Formatter(_FORMAT))
         self._handlers: list[logging.Handler] = [self._file]
