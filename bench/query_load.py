@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.keys.hashing import xxhash64_column
-from millstream.state.keys.key_groups import key_groups
+from millstream.state.keys.key_columns import key_groups
 
 __all__ = ["Asked", "Seen", "clients"]
 

@@ -1,6 +1,6 @@
 """Keys at random, nested, many of them equal but written differently; and what makes two of them one key.
 
-`identity` is the slow reference of the rule in `millstream.state.keys.equality`, written down a second time: two keys
+`identity` is the slow reference of the rule in `state.keys.key_columns`, written down a second time: two keys
 are one key exactly if their identities are equal. Every test of the equality of keys draws from here.
 """
 

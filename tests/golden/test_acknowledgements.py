@@ -26,9 +26,8 @@ from millstream.datastream.state import ListStateDescriptor
 from millstream.errors import JobFailedError
 from millstream.jobs.epochs.outcome import MixedEpochError
 from millstream.jobs.launch.launch import Launch
-from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, Envelope
-from millstream.runtime.exchange.mailboxes import BrokenExchangeError
-from millstream.runtime.task.barrier import Acknowledgement, Barrier
+from millstream.runtime.exchange.blocks import BrokenExchangeError
+from millstream.runtime.exchange.messages import ACKNOWLEDGEMENT, BARRIER, Acknowledgement, Barrier, Envelope
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, ReadRange

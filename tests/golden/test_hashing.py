@@ -15,9 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import ProgramError
-from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.hashing import LONG_RUN_BYTES, LONG_RUNS_MAX, xxhash64_column
 from millstream.state.keys.hashing_reference import hash_bytes, hash_value
-from millstream.state.keys.xxh64 import LONG_RUN_BYTES, LONG_RUNS_MAX
 
 Column: TypeAlias = tuple[pa.DataType, list[Any]]
 

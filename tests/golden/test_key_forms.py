@@ -15,12 +15,11 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.key_classes import decode_key
 from millstream.runtime.joins.matching import key_numbers
-from millstream.runtime.keyed.task_codec import task_map_keys
-from millstream.runtime.keyed.visits import GatheredKeys, KeyRange, visits
+from millstream.runtime.keyed.declared_states import task_map_keys
+from millstream.runtime.keyed.keyed_backend import GatheredKeys, KeyRange, visits
 from millstream.state.keys.canonical import canonical_hash
-from millstream.state.keys.equality import normalised, same
 from millstream.state.keys.hashing_reference import hash_value
-from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow
+from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow, normalised, same
 from millstream.state.keys.settled_keys import settled_keys
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.tables.changes import TableChanges

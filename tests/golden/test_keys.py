@@ -29,8 +29,7 @@ from millstream.errors import ConfigurationError, ProgramError, StoreDamagedErro
 from millstream.runtime.exchange.key_classes import decode_key as decode
 from millstream.state.keys.canonical import canonical_bytes, canonical_hash
 from millstream.state.keys.hashing import xxhash64_column
-from millstream.state.keys.key_columns import key_column, key_column_of_arrow
-from millstream.state.keys.key_groups import key_group_range
+from millstream.state.keys.key_columns import key_column, key_column_of_arrow, key_group_range
 
 
 class Color(enum.Enum):

@@ -11,7 +11,12 @@ A record is an accumulator of one, so the partial aggregate before the exchange,
 merge with what is stored are the same step. Rows are combined in their order: where the order tells (`first`, `last`,
 `top_n`, `collect`, the last bits of a sum of floats), rows of the past come first. What each kind means, None and NaN
 included, is told in `aggregate_records`, which does the same a record at a time; lists and sketches are in
-`aggregate_lists` and `distinct_sketch`.
+`kernels` and `distinct_sketch`.
+
+A sliding window is a run of consecutive rows, and neighbouring windows share most of them. What can be subtracted
+(whole numbers) is a difference of two running sums. What cannot is put together from blocks of 1, 2, 4, … rows, each
+block made once for all runs: a run of k rows takes as many steps as k has bits, left to right, and no row is in it
+twice. Both cost next to nothing per window, however long it is.
 """
 
 from __future__ import annotations
@@ -24,15 +29,70 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.aggregation.groups import Groups, winners
-from millstream.aggregation.ranges import block_ranges, running_ranges
 from millstream.aggregation.rolling_columns import order_numbers
 from millstream.records.columns import arrow_type
-from millstream.state.keys.equality import Bools
-from millstream.state.keys.xxh64 import Int64s
-from millstream.state.segments.runs import expanded
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools
+from millstream.state.segments.lookup import expanded
 from millstream.state.windows.measures import Measure
 
-__all__ = ["Average", "Count", "Edge", "Extreme", "Kernel", "Parts", "RangedParts", "Sum"]
+__all__ = [
+    "Average",
+    "Combine",
+    "Count",
+    "Edge",
+    "Extreme",
+    "Kernel",
+    "Parts",
+    "RangedParts",
+    "Sum",
+    "block_ranges",
+    "running_ranges",
+]
+
+Numbers = NDArray[Any]
+Combine = Callable[[Numbers, Numbers], Numbers]
+Ranged = Callable[[Int64s, Int64s], Numbers]
+
+
+def running_ranges(values: Numbers) -> Ranged:
+    """Sums of runs of whole numbers; they wrap around as the numbers do.
+
+    >>> running_ranges(np.array([1, 2, 4, 8]))(np.array([0, 1]), np.array([4, 3])).tolist()
+    [15, 6]
+    """
+    totals = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(values, out=totals[1:])
+    return lambda starts, stops: totals[stops] - totals[starts]
+
+
+def block_ranges(values: Numbers, combine: Combine, nothing: Any) -> Ranged:
+    """Combinations of runs by any associative function; of no rows, `nothing`. Every row of a run is used once, in
+    order.
+
+    >>> block_ranges(np.array([3, 1, 2]), np.minimum, 9)(np.array([0, 2, 1]), np.array([2, 3, 1])).tolist()
+    [1, 2, 9]
+    """
+    levels = [values]
+
+    def level(number: int) -> Numbers:
+        while len(levels) <= number:
+            last, half = levels[-1], 1 << (len(levels) - 1)
+            levels.append(combine(last[:-half], last[half:]))
+        return levels[number]
+
+    def ranged(starts: Int64s, stops: Int64s) -> Numbers:
+        result = np.full(len(starts), nothing, dtype=values.dtype)
+        at, lengths = starts.copy(), stops - starts
+        for number in range(int(lengths.max(initial=0)).bit_length()):
+            rows = np.flatnonzero(lengths >> number & 1)
+            if len(rows):
+                result[rows] = combine(result[rows], level(number)[at[rows]])
+                at[rows] += 1 << number
+        return result
+
+    return ranged
+
 
 Parts = list[pa.Array]
 RangedParts = Callable[[Int64s, Int64s], Parts]

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.groups import Groups
-from millstream.state.keys.hashing import xxhash64_column
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s, xxhash64_column
 
 __all__ = ["Distinct", "entries_of_hashes", "estimates", "sketches"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import normalised
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import normalised
 
 __all__ = ["Groups", "can_be_grouped", "groups_of", "pair_groups", "winners"]
 
@@ -46,7 +46,7 @@ def can_be_grouped(kind: pa.DataType) -> bool:
 
 
 def groups_of(values: pa.Array) -> Groups:
-    """Rows of equal values together; what is equal, `state.keys.equality` says.
+    """Rows of equal values together; what is equal, `state.keys.key_columns` says.
 
     >>> groups_of(pa.array(["a", None, "a", "b"])).codes.tolist()
     [0, 1, 0, 2]

@@ -19,9 +19,9 @@ import pyarrow as pa
 from millstream.aggregation.aggregate_columns import Parts
 from millstream.aggregation.groups import groups_of
 from millstream.aggregation.pane_rows import Accumulators, PaneRows
-from millstream.state.keys.equality import Bools
-from millstream.state.keys.xxh64 import Int64s
-from millstream.state.segments.runs import expanded
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools
+from millstream.state.segments.lookup import expanded
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = ["FiredWindows", "WindowRange", "fired_windows"]

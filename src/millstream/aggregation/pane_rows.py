@@ -17,8 +17,8 @@ from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.records.columns import arrow_type
+from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
 from millstream.state.windows.measures import Measure
 
 __all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_type"]

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.state.keys.equality import Bools, plain_view, plain_view_type
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, plain_view, plain_view_type
 
 __all__ = ["Rolled", "accumulate", "roll", "rolls_in_columns"]
 

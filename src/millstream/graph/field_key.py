@@ -1,7 +1,7 @@
 """Key selectors that the engine knows: a field of the record, by position or by name, and one key for all records.
 
 A field of a typed stream is a column, so the key of a whole batch is taken without calling anything per record
-(`runtime.exchange.keying`); called like any selector, it gives the same key for one record.
+(`runtime.exchange.routing`); called like any selector, it gives the same key for one record.
 """
 
 from __future__ import annotations

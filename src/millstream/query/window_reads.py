@@ -29,10 +29,8 @@ from millstream.common.types import Row
 from millstream.query.catalog import StateLocation
 from millstream.query.key_encoding import KeyEncoding, stored_key_type
 from millstream.records.codecs import OpenPickle, refuse_pickle
-from millstream.state.keys.equality import same
 from millstream.state.keys.hashing import xxhash64_column
-from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.key_groups import key_groups
+from millstream.state.keys.key_columns import KeyColumn, key_groups, same
 from millstream.state.schemas.saved_types import type_from
 from millstream.state.stored.queryable import NUMBERED, PANES, Queryable
 from millstream.state.stored.state_codec import StateCodec

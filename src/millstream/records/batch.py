@@ -4,6 +4,10 @@ Operators hand batches to one another inside a task. The maker of a batch decide
 function makes values, a columnar function or an exchange makes columns. The other form is made once, when it
 is first needed. A typed stream always *can* be columns; an untyped one never is.
 
+Records are no measure of memory: what holds many of them (an epoch, a visit, a block) is bounded by bytes, and asks a
+batch for its own. Those of columns are exact; those of values without a type are told by a sample of a few values and
+of a few elements of each, which costs nothing next to the records.
+
 Invariant: values and columns, where both are there, say the same thing. A typed batch made from values is
 converted (and so checked against its type) when it is made, and its values are kept only if a round trip
 through Arrow would give them back unchanged: what a downstream function sees never depends on whether an
@@ -12,7 +16,9 @@ exchange stood in between. Batches are made in tasks, so pickles in columns are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,10 +27,42 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type, encode_record_batch, from_record_batch
-from millstream.records.sizes import values_bytes
 from millstream.records.unpickling import unpickled
 
-__all__ = ["Batch", "Timestamps", "alike", "is_typed"]
+__all__ = ["Batch", "Timestamps", "about_bytes", "alike", "is_typed", "values_bytes"]
+
+_SAMPLED_VALUES = 16
+_SAMPLED_ELEMENTS = 8
+_DEPTH_MAX = 4
+
+
+def values_bytes(values: Sequence[Any]) -> int:
+    """About the bytes of all `values`, by some of them, evenly spread.
+
+    >>> values_bytes([b"x" * 1000] * 100) >= 100_000
+    True
+    """
+    if not values:
+        return 0
+    sample = values[:: -(-len(values) // _SAMPLED_VALUES)]
+    return sum(map(about_bytes, sample)) * len(values) // len(sample)
+
+
+def about_bytes(value: Any, depth: int = 0) -> int:
+    """About the bytes of a value with what it holds: of long collections by their first elements, to some depth."""
+    size = sys.getsizeof(value)
+    if isinstance(value, (str, bytes, bytearray, memoryview, int, float, bool, type(None))) or depth == _DEPTH_MAX:
+        return size
+    sample: Any = None
+    if isinstance(value, Mapping):
+        sample, length = islice(value.items(), _SAMPLED_ELEMENTS), len(value)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        sample, length = islice(value, _SAMPLED_ELEMENTS), len(value)
+    elif hasattr(value, "__dict__"):
+        sample, length = vars(value).values(), len(vars(value))
+    parts = [about_bytes(part, depth + 1) for part in sample] if sample is not None else []
+    return size + (sum(parts) * length // len(parts) if parts else 0)
+
 
 Timestamps = npt.NDArray[np.int64]
 

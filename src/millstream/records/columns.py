@@ -6,6 +6,9 @@ are the values taken one by one (`conform`), to make them exact or to name the o
 
 Invariant: what comes back is what `conform` says of each value, in order; nothing is cut, rounded (but FLOAT)
 or guessed on the way. Untyped streams (`Types.PICKLED_BYTE_ARRAY()`) have no columns and are refused here.
+
+How a block of records begins is said here too: `runtime.exchange.blocks` packs and unpacks blocks, and readers beside
+the job read stored ones, but open no pickle.
 """
 
 from __future__ import annotations
@@ -33,10 +36,14 @@ from millstream.records.shapes import is_byte_array, is_hashable, is_sequence, p
 
 __all__ = [
     "KIND_COLUMN",
+    "PICKLE",
+    "TIMESTAMP_COLUMN",
+    "TYPED",
     "arrow_type",
     "as_declared",
     "checked_batch",
     "encode_record_batch",
+    "filled_up",
     "from_record_batch",
     "holds_pickles",
     "keeps_values",
@@ -272,3 +279,20 @@ def _stream_codec(type_info: TypeInformation, open_pickle: OpenPickle = refuse_p
     if codec is None:
         raise ProgramError(f"a stream of {type_info} is untyped and has no columns. Declare a type, as Types.LONG().")
     return codec if isinstance(codec, RowCodec) else ValueCodec(codec)
+
+
+TYPED = b"A"
+"""The first byte of a block of typed records; an Arrow IPC stream follows."""
+PICKLE = b"P"
+"""The first byte of a block of untyped records; one pickle of (values, timestamps) follows."""
+TIMESTAMP_COLUMN = "__timestamp"
+"""The hidden column of timestamps in a block of typed records."""
+
+
+def filled_up(data: bytes) -> bytes:
+    """The data with zeros added up to a multiple of eight bytes. A pickle itself says where it ends.
+
+    >>> filled_up(b"123456789")
+    b'123456789\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
+    """
+    return data + bytes(-len(data) % 8)

@@ -2,7 +2,7 @@
 
     range(width) ─ mapInArrow(stage 0) ─ repartitionById ─ mapInArrow(stage 1) ─ … ─ collect
 
-The rows are envelopes (`runtime.exchange.envelope`); the last stage returns acknowledgements only. What runs inside
+The rows are envelopes (`runtime.exchange.blocks`); the last stage returns acknowledgements only. What runs inside
 `mapInArrow` is `spark.worker`. What differs from epoch to epoch, the spec, reaches the tasks as a local property, so
 that neither Python nor Spark plans anything twice; a spec too large for that is written to a file in the job's store.
 
@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from millstream.plan.stages import Plan
-from millstream.runtime.exchange.envelope import ENVELOPE_DDL
+from millstream.runtime.exchange.messages import ENVELOPE_DDL
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, stage_function

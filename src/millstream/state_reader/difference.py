@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import ProgramError
-from millstream.state.keys.equality import Bools, same
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, same
 from millstream.state.segments.lookup import Probe, find_rows
 from millstream.state.segments.merging import live_rows, merged_blocks, presented
 from millstream.state.segments.open_segments import OpenSegments

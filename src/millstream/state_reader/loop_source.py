@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import StoreDamagedError
-from millstream.records.block_form import TIMESTAMP_COLUMN, TYPED
+from millstream.records.columns import TIMESTAMP_COLUMN, TYPED
 from millstream.state.stored.operator_lists import Slice, column_of
 from millstream.state_reader.forms import Encoded
 from millstream.state_reader.subtask_source import SubtaskSource, value_form

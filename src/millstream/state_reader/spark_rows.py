@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import ProgramError
-from millstream.state.keys.key_groups import key_group_range
+from millstream.state.keys.key_columns import key_group_range
 from millstream.state_reader.table_source import TableSource
 
 __all__ = ["spark_frame"]

@@ -21,9 +21,7 @@ import pyarrow.compute as pc
 
 from millstream.common.types import Row
 from millstream.errors import StateSchemaError, StoreDamagedError, TypeMismatchError
-from millstream.state.keys.equality import same
-from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow
-from millstream.state.keys.key_groups import key_groups
+from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow, key_groups, same
 from millstream.state.schemas.past import Converter, Past, stored_value_type
 from millstream.state.schemas.saved_types import type_from, written_type
 from millstream.state.schemas.schema_history import entry_at

@@ -37,15 +37,15 @@ from millstream.checkpoint.verification import (
     staged_files,
 )
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.hashing import Int64s, xxhash64_column
 from millstream.state.keys.key_columns import key_column_of_arrow
-from millstream.state.keys.xxh64 import Int64s
 from millstream.state.schemas.past import footer_misfit, stored_value_type
 from millstream.state.schemas.schema_history import entry_at
 from millstream.state.schemas.stored_layout import stored_layout
+from millstream.state.segments.open_segments import ReadFile, WholeFile
 from millstream.state.segments.segment import layout_document
 from millstream.state.segments.segment_check import segment_problems
-from millstream.state.segments.segment_file import ReadFile, SegmentFile, WholeFile
+from millstream.state.segments.segment_footer import SegmentFile
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.accounts import ListEntry
 from millstream.state.tables.layout import TableLayout

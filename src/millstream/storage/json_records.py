@@ -12,17 +12,19 @@ the path to the field). `context` is handed to forms of the owner's own (`Form`)
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["ALWAYS", "Flat", "Form", "Misfit", "Named", "from_json", "to_json"]
+__all__ = ["ALWAYS", "Flat", "Form", "Misfit", "Named", "from_json", "is_whole_number", "to_json"]
 
 ALWAYS = object()
 """Of a field: it is written even where it equals its default."""
 
+_NUMBER = re.compile("0|[1-9][0-9]{0,17}")
 T = TypeVar("T")
 
 
@@ -172,7 +174,16 @@ def _form(hint: Any) -> Form:
         return _mapping(arguments[0], _form(arguments[1]))
     if dataclasses.is_dataclass(hint):
         return Form(to_json, lambda context, _, written: from_json(hint, context, written))  # type: ignore[arg-type]
-    return _plain(lambda value: type(value) is hint, _EXPECTED[hint])
+    return _plain(is_whole_number if hint is int else lambda value: type(value) is hint, _EXPECTED[hint])
+
+
+def is_whole_number(value: Any) -> bool:
+    """Whether a JSON value is a whole number of 64 bits: no other is ever written.
+
+    >>> is_whole_number(7), is_whole_number(True), is_whole_number(7.0), is_whole_number(2**63)
+    (True, False, False, False)
+    """
+    return type(value) is int and -(2**63) <= value < 2**63
 
 
 _EXPECTED = {int: "a whole number", str: "a text", bool: "true or false"}
@@ -217,7 +228,7 @@ def _mapping(key: type[Any], form: Form) -> Form:
         values: dict[Any, Any] = {}
         for item_name, item in written.items():
             try:
-                if is_numbered and not item_name.isdecimal():
+                if is_numbered and not _NUMBER.fullmatch(item_name):
                     raise Misfit(item_name, "a number")
                 values[int(item_name) if is_numbered else item_name] = form.read(context, item_name, item)
             except Misfit as misfit:

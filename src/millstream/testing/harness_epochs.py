@@ -1,6 +1,6 @@
 """The life of one operator from epoch to epoch, for the harness: the steps of a task, without the task.
 
-The steps are taken by what takes them in a task (`runtime.task.operator_runner`). State lies in a store in memory, in
+The steps are taken by what takes them in a task (`run_epoch`). State lies in a store in memory, in
 the form it has in any store, and every epoch goes on from what the one before acknowledged.
 
 Invariant: an epoch that fails never happened. The next one opens the state where the last whole one left it.
@@ -15,11 +15,10 @@ from typing import Any
 
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.records.watermarks import MIN_WATERMARK
+from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.keyed.broadcast_state import WRITER
 from millstream.runtime.operators.broadcast_operators import BroadcastInputs
-from millstream.runtime.operators.operator import Operator
-from millstream.runtime.task.barrier import Acknowledgement
-from millstream.runtime.task.operator_runner import run_epoch
+from millstream.runtime.operators.operator import Operator, run_epoch
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.stored.accounts import FunctionAccount, StoredTables, SubtaskAccount
 from millstream.storage.memory import MemoryStore

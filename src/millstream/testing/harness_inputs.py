@@ -14,7 +14,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.streams.argument_checks import refuse
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MIN_WATERMARK
-from millstream.runtime.exchange.keying import Keying
+from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.operators.operator import Operator
 from millstream.testing.harness_functions import TWO_INPUTS, Kind
 

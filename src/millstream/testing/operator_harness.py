@@ -26,9 +26,8 @@ from millstream.graph.tags import SideTag
 from millstream.metrics.registry import MetricRegistry, merge
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MIN_WATERMARK
-from millstream.runtime.operators.context import TaskContext
-from millstream.runtime.operators.failure import UserFailureError
 from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.operators.user_code import TaskContext, UserFailureError
 from millstream.runtime.task.registry import operator_for
 from millstream.testing.harness_epochs import HarnessEpochs, HarnessSnapshot, harness_facts
 from millstream.testing.harness_functions import (
@@ -132,8 +131,8 @@ class OperatorHarness(HarnessInputs):
     def open(self) -> Self:
         """Open the function, once; `push` does it when nobody has."""
         if not self._is_open:
-            self._is_open = True
             self._call(self._epochs.open)
+            self._is_open = True
         return self
 
     def close(self) -> None:

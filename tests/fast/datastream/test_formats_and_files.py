@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 
 from millstream.common import Duration, Row, Types, WatermarkStrategy
 from millstream.common.serialization import Encoder
-from millstream.connectors.files.buckets import BasePathBuckets, DateTimeBuckets, FunctionBuckets
 from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
+from millstream.connectors.files.part_rules import (
+    BasePathBuckets,
+    DateTimeBuckets,
+    FunctionBuckets,
+    OnCheckpoint,
+    WhenLargeOrOld,
+)
 from millstream.connectors.files.parts import CsvParts, JsonParts, ParquetParts, TextParts
-from millstream.connectors.files.rolling import OnCheckpoint, WhenLargeOrOld
 from millstream.connectors.files.sink import FileSink as EngineSink
 from millstream.connectors.files.source import FileSource as EngineSource
 from millstream.datastream import StreamExecutionEnvironment

@@ -151,7 +151,7 @@ def _exists(quoted: str) -> bool:
     ("quoted", "exists"),
     [
         ("storage/names.py", True),
-        ("state.keys.equality", True),
+        ("state.keys.key_columns", True),
         ("millstream.connectors.contracts.Sink", True),
         ("storage/nothing.py", False),
         ("state.keys.nothing", False),

@@ -27,8 +27,8 @@ from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor,
 from millstream.errors import StoreError
 from millstream.state.keys.hashing import xxhash64_column
 from millstream.state.keys.key_columns import key_column_of_arrow
+from millstream.state.segments.open_segments import WholeFile
 from millstream.state.segments.segment_check import segment_problems
-from millstream.state.segments.segment_file import WholeFile
 from millstream.state.segments.segment_writer import write_segment
 from millstream.state.tables.layout import TableLayout, orders_of, rests_of
 from millstream.state_reader import SavepointBuilder

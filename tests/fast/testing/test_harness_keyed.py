@@ -394,3 +394,30 @@ def test_the_harness_gives_what_a_job_gives(items: list[Any]) -> None:
     harness.watermark(END)
     job = run(lambda env: env.add_source(Script(script)).key_by(lambda n: n % 3).process(Everything()).sink_to(out))
     assert harness.output() == job[out]
+
+
+class OpensAtTheSecondTry(MapFunction):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def open(self, runtime_context: Any) -> None:
+        self.calls.append("open")
+        if len(self.calls) == 1:
+            raise OSError("nobody answers")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def test_a_function_that_could_not_be_opened_is_not_closed_and_is_opened_before_it_is_used() -> None:
+    function = OpensAtTheSecondTry()
+    harness = OperatorHarness(function)
+    with pytest.raises(OSError, match="nobody answers"):
+        harness.open()
+    harness.close()
+    assert function.calls == ["open"]
+    harness.push(1)
+    assert harness.output() == [1] and function.calls == ["open", "open"]

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from millstream.connectors.contracts import CommitPlan, Json
-from millstream.connectors.files.rolling import RollingPolicy
+from millstream.connectors.files.part_rules import RollingPolicy
 
 __all__ = [
     "Chunk",

@@ -1,4 +1,4 @@
-"""Giving parts their names, so that a reader sees each one whole and once.
+"""Giving parts their names, so that a reader sees each one whole and once; also when the job goes on from the past.
 
 The steps for a part, in this order; a crash between any two of them is mended by doing them all again:
 
@@ -10,6 +10,12 @@ The steps for a part, in this order; a crash between any two of them is mended b
 
 After the parts, leftovers of lost task attempts are swept from the staging folder: only below the epoch the manifest
 names, so never a file that somebody may still be writing or that waits for a later epoch.
+
+When a job goes on from an epoch of the past, chunks that waited in that epoch are, by now, either still staged or
+published: a part is published whole, so one missing chunk says that all of its part was. What is still staged goes on
+waiting. A job that was *forked* copies it to a staging folder of its own: the job it was forked from may go on, and
+finds everything as it left it. Parts of later epochs stand under their names, and nothing here touches them. The user
+is told which they are, and can choose.
 """
 
 from __future__ import annotations
@@ -18,39 +24,32 @@ import os
 import re
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 
-from millstream.connectors.contracts import Json
-from millstream.connectors.files.part_plan import Chunk, PublishedPart, published_parts, sweep_limit
+from millstream.connectors.contracts import Json, RestorePoint
+from millstream.connectors.files.part_plan import (
+    Chunk,
+    Part,
+    PublishedPart,
+    epoch_of_part,
+    published_parts,
+    sweep_limit,
+    token_of,
+)
+from millstream.connectors.files.part_rules import STAGING, staging_folder
 from millstream.connectors.files.parts import PartFormat
 from millstream.errors import StoreDamagedError
 from millstream.storage.content import content_of
-from millstream.storage.path_parts import safe
 from millstream.storage.store import Store
 
-__all__ = ["STAGING", "chunk_name", "publish_all", "staging_folder"]
-
-STAGING = ".millstream-staging"
-"""The hidden folder below a sink's base path; on the same file system as the parts, so that a link reaches them."""
+__all__ = [
+    "later_parts",
+    "publish_all",
+    "restored_sentence",
+    "waiting_parts",
+]
 
 _CHUNK = re.compile(r"(\d{12,})-\d{5,}-[A-Za-z0-9]+-\d{5,}")
-
-
-def staging_folder(job: str, uid: str) -> str:
-    """Where below STAGING the sink `uid` of the job with this id stages.
-
-    The id tells jobs apart that write to one folder, whatever they call their stores and on whatever machine: one must
-    never sweep the other's chunks.
-    """
-    return f"{safe(job)}-{safe(uid)}"
-
-
-def chunk_name(folder: str, epoch: int, subtask: int, nonce: str, index: int) -> str:
-    """The staged name of a chunk below the base path.
-
-    >>> chunk_name("3f-sink", 7, 0, "a1", 2)
-    '.millstream-staging/3f-sink/000000000007-00000-a1-00002'
-    """
-    return f"{STAGING}/{folder}/{epoch:012d}-{subtask:05d}-{nonce}-{index:05d}"
 
 
 def publish_all(target: Store, publish: Sequence[Json], format: PartFormat) -> None:
@@ -125,3 +124,56 @@ def _damage_error(target: Store, chunk: Chunk, problem: str) -> StoreDamagedErro
         f"File sink {target.url}: staged file {chunk.file!r} {problem}. "
         f"It was changed after it was written; nothing of it was published. Put the original back."
     )
+
+
+def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list[Part]:
+    """The parts that are still to be published, by this job."""
+    staged_parts = [part for part in parts if all(target.exists(chunk.file) for chunk in part.chunks)]
+    if not point.forked:
+        return staged_parts
+    folder = staging_folder(point.job, point.uid)
+    return [
+        replace(part, chunks=tuple(_copy(target, chunk, folder, point.job) for chunk in part.chunks))
+        for part in staged_parts
+    ]
+
+
+def _copy(target: Store, chunk: Chunk, folder: str, job: str) -> Chunk:
+    """The chunk in another staging folder; copying it again, after a crash, changes nothing.
+
+    Its token is another one: parts are named after their first chunk, and the two jobs must not meet in a name.
+    """
+    name = f"{STAGING}/{folder}/{chunk.file.rpartition('/')[2]}"
+    target.put(name, target.get(chunk.file))
+    return replace(chunk, file=name, token=token_of(job, chunk.token))
+
+
+def later_parts(target: Store, point: RestorePoint, prefix: str, suffix: str) -> list[str]:
+    """The part files of the job that hold records of later epochs, in the order of their epochs."""
+    files = target.list("")
+    epochs = {file: epoch_of_part(file, prefix, suffix, point.past_job) for file in files}
+    parts = [(epoch, file) for file, epoch in epochs.items() if epoch is not None]
+    return [file for epoch, file in sorted(parts) if epoch > point.epoch]
+
+
+def restored_sentence(later: list[str], published_parts: list[Part], point: RestorePoint) -> str:
+    """What the user should know; "" when nothing came after that epoch.
+
+    >>> restored_sentence(["part-a-0-8", "part-a-1-8", "part-a-0-9"], [], RestorePoint(7, "out", None, "3f9a", "3f9a"))
+    '3 part files there hold records of later epochs (part-a-0-8 to part-a-0-9), which come again: delete them, or let \
+the job write to another folder'
+    """
+    sentences = []
+    if later:
+        span = later[0] if len(later) == 1 else f"{later[0]} to {later[-1]}"
+        files = "1 part file there holds" if len(later) == 1 else f"{len(later)} part files there hold"
+        advice = "let this job write to another folder" if point.forked else _CHOICE
+        sentences.append(f"{files} records of later epochs ({span}), which come again: {advice}")
+    records = sum(chunk.records for part in published_parts for chunk in part.chunks)
+    if records:
+        fate = "are left to the job it was forked from" if point.forked else "have been published since"
+        sentences.append(f"the {records} records that waited to be published then {fate}")
+    return "; ".join(sentences)
+
+
+_CHOICE = "delete them, or let the job write to another folder"

@@ -17,12 +17,19 @@ from dataclasses import asdict
 from typing import Any
 
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
-from millstream.connectors.files.buckets import BasePathBuckets, BucketAssigner, checked_bucket
 from millstream.connectors.files.part_plan import Chunk, pending_json, pending_parts, plan_parts, token_of
+from millstream.connectors.files.part_rules import (
+    STAGING,
+    BasePathBuckets,
+    BucketAssigner,
+    OnCheckpoint,
+    RollingPolicy,
+    checked_bucket,
+    chunk_name,
+    staging_folder,
+)
 from millstream.connectors.files.parts import PartEncoder, PartFormat
-from millstream.connectors.files.publishing import STAGING, chunk_name, publish_all, staging_folder
-from millstream.connectors.files.restored_parts import later_parts, restored_sentence, waiting_parts
-from millstream.connectors.files.rolling import OnCheckpoint, RollingPolicy
+from millstream.connectors.files.publishing import later_parts, publish_all, restored_sentence, waiting_parts
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.patience import with_patience

@@ -232,9 +232,9 @@ class EpochDriver:
         """The manifest stands, whatever of this fails."""
         self._memory.newest = manifest
         self._watch.committed(manifest.epoch)
-        if self._memory.began_from is not None:
-            log_changed_types(self._memory.began_from, manifest)
-            self._memory.began_from = None
+        began_from, self._memory.began_from = self._memory.began_from, None
+        if began_from is not None:
+            do_beside("telling of changed types", lambda: log_changed_types(began_from, manifest))
         outcome, plan, watch = self._memory.outcome, self._deployment.plan, self._watch
         do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
         do_beside("telling the sources of a commit", lambda: self._planner.tell_committed(manifest))
@@ -276,14 +276,16 @@ class EpochDriver:
         self._publisher.publish(action, self._memory.newest)
 
     def _has_published(self, event: PublishEvent, took_ms: float, error: BaseException | None) -> None:
-        """On the publishing thread."""
-        if isinstance(event, e.Published):
-            self._watch.published(event.epoch, took_ms)
-            self._reporter.published(event.epoch)
-        elif error is not None:
-            self._memory.failure = error
-            self._reporter.publish_failed(event.epoch, error)
-        self._inbox.put(event)
+        """On the publishing thread. The driver waits for the event: it is put whatever else fails."""
+        try:
+            if isinstance(event, e.Published):
+                self._watch.published(event.epoch, took_ms)
+                self._reporter.published(event.epoch)
+            elif error is not None:
+                self._memory.failure = error
+                self._reporter.publish_failed(event.epoch, error)
+        finally:
+            self._inbox.put(event)
 
     # --- ending -----------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.outcome import EpochOutcome, MixedEpochError, gather
 from millstream.jobs.epochs.rounds import followed_by, next_round, wants_a_round
 from millstream.plan.stages import Plan
-from millstream.runtime.operators.failure import UserFailureError
+from millstream.runtime.operators.user_code import UserFailureError
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from millstream.checkpoint.manifest import Manifest
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome, TaskAccount
-from millstream.runtime.task.barrier import SplitRead
+from millstream.runtime.exchange.messages import SplitRead
 from millstream.state.stored.accounts import StoredFile, accounts_of
 
 __all__ = [

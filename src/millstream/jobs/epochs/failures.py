@@ -32,8 +32,7 @@ from millstream.errors import (
     StoreError,
 )
 from millstream.jobs.epochs.manifests import subtask_accounts
-from millstream.runtime.operators.failure import UserFailureError
-from millstream.runtime.operators.returned_values import is_engine_file
+from millstream.runtime.operators.user_code import UserFailureError, is_engine_file
 from millstream.storage.store import Store
 
 __all__ = ["JudgedFailure", "do_beside", "is_retryable", "judge", "reason_of"]
@@ -83,14 +82,22 @@ def reason_of(error: BaseException) -> str:
     >>> reason_of(KeyError("a")), reason_of(OSError("no answer"))
     ("KeyError: 'a'", 'no answer')
     """
-    text = str(error) or type(error).__name__
+    text = _text(error)
     if isinstance(error, MillstreamError):
         return text
     places = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
     if places:
         place = f"{os.path.basename(places[-1].filename)}:{places[-1].lineno}"
-        return f"{type(error).__name__}: {error} ({place})"
-    return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else text
+        return f"{type(error).__name__}: {text} ({place})"
+    return f"{type(error).__name__}: {text}" if isinstance(error, LookupError) else text
+
+
+def _text(error: BaseException) -> str:
+    """What an error says of itself; its kind, where that is nothing, or where it cannot even say it."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
 
 
 def _is_users(filename: str) -> bool:
@@ -113,7 +120,7 @@ def judge(error: BaseException, log: ManifestLog, store: Store, parent: Manifest
     if report.error == "StoreDamagedError":
         try:
             advice = _whole_epoch_advice(report.message, log, store)
-        except StoreError:  # it has been said that the store is damaged; how far cannot be told just now
+        except (StoreError, OSError):  # it has been said that the store is damaged; how far cannot be told just now
             advice = ""
         report = replace(report, message=report.message + advice)
     reason = f"{report.error}: {report.message}"
@@ -185,5 +192,5 @@ def do_beside(what: str, act: Callable[[], object]) -> None:
     """
     try:
         act()
-    except Exception as error:
-        _LOG.warning("%s failed, and the job goes on: %s", what, str(error) or type(error).__name__, exc_info=error)
+    except (Exception, SystemExit) as error:
+        _LOG.warning("%s failed, and the job goes on: %s", what, _text(error), exc_info=error)

@@ -14,9 +14,8 @@ from typing import Any
 
 from millstream.metrics.registry import merge
 from millstream.plan.stages import Plan
-from millstream.runtime.exchange.envelope import FAILURE
-from millstream.runtime.operators.failure import FailureReport, UserFailureError
-from millstream.runtime.task.barrier import Acknowledgement, SplitRead, attempts_sum
+from millstream.runtime.exchange.messages import FAILURE, Acknowledgement, SplitRead, attempts_sum
+from millstream.runtime.operators.user_code import FailureReport, UserFailureError
 from millstream.state.stored.accounts import AccountReader, FunctionAccount, SubtaskAccount
 
 __all__ = ["EpochOutcome", "MixedEpochError", "TaskAccount", "added", "gather"]

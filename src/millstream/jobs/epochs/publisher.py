@@ -74,7 +74,7 @@ class Publisher:
                     return
                 commit = CommitId(manifest.job_id, uid, manifest.epoch)
                 self._sinks[uid].commit(commit, [item.payload for item in staged], self._store)
-        except Exception as error:
+        except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
             failed = e.PublishFailed(
                 action.epoch, reason_of(error), self._clock.now_ms(), random.random(), retryable=is_retryable(error)
             )

@@ -19,7 +19,7 @@ from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
-from millstream.runtime.task.barrier import SplitRead
+from millstream.runtime.exchange.messages import SplitRead
 from millstream.runtime.task.event_time import restored_times
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.accounts import OperatorAccount, SplitAccount, SubtaskAccount, accounts_of

@@ -48,7 +48,7 @@ from millstream.jobs.replay.replayed_input import replayed_input
 from millstream.jobs.replay.replayed_plan import plan_as_committed, replayed_part
 from millstream.jobs.settings.job_settings import JobSettings
 from millstream.plan.stages import Plan
-from millstream.runtime.operators.failure import UserFailureError
+from millstream.runtime.operators.user_code import UserFailureError
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.recorded_input import RecordedSource
 from millstream.runtime.task.spec import EpochSpec, JobFacts

@@ -11,7 +11,7 @@
     rows, tuples, lists   JSON                   array or object
 
 A key without a declared type is a text in a path; with `key_format=json` it is a JSON value. Objects are refused as
-keys without a type, since nothing says which fields they have. What is one key, `state.keys.equality` says: 1, 1.0 and
+keys without a type, since nothing says which fields they have. What is one key, `key_columns` says: 1, 1.0 and
 true ask for one key where there is no type, and 1.0 for the key 1 where it is LONG. NaN and Infinity without a type are
 written as such, without quotes (JSON proper has no word for them, Python's reads and writes these): "NaN" is a text.
 """

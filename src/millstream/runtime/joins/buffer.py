@@ -20,16 +20,13 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.states import Scope, StateHandle
-from millstream.state.keys.equality import plain_view
-from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
-from millstream.state.segments.lookup import Layer, Probe, find_runs
-from millstream.state.segments.resolution import orders_in
-from millstream.state.segments.runs import expanded
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import KeyColumn, plain_view
+from millstream.state.segments.lookup import Layer, Probe, expanded, find_runs
 from millstream.state.segments.segment import Chunk
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.layout import NEVER_MS, hashes_of
+from millstream.state.tables.layout import NEVER_MS, hashes_of, orders_in
 from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.state.tables.table import TableView
 

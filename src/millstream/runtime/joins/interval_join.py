@@ -24,11 +24,10 @@ from millstream.runtime.joins.buffer import SideRows, moved_times
 from millstream.runtime.joins.matching import PAIRS_MAX, key_numbers, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
-from millstream.runtime.operators.function_operators import inherited_timestamps
+from millstream.runtime.operators.function_operators import ProcessOperator, inherited_timestamps
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.operators.process_operator import ProcessOperator
+from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
 
 __all__ = ["JoinContext", "ProcessJoinOperator", "ProjectedJoinOperator"]
 

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.groups import can_be_grouped, groups_of
-from millstream.state.keys.equality import normalised
-from millstream.state.keys.xxh64 import Int64s
-from millstream.state.segments.runs import expanded
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import normalised
+from millstream.state.segments.lookup import expanded
 
 __all__ = ["PAIRS_MAX", "key_numbers", "pairs"]
 

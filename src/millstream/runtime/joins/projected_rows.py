@@ -14,7 +14,7 @@ from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
 from millstream.records.shapes import plain_type
 from millstream.runtime.joins.buffer import SideRows
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 
 __all__ = ["ProjectedRows"]
 

@@ -25,13 +25,13 @@ from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from millstream.runtime.exchange.keying import Keying
+from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.joins.buffer import RowBuffer, RowTable, SideRows
-from millstream.runtime.keyed.task_codec import task_codec
+from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
-from millstream.state.keys.equality import Bools
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.state_codec import StateCodec
 

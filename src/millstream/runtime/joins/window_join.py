@@ -29,9 +29,9 @@ from millstream.runtime.joins.matching import key_numbers, pairs
 from millstream.runtime.joins.projected_rows import ProjectedRows
 from millstream.runtime.joins.sides import Side, TwoSidedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.state.keys.equality import Bools
-from millstream.state.keys.xxh64 import Int64s
-from millstream.state.segments.runs import expanded
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools
+from millstream.state.segments.lookup import expanded
 from millstream.state.stored.accounts import SubtaskAccount, WindowLengths
 from millstream.state.windows.pane_windows import PaneWindows
 

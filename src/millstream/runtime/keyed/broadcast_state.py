@@ -16,9 +16,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from millstream.errors import ProgramError
-from millstream.runtime.keyed.declared_states import evolution_of
+from millstream.runtime.keyed.declared_states import evolution_of, task_codec, task_map_keys
 from millstream.runtime.keyed.map_methods import SettledMap
-from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
 from millstream.state.schemas.state_schemas import TableSchema, stored_tables
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.accounts import StoredTables, SubtaskAccount

@@ -1,6 +1,9 @@
 """A state as its descriptor declares it: the handle, its codecs and its lifetime.
 
 States of keys and states of places are made here alike: which one it is, the caller says by scope and table.
+
+The codecs of a task open pickles: a task runs its owner's functions on what they stored, so it may open what they
+pickled. Readers of a store make their codecs without (`state_codec.StateCodec`), and may not import this module.
 """
 
 from __future__ import annotations
@@ -10,13 +13,26 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
+from millstream.records.unpickling import unpickled
 from millstream.runtime.keyed.states import PairHandle, StateHandle, ValueHandle
-from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
 from millstream.state.schemas.evolution import Evolution
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.map_keys import MapKeyCodec
 from millstream.state.tables.state_table import StateTable
 
-__all__ = ["declared_state", "evolution_of", "name_conflict"]
+__all__ = ["declared_state", "evolution_of", "name_conflict", "task_codec", "task_map_keys"]
+
+
+def task_codec(type_info: TypeInformation | None, what: str, serializer: Any = None) -> StateCodec:
+    """The codec of a state's values in a task."""
+    return StateCodec(type_info, what, serializer, unpickled)
+
+
+def task_map_keys(type_info: TypeInformation | None, what: str) -> MapKeyCodec:
+    """The codec of a map's keys in a task."""
+    return MapKeyCodec(type_info, what, open_pickle=unpickled)
 
 
 def declared_state(

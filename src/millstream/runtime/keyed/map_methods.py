@@ -2,7 +2,7 @@
 
 Keys and values are settled when they are given: brought into the form in which they would come back from the store. So
 a function reads the same whether an epoch ended in between or not, be it a float32 or a tuple declared as a row. Which
-keys are one, `state.keys.equality` says.
+keys are one, `state.keys.key_columns` says.
 """
 
 from __future__ import annotations

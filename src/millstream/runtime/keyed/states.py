@@ -2,7 +2,7 @@
 
 A handle is made once, when the function asks for it in `open()`. Its scope says which subject the function is at:
 
-    Scope          one of a visit's keys, by its number (`visits`)
+    Scope          one of a visit's keys, by its number (`keyed_backend`)
     SubjectScope   any key or place, as itself. A window operator cannot say beforehand where it will go: windows merge,
                    triggers ask for state of the result
 
@@ -26,8 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import ProgramError
-from millstream.state.keys.equality import Bools
-from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.state_table import StateTable, TableSetting
@@ -133,7 +132,7 @@ class StateHandle:
     the handle).
 
     `shape` is what kind of state it is to functions and to queries; "" is none of theirs. `next_number`: where the
-    numbers of its rows go on (`row_numbers`); None: its rows have none. `numbers_rows`: they are those of a join's
+    numbers of its rows go on (`state_store`); None: its rows have none. `numbers_rows`: they are those of a join's
     rows, not of a list's elements.
     """
 

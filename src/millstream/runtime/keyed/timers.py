@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millstream.errors import ProgramError
 from millstream.runtime.keyed.states import Scope, StateHandle
-from millstream.runtime.operators.context import TaskTimerService
+from millstream.runtime.operators.user_code import TaskTimerService
 from millstream.state.tables.state_table import StateTable
 
 __all__ = ["KeyedTimerService", "Timers", "timer_time"]

@@ -19,9 +19,8 @@ import numpy as np
 
 from millstream.graph.nodes import AsyncCalls
 from millstream.records.batch import Batch
-from millstream.runtime.operators.call_steps import StepWatch
 from millstream.runtime.operators.epoch_calls import Call, EpochCalls
-from millstream.runtime.operators.loop_thread import LoopThread
+from millstream.runtime.operators.loop_thread import LoopThread, StepWatch
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
 

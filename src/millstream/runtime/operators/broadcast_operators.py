@@ -16,14 +16,14 @@ from typing import Any
 
 from millstream.graph.nodes import BroadcastProcess, KeyedBroadcastProcess
 from millstream.records.batch import Batch
+from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.keyed.broadcast_state import BroadcastMap, BroadcastStates, BroadcastView
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.runtime.operators.connected_operators import TwoInputs
-from millstream.runtime.operators.context import ElementContext, TaskTimerService
-from millstream.runtime.operators.keyed_process_operator import KeyedContext, KeyedProcessOperator, TimerContext
+from millstream.runtime.operators.function_operators import ProcessOperator
+from millstream.runtime.operators.keyed_operator import KeyedContext, KeyedProcessOperator, TimerContext
 from millstream.runtime.operators.operator import Operator, OperatorSetting, Origin, Output
-from millstream.runtime.operators.process_operator import ProcessOperator
-from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.operators.user_code import ElementContext, TaskTimerService
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.accounts import StoredTables, SubtaskAccount

@@ -16,13 +16,11 @@ from functools import partial
 from typing import Any
 
 from millstream.records.batch import Batch
-from millstream.runtime.exchange.keying import Keying
-from millstream.runtime.operators.function_operators import FlatMapOperator, MapOperator
+from millstream.runtime.exchange.routing import Keying
+from millstream.runtime.operators.function_operators import FlatMapOperator, MapOperator, ProcessOperator
 from millstream.runtime.operators.keyed_function_operators import KeyedFlatMapOperator, KeyedMapOperator
-from millstream.runtime.operators.keyed_operator import PerRecordOperator
-from millstream.runtime.operators.keyed_process_operator import KeyedProcessOperator
+from millstream.runtime.operators.keyed_operator import KeyedProcessOperator, PerRecordOperator
 from millstream.runtime.operators.operator import Operator, OperatorSetting, Origin, Output
-from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.task.spec import EpochSpec
 
 __all__ = [

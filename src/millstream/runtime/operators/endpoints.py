@@ -25,9 +25,9 @@ from millstream.graph.nodes import AssignTimestamps, Read, Write
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch, stream_schema
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.exchange.messages import Acknowledgement, SplitRead
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
-from millstream.runtime.task.barrier import Acknowledgement, SplitRead
 from millstream.runtime.task.event_time import Timekeeper, restored_time
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, ReadRange
@@ -226,14 +226,13 @@ class WriteOperator(Operator):
 
     def apply(self, batch: Batch) -> None:
         with self.call.running("sink writer"):
-            if self._writer is None:
-                self._writer = self._new_writer()
-            self._writer.write(batch)
+            writer = self._writer or self._new_writer()
+            writer.write(batch)
 
     def _new_writer(self) -> SinkWriter:
         assert self._context is not None
         sink: Sink = self._sink if self._pristine is None else pickle.loads(self._pristine)
-        writer = new_writer(sink, self._context)
+        writer = self._writer = new_writer(sink, self._context)  # from here on it has something to abort
         if self._pristine is not None and not keeps_state(writer.stateful()):
             raise ProgramError(
                 f"{type(sink).__name__} has initialize_state() and snapshot_state(), but it is its writer that "

@@ -22,8 +22,7 @@ from typing import Any
 
 from millstream.errors import ProgramError
 from millstream.graph.nodes import AsyncCalls
-from millstream.runtime.operators.call_steps import StepWatch
-from millstream.runtime.operators.loop_thread import LoopThread
+from millstream.runtime.operators.loop_thread import LoopThread, StepWatch
 
 __all__ = ["Call", "CallFailure", "EpochCalls"]
 

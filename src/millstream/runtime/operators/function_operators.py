@@ -1,21 +1,77 @@
-"""Operators of functions that see one record at a time: map, filter, flat map.
+"""Operators that call a user's function for every record: map, filter, flat map and process.
 
-Nothing runs per record but the user's own function.
+Functions that give any number of results of a record take a batch in `Pieces`. Results are Python values until they are
+handed on, so it is their bytes that count, not the number of records they came from. Nobody knows them beforehand: the
+first piece is small, and each one tells how large the next may be. Results of a single record are never cut.
+
+A process function gives each of its results to the main output or to a side output. Results have the timestamp of the
+record they came from.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import compress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.records.batch import Batch, Timestamps
+from millstream.errors import ProgramError, TypeMismatchError
+from millstream.graph.nodes import Process
+from millstream.graph.tags import SideTag
+from millstream.records.batch import Batch, Timestamps, is_typed
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.operators.pieces import Pieces
+from millstream.runtime.operators.user_code import ElementContext
 
-__all__ = ["FilterOperator", "FlatMapOperator", "MapOperator", "SeveralResultsOperator", "inherited_timestamps"]
+__all__ = [
+    "FilterOperator",
+    "FlatMapOperator",
+    "MapOperator",
+    "Pieces",
+    "ProcessOperator",
+    "SeveralResultsOperator",
+    "inherited_timestamps",
+]
+
+_FIRST_RECORDS = 256
+# So many times as large as the last one a piece may be, when its results were small.
+_GROWTH = 8
+_RESULT_BYTES = 16 << 20
+
+
+class Pieces:
+    """The size of the next piece: `records` of input, at most `records_max`.
+
+    >>> pieces = Pieces(records_max=100_000)
+    >>> pieces.learn(pieces.records, result_bytes=1_000)
+    >>> pieces.records
+    2048
+    >>> pieces.learn(pieces.records, result_bytes=1 << 30)
+    >>> pieces.records
+    32
+    """
+
+    __slots__ = ("_records_max", "records")
+
+    def __init__(self, records_max: int) -> None:
+        self._records_max = records_max
+        self.records = min(_FIRST_RECORDS, records_max)
+
+    def learn(self, records: int, result_bytes: int) -> None:
+        """A piece of so many records gave so many bytes."""
+        affordable = records * _RESULT_BYTES // max(result_bytes, 1)
+        self.records = max(1, min(affordable, _GROWTH * self.records, self._records_max))
+
+    def of(self, batch: Batch) -> Iterator[Batch]:
+        """A batch in pieces; before each, what came of the last one may have been learnt."""
+        start = 0
+        while start < len(batch):
+            size = min(self.records, len(batch) - start)
+            yield batch if size == len(batch) else batch.slice(start, size)
+            start += size
+
 
 # Of a batch so many records are Python values at once: those of more leave the processor's cache before they are
 # columns again, and everything around the function takes half as much time more.
@@ -95,3 +151,84 @@ def inherited_timestamps(timestamps: Timestamps | None, ends: list[int]) -> Time
     counts = np.array(ends, dtype=np.int64)
     counts[1:] -= counts[:-1].copy()
     return np.repeat(timestamps, counts)
+
+
+class ProcessOperator(SeveralResultsOperator):
+    """A `ProcessFunction`: yields values, and `(tag, value)` pairs for side outputs."""
+
+    method = "process_element"
+    _has_tags = False  # whether the function has given out a tagged value
+
+    def apply(self, batch: Batch) -> Batch | None:
+        values = batch.values()
+        remaining = iter(values)
+        try:
+            out, stamps = self._results_of(remaining, batch.timestamps)
+        except Exception as error:
+            raise self.call.failed(error, "process", self.call.current(values, remaining)) from error
+        main: Batch | None = None
+        parts = self._parts(out, stamps)
+        self._pieces.learn(len(batch), sum(part.nbytes for _, part in parts))
+        for tag, part in parts:
+            if tag is None:
+                main = part
+            else:
+                for output in self.side_outputs[tag]:
+                    output(part)
+        return main
+
+    def _results_of(self, values: Iterator[Any], timestamps: Timestamps | None) -> tuple[list[Any], Timestamps | None]:
+        """What the function gives for each of the values, one after another, with the timestamps of those."""
+        function, context = self._function, self.element_context()
+        if timestamps is None:
+            # A comprehension, because `extend` asks every generator first how long it is: a quarter of the time.
+            return [
+                item for value in values if (results := function(value, context)) is not None for item in results
+            ], None
+        out: list[Any] = []
+        ends: list[int] = []
+        for value, context._timestamp in zip(values, timestamps.tolist(), strict=True):
+            results = function(value, context)
+            if results is not None:
+                out.extend(results)
+            ends.append(len(out))
+        return out, inherited_timestamps(timestamps, ends)
+
+    def element_context(self) -> Any:
+        """The `ctx` of the function's calls for records."""
+        return ElementContext(self.time)
+
+    def _parts(self, out: list[Any], stamps: Timestamps | None) -> list[tuple[str | None, Batch]]:
+        """Results by output: tagged values to their side outputs, the rest (None) to the main one."""
+        if not self._has_tags and is_typed(self.node.output_type):
+            # No type has a place for a tag: where all values fit it, none of them needs to be looked at.
+            with suppress(TypeMismatchError):
+                return [(None, Batch.of_values(out, self.node.output_type, stamps))]
+        tagged = [type(item) is tuple and len(item) == 2 and isinstance(item[0], SideTag) for item in out]
+        if not any(tagged):
+            return [(None, self.typed(out, stamps, self.node.output_type))]
+        self._has_tags = True
+        assert isinstance(self.node.operation, Process)
+        parts: list[tuple[str | None, Batch]] = []
+        for tag in self.side_outputs:
+            positions = [i for i, is_tagged in enumerate(tagged) if is_tagged and out[i][0].tag_id == tag]
+            if positions:
+                side_stamps = None if stamps is None else stamps[positions]
+                parts.append((tag, self._side(tag, [out[i] for i in positions], side_stamps)))
+        is_main = ~np.array(tagged, dtype=bool)
+        main = list(compress(out, is_main))
+        return [*parts, (None, self.typed(main, None if stamps is None else stamps[is_main], self.node.output_type))]
+
+    def _side(self, tag: str, tagged: list[tuple[SideTag, Any]], stamps: Timestamps | None) -> Batch:
+        """The records of a side output, of the type that its readers declared."""
+        assert isinstance(self.node.operation, Process)
+        type_info = dict(self.node.operation.tags)[tag]
+        for side_tag in {id(item[0]): item[0] for item in tagged}.values():
+            if is_typed(type_info) and is_typed(side_tag.type_info) and side_tag.type_info != type_info:
+                error = ProgramError(
+                    f"side output '{tag}' is given out as {side_tag.type_info} and read as {type_info}. Use the same "
+                    "OutputTag in the function and in get_side_output()"
+                )
+                value = next(item[1] for item in tagged if item[0] is side_tag)
+                raise self.call.failed(error, f"side output '{tag}'", (value,))
+        return self.typed([item[1] for item in tagged], stamps, type_info, f"side output '{tag}'")

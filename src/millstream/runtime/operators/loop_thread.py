@@ -3,6 +3,10 @@
 It runs from the moment it is made until `stop`, also between two epochs: clients that a user's function keeps open can
 answer their servers' heartbeats. It is a daemon and holds nothing of its owner, so an owner that is forgotten without
 being closed, as those of a stopped job are, takes it along. What is raised on it is raised in the thread that asked.
+
+A function that blocks the loop makes all other calls of the task wait as long as it does. A coroutine runs in steps,
+from one `await` that really waits to the next: each step of a user's coroutine is timed, and one that takes long is
+told once, as a warning. A step that never ends is seen from outside (`blocked_s`).
 """
 
 from __future__ import annotations
@@ -11,11 +15,13 @@ import asyncio
 import inspect
 import logging
 import threading
+import time
+import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
-__all__ = ["LoopThread"]
+__all__ = ["STEP_S_MAX", "LoopThread", "StepWatch"]
 
 _LOG = logging.getLogger(__name__)
 _CHECK_S = 0.5
@@ -93,3 +99,61 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         _LOG.exception("an event loop was ended by what ran on it")
     finally:
         loop.close()
+
+
+STEP_S_MAX = 1.0
+
+
+class StepWatch:
+    """Times the steps of the coroutines that run on one loop. `function` is how the user calls their maker."""
+
+    def __init__(self, function: str, operator: str, site: str, step_s_max: float = STEP_S_MAX) -> None:
+        self._function, self._operator, self._site = function, operator, site
+        self._step_s_max = step_s_max
+        self._began_s: float | None = None
+        self._has_warned = False
+        self.value: Any = None  # the record of the newest step
+
+    def blocked_s(self) -> float:
+        """How long the step that is running has been; may be asked from any thread. Tells the user if it is long."""
+        began_s = self._began_s
+        if began_s is None:
+            return 0.0
+        blocked_s = time.perf_counter() - began_s
+        self._judge(blocked_s)
+        return blocked_s
+
+    def _judge(self, took_s: float) -> None:
+        if took_s > self._step_s_max and not self._has_warned:
+            self._has_warned = True
+            _LOG.warning(
+                "%s of '%s' (%s) blocks its event loop: one step took %.1f s, and all other calls of the task waited "
+                "for it. Await an asynchronous client, or await asyncio.to_thread(...) for what blocks",
+                self._function,
+                self._operator,
+                self._site,
+                took_s,
+            )
+
+    @types.coroutine
+    def timed(self, coroutine: Coroutine[Any, Any, Any], value: Any) -> Generator[Any, Any, Any]:
+        """Awaits `coroutine`, which is about the record `value`, step by step."""
+        step, answer = coroutine.send, None
+        while True:
+            self.value = value
+            self._began_s = began_s = time.perf_counter()
+            try:
+                awaited = step(answer)
+            except StopIteration as end:
+                return end.value
+            finally:
+                self._began_s = None
+                self._judge(time.perf_counter() - began_s)
+            try:
+                answer = yield awaited
+                step = coroutine.send
+            except GeneratorExit:
+                coroutine.close()
+                raise
+            except BaseException as error:  # a cancellation, or what the awaited thing raised: it is the coroutine's
+                answer, step = error, coroutine.throw

@@ -25,8 +25,8 @@ from millstream.graph.nodes import LoopHead
 from millstream.records.batch import Batch
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.blocks import BlockPacker, decode_block
+from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.task.barrier import Acknowledgement
 from millstream.runtime.task.spec import EpochSpec, own_accounts
 from millstream.state.stored.accounts import ListEntry, LoopTail, SubtaskAccount
 from millstream.state.stored.operator_lists import column_of, entry_of, shares

@@ -20,11 +20,10 @@ from typing import Any, TypeVar
 
 from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo
 from millstream.errors import ProgramError
-from millstream.runtime.keyed.declared_states import evolution_of
-from millstream.runtime.keyed.task_codec import task_codec, task_map_keys
-from millstream.runtime.operators.failure import UserCall
+from millstream.runtime.exchange.messages import Acknowledgement
+from millstream.runtime.keyed.declared_states import evolution_of, task_codec, task_map_keys
 from millstream.runtime.operators.operator_values import OperatorList, OperatorMap, OperatorValue
-from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.operators.user_code import UserCall
 from millstream.state.stored.accounts import FunctionAccount, ListEntry, ListMode, ListSchema
 from millstream.state.stored.operator_lists import KeptState, column_of, entry_of
 from millstream.storage.names import segment_name

@@ -23,9 +23,9 @@ from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.records.shapes import plain_type
 from millstream.records.watermarks import MAX_WATERMARK
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.keyed.keyed_backend import Visit
 from millstream.runtime.keyed.states import ValueHandle
-from millstream.runtime.keyed.task_codec import task_codec
-from millstream.runtime.keyed.visits import Visit
 from millstream.runtime.operators.keyed_batches import ColumnarOperator
 from millstream.runtime.operators.keyed_operator import KeyedOperator, Part, PerRecordOperator
 from millstream.runtime.operators.operator import OperatorSetting

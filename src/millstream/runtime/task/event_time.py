@@ -28,8 +28,8 @@ from millstream.errors import ProgramError
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.shapes import plain_type
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK, REAL_WATERMARK_MAX
-from millstream.runtime.operators.failure import UserCall
-from millstream.state.keys.key_groups import key_group_range
+from millstream.runtime.operators.user_code import UserCall
+from millstream.state.keys.key_columns import key_group_range
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.times import KeptTime
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
 
 __all__ = ["Timekeeper", "restored_event_time", "restored_time", "restored_times"]
+
+_NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 
 
 def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
@@ -103,7 +105,7 @@ class Timekeeper:
     """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it."""
 
     def __init__(self, strategy: WatermarkStrategy | None, start: KeptTime, call: UserCall) -> None:
-        self._strategy = strategy or WatermarkStrategy.no_watermarks()
+        self._strategy = strategy or _NO_WATERMARKS
         self._call = call
         self._start = start
         self._watermark = start.watermark

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from millstream.runtime.exchange.envelope import Envelope, open_envelopes, seal
+from millstream.runtime.exchange.messages import Envelope, open_envelopes, seal
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob

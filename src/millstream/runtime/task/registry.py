@@ -63,17 +63,21 @@ from millstream.runtime.operators.connected_operators import (
     KeyedCoProcessOperator,
 )
 from millstream.runtime.operators.endpoints import ReadOperator, TimestampOperator, WriteOperator
-from millstream.runtime.operators.function_operators import FilterOperator, FlatMapOperator, MapOperator
+from millstream.runtime.operators.function_operators import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from millstream.runtime.operators.keyed_batches import KeyedBatchesOperator
 from millstream.runtime.operators.keyed_function_operators import (
     KeyedFilterOperator,
     KeyedFlatMapOperator,
     KeyedMapOperator,
 )
-from millstream.runtime.operators.keyed_process_operator import KeyedProcessOperator
+from millstream.runtime.operators.keyed_operator import KeyedProcessOperator
 from millstream.runtime.operators.loops import LoopHeadOperator, LoopTailOperator
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.operators.rolling import ReduceOperator, RollingOperator
 from millstream.runtime.windows.folding import FoldingWindowOperator
 from millstream.runtime.windows.operator import WindowOperator

@@ -21,9 +21,9 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.graph.nodes import Node, Process
 from millstream.metrics.registry import MetricRegistry
 from millstream.plan.stages import Plan
-from millstream.runtime.operators.context import TaskContext
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
+from millstream.runtime.operators.user_code import TaskContext
 from millstream.runtime.task.registry import operator_for
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
@@ -90,10 +90,14 @@ def _place(job: ShippedJob, assignment: Assignment) -> _Place:
 def _open_subtask(job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> Subtask:
     plan = job.plan()
     subtask = Subtask(plan, {}, MetricRegistry(), _channel_types(plan))
-    for node in plan.stages[assignment.stage].operators:
-        assert node.parallelism is not None
-        if assignment.subtask < node.parallelism:
-            _open_operator(subtask, node, job, spec, assignment)
+    try:
+        for node in plan.stages[assignment.stage].operators:
+            assert node.parallelism is not None
+            if assignment.subtask < node.parallelism:
+                _open_operator(subtask, node, job, spec, assignment)
+    except BaseException:
+        _close_subtask(subtask)  # those that were opened before the one that failed: nobody else knows of them
+        raise
     return subtask
 
 

@@ -8,7 +8,7 @@ In order:
 4. stage the sinks' output and gather the acknowledgement;
 5. send the rest, then a barrier to every task of the next stage, and the acknowledgement to one of them.
 
-Which steps the operators take in this, and in which order, `operator_runner` knows; here is the `Traffic` around them.
+Which steps the operators take in this, and in which order, `run_epoch` knows; here is the `Traffic` around them.
 
 If user code fails, the task sends the failure in place of its barriers: nothing of the epoch can then be
 committed. A task never writes anything that another attempt of it could overwrite.
@@ -26,14 +26,21 @@ import pyarrow as pa
 
 from millstream.plan.stages import Channel, Plan
 from millstream.records.watermarks import IDLE_WATERMARK
-from millstream.runtime.exchange.blocks import decode_block
-from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
-from millstream.runtime.exchange.mailboxes import Inbox, Outbox
+from millstream.runtime.exchange.blocks import Inbox, Outbox, decode_block
+from millstream.runtime.exchange.messages import (
+    ACKNOWLEDGEMENT,
+    BARRIER,
+    DATA,
+    Acknowledgement,
+    Barrier,
+    ChannelEnd,
+    Envelope,
+    open_envelopes,
+    seal,
+)
 from millstream.runtime.exchange.routing import router_for
-from millstream.runtime.operators.failure import UserFailureError
-from millstream.runtime.operators.operator import Operator, Output
-from millstream.runtime.task.barrier import Acknowledgement, Barrier, ChannelEnd
-from millstream.runtime.task.operator_runner import run_epoch
+from millstream.runtime.operators.operator import Operator, Output, run_epoch
+from millstream.runtime.operators.user_code import UserFailureError
 from millstream.runtime.task.output_capture import OutputLines, capture_output
 from millstream.runtime.task.residents import Residents, Subtask
 from millstream.runtime.task.shipped_job import ShippedJob

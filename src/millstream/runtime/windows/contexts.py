@@ -11,7 +11,7 @@ from typing import Any
 from millstream.errors import ProgramError
 from millstream.metrics import MetricGroup
 from millstream.runtime.keyed.timers import timer_time
-from millstream.runtime.operators.context import TaskContext, TaskTimerService
+from millstream.runtime.operators.user_code import TaskContext, TaskTimerService
 from millstream.runtime.windows.window_store import PartyStates, WindowStore
 from millstream.state.windows.places import Place
 

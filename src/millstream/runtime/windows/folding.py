@@ -27,18 +27,18 @@ from millstream.aggregation.rolling_records import mutable_copy
 from millstream.plan.operations import FoldedWindow
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.keyed.keyed_backend import Visit
 from millstream.runtime.keyed.states import StateHandle
-from millstream.runtime.keyed.task_codec import task_codec
-from millstream.runtime.keyed.visits import Visit
 from millstream.runtime.operators.keyed_operator import Part
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.windows.contents import Fold
 from millstream.runtime.windows.contexts import FunctionContext
 from millstream.runtime.windows.window_functions import WindowFunctions
+from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
-from millstream.state.segments.runs import expanded
+from millstream.state.segments.lookup import expanded
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import WINDOW_VALUES
 from millstream.state.tables.layout import NEVER_MS

@@ -32,12 +32,12 @@ from millstream.plan.operations import PaneAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.queryable_states import queryable_of_panes
-from millstream.runtime.keyed.task_codec import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.windows.pane_table import PaneHandle, PaneTable
-from millstream.state.keys.equality import Bools
+from millstream.state.keys.key_columns import Bools
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import PANES
 

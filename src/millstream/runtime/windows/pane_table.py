@@ -19,8 +19,8 @@ import pyarrow as pa
 from millstream.aggregation.pane_rows import Accumulators, PaneRows
 from millstream.common.typeinfo import TypeInformation
 from millstream.runtime.keyed.states import Scope, StateHandle
+from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import NEVER_MS

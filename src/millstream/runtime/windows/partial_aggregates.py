@@ -24,10 +24,10 @@ from millstream.graph.field_key import FieldKey
 from millstream.plan.operations import PartialAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
-from millstream.runtime.exchange.keying import Keying
+from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
 
 __all__ = ["PartialAggregateOperator"]
 

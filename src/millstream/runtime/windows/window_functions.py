@@ -15,9 +15,9 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import Batch
 from millstream.runtime.keyed.queryable_states import queryable_of_windows
+from millstream.runtime.operators.function_operators import ProcessOperator
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.operators.process_operator import ProcessOperator
 from millstream.runtime.windows.window_store import PartyStates, WindowStore
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.windows.places import WindowTokens

@@ -1,6 +1,6 @@
 """Which Python values are one key: the canonical form of a key without a declared type.
 
-The rule is that of `equality`. So 1, True, 1.0 and Decimal("1.0") are one key, and (1, "a") and (True, "a") are one
+The rule is that of `key_columns`. So 1, True, 1.0 and Decimal("1.0") are one key, and (1, "a") and (True, "a") are one
 key. `simplify` brings a value to a form in which equal means same:
 
     None                                itself; hashes to the seed

@@ -19,9 +19,8 @@ import pyarrow as pa
 
 from millstream.common.types import Row
 from millstream.state.keys.canonical import INT64_MAX, INT64_MIN, NamedKey, decimal_text, simplify, text_bytes
-from millstream.state.keys.hashing import SEED, xxhash64_column
+from millstream.state.keys.hashing import SEED, Int64s, xxhash64_column
 from millstream.state.keys.hashing_reference import micros_of, twos_complement
-from millstream.state.keys.xxh64 import Int64s
 
 __all__ = ["hash_canonical"]
 

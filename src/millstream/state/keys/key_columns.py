@@ -1,38 +1,264 @@
-"""Keys as a column: Python keys in, hashes, key groups and partitions out.
+"""What is one key, and keys as columns: many Python keys in; hashes, key groups, partitions and comparisons out.
 
-A key selector returns one Python value per record. `key_column` turns a batch of them into hashes, without
-a loop over the keys where they are of one kind, so that an exchange can route a whole batch and a state
-lookup can find a whole batch.
+The rule of equality, for the keys of a stream, of a `MapState` and of a broadcast state alike:
 
-- With a declared key type, keys become an Arrow column of that type and hash as Spark hashes that column:
-  the JVM, given the same column, agrees. So an INT 1 and a LONG 1 hash differently, as they do in Spark, and
-  a key type, like `max_parallelism`, must not change while a job keeps state.
-- Without one, `canonical` decides which values are one key and how each hashes; an int hashes as a LONG, a
-  text as a STRING. A declared type that holds decimals of any size or pickled values is treated so too,
-  after its values were checked: 1.0 and 1.00 are equal but are written differently.
+- Numbers that are equal by value are one key, whatever their type: 1, True, 1.0, Decimal("1.00") and numpy's own. A
+  value is exact: numpy.float32(0.1) is not 0.1.
+- All NaNs are one key, whatever their bits; -0.0 is 0.0; None is None.
+- Rows, tuples and lists are one key if they have as many values and these are one key each, in order; frozen
+  dataclasses if they are also of one class.
+- All else is one key if Python says that it is equal. Text is never equal to bytes, nor to a number.
+- In a map whose keys have no declared type, a row, a named tuple, a dataclass or a member of an enumeration is a key
+  of its own class, because it must come back as what it was; give such keys a type to have them compared by value.
+- A declared type comes first: a key is what the type makes of it (FLOAT rounds, BOOLEAN holds no number), and keys of
+  two types are not compared. It becomes an Arrow column of that type and hashes as Spark hashes that column: the JVM,
+  given the same column, agrees. So an INT 1 and a LONG 1 hash differently, and a key type, like `max_parallelism`, must
+  not change while a job keeps state.
+- Without one, an int hashes as a LONG, a text as a STRING (`canonical`). A declared type that holds decimals of any
+  size or pickled values is treated so too, after its values were checked: 1.0 and 1.00 are written differently.
 
-Invariant: one key, by the rule of `equality`, has one hash and one value in the column, in every batch and every
-process, whatever stands next to it. Keys that cannot be found again (lists, dicts, objects without value equality)
-are refused.
+Everything that hashes, numbers, sorts, routes, stores, looks up or asks for keys follows it:
+
+    `hashing`, `canonical`   one key has one hash: Spark's, which is blind to the bits of a NaN and the sign of a zero
+    `canonical`              keys without a declared type: one key has one row of bytes
+    `normalised` (here)      keys in columns: one key has one bit pattern, so that Arrow's dictionary may number them
+    `same` (here)            keys that share a hash are compared by the rule; older columns need not be normalised
+    `settled_keys`           keys as Python values: one key is one dictionary key, and the form that functions see
+
+*Key groups* are the fixed number of buckets that state is kept in, whatever the parallelism:
+
+    key_group = hash mod max_parallelism            partition = key_group * parallelism // max_parallelism
+
+A key's group never changes while the job lives, so `max_parallelism` is fixed by its first epoch. A partition owns a
+contiguous range of groups: at a new parallelism it reads other ranges of the same segments, and nothing is rewritten.
+
+Invariants: one key has one hash and one value in the column, in every batch and every process, whatever stands next to
+it. Keys that cannot be found again (lists, dicts, objects without value equality) are refused. The ranges of all
+partitions cover every group exactly once.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
+from millstream.errors import ConfigurationError
 from millstream.records.columns import KIND_COLUMN, arrow_type, as_declared, stream_schema, to_record_batch
 from millstream.records.shapes import is_sequence, plain_type
 from millstream.state.keys.canonical import canonical_bytes
 from millstream.state.keys.canonical_columns import hash_canonical
-from millstream.state.keys.equality import normalised
-from millstream.state.keys.hashing import xxhash64_column
-from millstream.state.keys.key_groups import Int32s, key_groups, partitions
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s, xxhash64_column
 
-__all__ = ["KeyColumn", "is_hashed_as_values", "is_stored_as_is", "key_column", "key_column_of_arrow"]
+__all__ = [
+    "MAX_PARALLELISM_MAX",
+    "Bools",
+    "Int32s",
+    "KeyColumn",
+    "bits_view",
+    "check_parallelism",
+    "holds_floats",
+    "is_hashed_as_values",
+    "is_stored_as_is",
+    "key_column",
+    "key_column_of_arrow",
+    "key_group_range",
+    "key_groups",
+    "normalised",
+    "of_bits",
+    "partitions",
+    "plain_view",
+    "plain_view_type",
+    "same",
+]
+
+Bools: TypeAlias = NDArray[np.bool_]
+
+_VIEWS: dict[int, type[np.signedinteger[Any]]] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+def same(left: pa.Array, right: pa.Array) -> Bools:
+    """For each position, whether the two arrays (of one type and length) hold the same value.
+
+    >>> same(pa.array([1, None, None]), pa.array([1, None, 3])).tolist()
+    [True, True, False]
+    >>> same(pa.array([float("nan"), 0.0]), pa.array([float("nan"), -0.0])).tolist()
+    [True, True]
+    """
+    answer = _same_values(left, right)
+    if left.null_count or right.null_count:
+        left_nulls, right_nulls = np.asarray(left.is_null()), np.asarray(right.is_null())
+        answer = np.where(left_nulls | right_nulls, left_nulls & right_nulls, answer)
+    return answer
+
+
+def _same_values(left: pa.Array, right: pa.Array) -> Bools:
+    """`same` where neither is null; anything elsewhere."""
+    kind = left.type
+    t = pa.types
+    if t.is_null(kind):
+        return np.ones(len(left), dtype=np.bool_)
+    if t.is_struct(kind):
+        answer = np.ones(len(left), dtype=np.bool_)
+        for i in range(kind.num_fields):
+            answer &= same(left.field(i), right.field(i))
+        return answer
+    if t.is_nested(kind):
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        return np.array([_same_python(a, b) for a, b in pairs], dtype=np.bool_)
+    if plain_view_type(kind) is not None:
+        equal: Bools = plain_view(left) == plain_view(right)
+        return equal
+    answer = _without_nulls(pc.equal(left, right))
+    if t.is_floating(kind):
+        answer |= _without_nulls(pc.is_nan(left)) & _without_nulls(pc.is_nan(right))
+    return answer
+
+
+def _without_nulls(answers: pa.Array) -> Bools:
+    return np.asarray(answers.fill_null(False) if answers.null_count else answers)
+
+
+def _same_python(left: Any, right: Any) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same_python, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same_python(left[name], right[name]) for name in left)
+    return bool(left == right) or (left != left and right != right)
+
+
+def holds_floats(kind: pa.DataType) -> bool:
+    """Whether values of this type are or contain floats: only then can one key have several bit patterns."""
+    if pa.types.is_struct(kind):
+        return any(holds_floats(field.type) for field in kind)
+    return pa.types.is_floating(kind) or (pa.types.is_list(kind) and holds_floats(kind.value_type))
+
+
+def normalised(array: pa.Array) -> pa.Array:
+    """The column with one bit pattern per key: every NaN the same, -0.0 as 0.0; a type without floats stays as it is.
+
+    >>> str(normalised(pa.array([[-0.0], [1.5], None])).to_pylist())
+    '[[0.0], [1.5], None]'
+    """
+    kind = array.type
+    if not holds_floats(kind):
+        return array
+    if pa.types.is_floating(kind):
+        array = pc.add(array, pa.scalar(0.0, kind))  # turns -0.0 into 0.0 and leaves every other number alone
+        is_nan = pc.is_nan(array)
+        return pc.if_else(is_nan, pa.scalar(math.nan, kind), array) if pc.any(is_nan).as_py() else array
+    if pa.types.is_struct(kind):
+        children = [normalised(array.field(i)) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    whole = array.take(pa.array(range(len(array)), pa.int64()))  # a slice cannot be given new values
+    return pa.ListArray.from_arrays(whole.offsets, normalised(whole.values), type=kind, mask=whole.is_null())
+
+
+def plain_view_type(kind: pa.DataType) -> type[np.signedinteger[Any]] | None:
+    """The numpy type in which values of this type can be compared bit by bit, if there is one."""
+    t = pa.types
+    if t.is_floating(kind) or t.is_boolean(kind) or t.is_decimal(kind) or not t.is_primitive(kind):
+        return None
+    return _VIEWS.get(kind.bit_width)
+
+
+def bits_view(array: pa.Array) -> NDArray[np.signedinteger[Any]] | None:
+    """Values of a fixed width as numpy integers of their bits, to be moved, not understood; None if some are null.
+
+    >>> of_bits(bits_view(pa.array([0.5, -1.0]))[::-1], pa.float64()).to_pylist()
+    [-1.0, 0.5]
+    """
+    t, kind = pa.types, array.type
+    if not t.is_primitive(kind) or t.is_boolean(kind) or array.null_count:
+        return None
+    bits = _VIEWS.get(kind.bit_width)
+    if bits is None or not len(array):
+        return None
+    return np.frombuffer(array.buffers()[1], bits, len(array), array.offset * (kind.bit_width // 8))
+
+
+def of_bits(bits: NDArray[np.signedinteger[Any]], kind: pa.DataType) -> pa.Array:
+    """The values that `bits_view` gave the bits of."""
+    whole = np.ascontiguousarray(bits)
+    return pa.Array.from_buffers(kind, len(whole), [None, pa.py_buffer(whole)])
+
+
+def plain_view(array: pa.Array) -> NDArray[np.signedinteger[Any]]:
+    """The values of an integer or time column as numpy, without a copy; undefined under nulls.
+
+    >>> plain_view(pa.array([1, 2, 3])[1:]).tolist()
+    [2, 3]
+    """
+    kind = plain_view_type(array.type)
+    assert kind is not None, array.type
+    if not len(array):
+        return np.empty(0, kind)
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * (array.type.bit_width // 8))
+
+
+Int32s: TypeAlias = NDArray[np.int32]
+
+MAX_PARALLELISM_MAX = 32_768
+"""Flink's own limit: more groups than this make every checkpoint pay for their bookkeeping."""
+
+
+def check_parallelism(parallelism: int, max_parallelism: int) -> None:
+    """Refuses what cannot be divided: 1 <= parallelism <= max_parallelism <= 32768 must hold.
+
+    >>> check_parallelism(256, 128)
+    Traceback (most recent call last):
+    millstream.errors.ConfigurationError: parallelism is 256, above the maximum parallelism 128. Lower it, \
+or set pipeline.max-parallelism before the job's first epoch.
+    """
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_MAX:
+        raise ConfigurationError(
+            f"the maximum parallelism is {max_parallelism}, expected 1 to {MAX_PARALLELISM_MAX}. "
+            "Set pipeline.max-parallelism within these."
+        )
+    if parallelism < 1:
+        raise ConfigurationError(f"parallelism is {parallelism}, expected 1 or more. Set parallelism.default.")
+    if parallelism > max_parallelism:
+        raise ConfigurationError(
+            f"parallelism is {parallelism}, above the maximum parallelism {max_parallelism}. Lower it, "
+            "or set pipeline.max-parallelism before the job's first epoch."
+        )
+
+
+def key_groups(hashes: Int64s, max_parallelism: int) -> Int32s:
+    """The group of every hash, as Spark's `pmod(hash, max_parallelism)`.
+
+    >>> key_groups(np.array([-1, 0, 129]), 128).tolist()
+    [127, 0, 1]
+    """
+    check_parallelism(1, max_parallelism)
+    return np.mod(hashes, max_parallelism).astype(np.int32)
+
+
+def partitions(groups: Int32s, parallelism: int, max_parallelism: int) -> Int32s:
+    """The partition that owns each group.
+
+    >>> partitions(np.array([0, 42, 43, 127], dtype=np.int32), 3, 128).tolist()
+    [0, 0, 1, 2]
+    """
+    check_parallelism(parallelism, max_parallelism)
+    # 32768 * 32768 fits 31 bits, so 32-bit arithmetic is enough.
+    return groups * np.int32(parallelism) // np.int32(max_parallelism)
+
+
+def key_group_range(partition: int, parallelism: int, max_parallelism: int) -> range:
+    """The groups that `partition` owns: exactly those that `partitions` sends to it.
+
+    >>> [key_group_range(p, 3, 128) for p in range(3)]
+    [range(0, 43), range(43, 86), range(86, 128)]
+    """
+    check_parallelism(parallelism, max_parallelism)
+    start, stop = (-(-edge * max_parallelism // parallelism) for edge in (partition, partition + 1))
+    return range(start, stop)
 
 
 class KeyColumn:

@@ -2,7 +2,7 @@
 
 Operators hold keys in dictionaries, and a key that comes back from the store must be the one that went in. So every key
 is brought to its settled form before it is used, and again when it is read, by the same functions. Invariant: settled
-keys that are one key by the rule of `equality` are one key of a dictionary, and settling twice is settling once.
+keys that are one key by the rule of `key_columns` are one key of a dictionary, and settling twice is settling once.
 
 Without a declared type the settled form is the simplest one (`canonical_decoding`): an int where a number is whole,
 else a float, else a Decimal; a tuple for rows and named tuples. With a declared type it is the type's own form, with
@@ -37,8 +37,7 @@ from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type, as_declared
 from millstream.records.shapes import is_sequence, plain_type
 from millstream.state.keys.canonical import canonical_bytes, decode
-from millstream.state.keys.equality import holds_floats
-from millstream.state.keys.key_columns import is_hashed_as_values
+from millstream.state.keys.key_columns import holds_floats, is_hashed_as_values
 
 __all__ = [
     "is_settled_by_type",

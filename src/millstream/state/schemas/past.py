@@ -22,13 +22,12 @@ import pyarrow as pa
 
 from millstream.errors import StoreDamagedError
 from millstream.records.columns import arrow_type
-from millstream.state.keys.equality import plain_view
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import plain_view
 from millstream.state.schemas.evolution import plan_projection, project
 from millstream.state.schemas.saved_types import written_type
 from millstream.state.schemas.schema_history import History, SavedAs, entry_at
-from millstream.state.segments.resolution import kinds_of
-from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, UInt8s
+from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, UInt8s, kinds_of
 
 __all__ = ["Converter", "Past", "footer_misfit", "projected", "stored_value_type"]
 

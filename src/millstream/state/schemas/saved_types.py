@@ -25,7 +25,7 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from millstream.errors import StoreDamagedError
+from millstream.errors import ProgramError, StoreDamagedError
 from millstream.records.columns import arrow_type
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
 
@@ -73,7 +73,7 @@ def type_from(written: Any, subject: str) -> TypeInformation:
     """
     try:
         return _type_from(written)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ProgramError, RecursionError) as error:
         raise StoreDamagedError(
             f"{subject} was saved as {written!r}, which is no type. Was the manifest written by another Millstream?"
         ) from error

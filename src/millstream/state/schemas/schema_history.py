@@ -23,6 +23,7 @@ from millstream.errors import StateSchemaError, StoreDamagedError
 from millstream.state.schemas.evolution import Evolution, IncompatibleChange, plan_projection, used_defaults
 from millstream.state.schemas.saved_types import shown_types, type_from, written_type
 from millstream.state.schemas.stored_defaults import Defaults, PickledDefaults, defaults_from_json, defaults_to_json
+from millstream.storage.json_records import is_whole_number
 
 __all__ = [
     "History",
@@ -275,7 +276,17 @@ Was the manifest written by another one?
         ) from error
 
 
+_REQUIRED = {"since", "since_ms", "type", "shape", "key"}
+_OPTIONAL = {"map_key", "version", "ttl_ms", "renames", "defaults", "upgrade"}
+
+
 def _entry_from_json(written: Mapping[str, Any], subject: str) -> SavedAs:
+    renames = written.get("renames", {})
+    numbers = [written["since"], written["since_ms"], written.get("version", 0), written.get("ttl_ms", 0)]
+    texts = [written["shape"], written["key"], written.get("upgrade", ""), *renames.values()]
+    is_known = written.keys() <= _REQUIRED | _OPTIONAL
+    if not (is_known and all(map(is_whole_number, numbers)) and all(type(text) is str for text in texts)):
+        raise TypeError("fields")
     return SavedAs(
         since=written["since"],
         since_ms=written["since_ms"],
@@ -285,7 +296,7 @@ def _entry_from_json(written: Mapping[str, Any], subject: str) -> SavedAs:
         map_key=written.get("map_key"),
         version=written.get("version"),
         ttl_ms=written.get("ttl_ms"),
-        renames=written.get("renames") or {},
+        renames=renames,
         defaults=defaults_from_json(written.get("defaults")),
         upgrade=written.get("upgrade"),
     )

@@ -9,8 +9,7 @@ Invariant: a segment can always be opened with the layout that this gives.
 
 from __future__ import annotations
 
-from millstream.state.segments.segment_file import SegmentFile
-from millstream.state.segments.segment_footer import read_footer, read_schema
+from millstream.state.segments.segment_footer import SegmentFile, read_footer, read_schema
 from millstream.state.tables.layout import TableLayout
 
 __all__ = ["stored_layout"]

@@ -29,14 +29,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import plain_view
+from millstream.state.keys.key_columns import plain_view
 from millstream.state.segments.lookup import Layer
 from millstream.state.segments.merging import live_rows, merged_blocks
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.segments.resolution import kinds_of
 from millstream.state.segments.segment_writer import CHUNK_ROWS, rechunked, write_segment
 from millstream.state.segments.version import Refs, SegmentRef, coalesced
-from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, TableLayout, order_of_group
+from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, TableLayout, kinds_of, order_of_group
 
 __all__ = [
     "CompactionPiece",

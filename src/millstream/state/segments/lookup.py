@@ -17,14 +17,26 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import Bools, same
-from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s, UInt64s
-from millstream.state.segments.resolution import orders_in, sub_orders_in
+from millstream.state.keys.hashing import Int64s, UInt64s
+from millstream.state.keys.key_columns import Bools, KeyColumn, same
 from millstream.state.segments.segment import Chunk, PlainKeys, Segment, key_view
-from millstream.state.tables.layout import CLEAR, TableLayout, orders_of
+from millstream.state.tables.layout import CLEAR, TableLayout, orders_in, orders_of, sub_orders_in
 
-__all__ = ["Hits", "Layer", "Probe", "Runs", "find_rows", "find_runs"]
+__all__ = ["Hits", "Layer", "Probe", "Runs", "expanded", "find_rows", "find_runs"]
+
+
+def expanded(starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
+    """All rows of all runs, one run after another, and which run each is of.
+
+    >>> [part.tolist() for part in expanded(np.array([5, 1]), np.array([7, 2]))]
+    [[5, 6, 1], [0, 0, 1]]
+    """
+    lengths = stops - starts
+    ends = np.cumsum(lengths)
+    run = np.repeat(np.arange(len(starts)), lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths), run
+
 
 _NONE = np.empty(0, dtype=np.int64)
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import Bools, plain_view
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, plain_view
 from millstream.state.segments.lookup import Layer
-from millstream.state.segments.resolution import kinds_of, orders_in, standing_rows
+from millstream.state.segments.resolution import standing_rows
 from millstream.state.segments.segment import Chunk
-from millstream.state.tables.layout import PUT, TableLayout, hashes_of
+from millstream.state.tables.layout import PUT, TableLayout, hashes_of, kinds_of, orders_in
 
 __all__ = ["BLOCK_ROWS", "live_rows", "merged_blocks", "presented"]
 

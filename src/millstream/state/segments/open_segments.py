@@ -1,12 +1,16 @@
-"""The segments a process has open: each file is mapped once, and checked once.
+"""The segments a process has open, and the bytes of their files: each file is mapped once, and checked once.
 
 Segments never change, so a mapping may be held for any length of time. Files of a local store are mapped in place.
 A file of a remote store is downloaded once into `cache_folder` and mapped there. `keep_only` closes the segments that
 no version names any more: a mapping holds the disk space of a file that was deleted.
 
-Some files cannot be mapped: those of a remote store where there is no `cache_folder`, and all files where `maps` is
-False, because a process must not die of a file that was cut (`segment_file`). Their parts are held in memory, up to a
-bound for the whole process (`segment_memory`), and read or downloaded again when they are needed again.
+A mapping costs nothing until it is touched, and the page cache keeps what was touched. But a process that touches the
+mapping of a file that was cut meanwhile is ended by the system with SIGBUS, and no error handling helps. So only
+processes that may die use mappings: tasks, and separate readers. The process that drives a job reads instead
+(`ReadFile`, where `maps` is False): there a file that was cut is an error like any other. Nor can files of a remote
+store be mapped where there is no `cache_folder`: a small one is fetched whole, by one call; of a large one, the parts
+that are needed. Parts that were read or fetched are held in memory, up to a bound for the whole process
+(`segment.SegmentMemory`), and read or fetched again when they are needed again.
 
 A downloaded file is named after the store and the file, so that two jobs can share a folder. It is a copy that may be
 deleted while no process runs. Files in the folder are trusted, so a folder that others can write to is refused.
@@ -18,31 +22,135 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
 from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.state.schemas.stored_layout import stored_layout
-from millstream.state.segments.segment import HeldSegment, Segment
-from millstream.state.segments.segment_file import (
-    WHOLE_BYTES_MAX,
-    DownloadedFile,
-    RangedFile,
-    ReadFile,
-    SegmentFile,
-    WholeFile,
-    mapped_file,
-)
-from millstream.state.segments.segment_memory import SegmentMemory
+from millstream.state.segments.segment import DownloadedFile, HeldSegment, Segment, SegmentMemory
+from millstream.state.segments.segment_footer import SegmentFile
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import TableLayout
 from millstream.storage.store import Store
 from millstream.storage.transient_errors import is_transient
 
-__all__ = ["OpenSegments"]
+__all__ = ["WHOLE_BYTES_MAX", "OpenSegments", "RangedFile", "ReadFile", "WholeFile", "mapped_file"]
+
+WHOLE_BYTES_MAX = 16 << 20
+"""Up to this size a remote file is fetched whole."""
+
+_DESCRIPTORS_MAX = 256
+_HEAD_BYTES, _TAIL_BYTES = 16 << 10, 64 << 10
+
+
+class WholeFile:
+    """Bytes that are at hand, mapped or in memory.
+
+    >>> WholeFile(pa.py_buffer(b"abcd")).read(1, 3).to_pybytes()
+    b'bc'
+    """
+
+    def __init__(self, data: pa.Buffer) -> None:
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return int(self._data.size)
+
+    def read(self, start: int, stop: int) -> pa.Buffer:
+        return self._data.slice(start, stop - start)
+
+
+def mapped_file(path: Path) -> WholeFile:
+    """A file of this machine, mapped."""
+    if not path.stat().st_size:
+        return WholeFile(pa.py_buffer(b""))
+    with pa.memory_map(str(path)) as source:
+        return WholeFile(source.read_buffer())
+
+
+class ReadFile:
+    """A file of this machine, of which parts are read.
+
+    It is held open, so that it can be read to the end even if the job deletes it meanwhile. When a process has very
+    many files open, later ones are opened for each part; one that was deleted is then an error.
+    """
+
+    _holding: ClassVar[weakref.WeakSet[ReadFile]] = weakref.WeakSet()
+
+    def __init__(self, path: Path, subject: str) -> None:
+        self._path, self._subject = path, subject
+        self._descriptor: int | None = os.open(path, os.O_RDONLY)
+        self.size = os.fstat(self._descriptor).st_size
+        if len(ReadFile._holding) >= _DESCRIPTORS_MAX:
+            os.close(self._descriptor)
+            self._descriptor = None
+        else:
+            ReadFile._holding.add(self)
+            weakref.finalize(self, os.close, self._descriptor).atexit = False
+
+    def read(self, start: int, stop: int) -> pa.Buffer:
+        try:
+            if self._descriptor is not None:
+                return self._part(self._descriptor, start, stop)
+            descriptor = os.open(self._path, os.O_RDONLY)
+            try:
+                return self._part(descriptor, start, stop)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise (StoreAwayError if is_transient(error) else StoreDamagedError)(
+                f"{self._subject} cannot be read: {error}. Look whether it was moved or removed, and put it back."
+            ) from error
+
+    def _part(self, descriptor: int, start: int, stop: int) -> pa.Buffer:
+        parts: list[bytes] = []
+        at = start
+        while at < stop:
+            part = os.pread(descriptor, stop - at, at)
+            if not part:
+                raise StoreDamagedError(
+                    f"{self._subject} was cut while it was open: it had {self.size} bytes, and ends before {stop}. "
+                    "Nothing may change a file of a store. Restore it from a copy, or start from an older epoch."
+                )
+            parts.append(part)
+            at += len(part)
+        return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
+
+
+class RangedFile:
+    """A file of a remote store, of which parts are fetched. Its ends, which tell what is in it, are fetched at once.
+
+    >>> RangedFile(lambda start, stop: bytes(range(start, stop)), 200, "segment a").read(1, 3).to_pybytes()
+    b'\\x01\\x02'
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int, subject: str) -> None:
+        self._fetch, self.size, self._subject = fetch, size, subject
+        self._tail_start = max(0, size - _TAIL_BYTES)
+        self._head, self._tail = self._part(0, min(size, _HEAD_BYTES)), self._part(self._tail_start, size)
+
+    def read(self, start: int, stop: int) -> pa.Buffer:
+        if stop <= self._head.size:
+            return self._head.slice(start, stop - start)
+        if start >= self._tail_start:
+            return self._tail.slice(start - self._tail_start, stop - start)
+        return self._part(start, stop)
+
+    def _part(self, start: int, stop: int) -> pa.Buffer:
+        data = self._fetch(start, stop)
+        if len(data) != stop - start:
+            raise StoreDamagedError(
+                f"{self._subject} ends at {start + len(data)}, expected {self.size} bytes. Restore the file from a "
+                "copy, or start the job from an older epoch."
+            )
+        return pa.py_buffer(data)
+
 
 _OF_THIS_PROCESS = SegmentMemory()
 

@@ -19,27 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import Bools, plain_view, same
-from millstream.state.keys.xxh64 import Int64s, UInt64s
-from millstream.state.tables.layout import CLEAR, TableLayout, UInt8s
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, plain_view, same
+from millstream.state.tables.layout import CLEAR, TableLayout, kinds_of, orders_in, sub_orders_in
 
-__all__ = ["kinds_of", "newest_of_each", "orders_in", "standing_rows", "sub_orders_in"]
-
-
-def orders_in(batch: pa.RecordBatch) -> UInt64s:
-    """The order column of a batch of rows, as numpy."""
-    return plain_view(batch.column("order")).view(np.uint64)
-
-
-def kinds_of(batch: pa.RecordBatch) -> UInt8s:
-    """The kind column of a batch of rows, as numpy."""
-    return plain_view(batch.column("kind")).view(np.uint8)
-
-
-def sub_orders_in(batch: pa.RecordBatch, layout: TableLayout) -> Int64s:
-    """The sub order of every row: a column of its own, or the subs themselves."""
-    view: Int64s = plain_view(batch.column("sub" if layout.has_ordered_sub else "sub_order"))
-    return view
+__all__ = ["newest_of_each", "standing_rows"]
 
 
 def standing_rows(changes: pa.RecordBatch, layout: TableLayout) -> Int64s:

@@ -7,31 +7,121 @@ as "no value". Chunks are numpy views and Arrow arrays over the bytes that were 
 touched is not read, and what is touched is the page cache's to keep; of one that cannot be mapped, chunks are held in
 memory and let go (`HeldSegment`).
 
+What a process holds of segments that it cannot map is bounded by bytes (`SegmentMemory`): the least recently used part
+goes, and its owner gets it again when it is needed. A part that a reader is using lives until the reader is done, so a
+process may hold more for a moment. When an owner is gone, so are its parts.
+
 All rows of one `order` stand in one chunk: a lookup never has to look into the next.
 """
 
 from __future__ import annotations
 
+import itertools
+import threading
+import weakref
 import zlib
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.errors import MillstreamError, StateSchemaError, StoreDamagedError
-from millstream.state.keys.equality import Bools, bits_view, plain_view, plain_view_type
-from millstream.state.keys.xxh64 import Int64s
-from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
-from millstream.state.segments.segment_file import DownloadedFile, SegmentFile
-from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, read_chunk, read_footer, read_schema
-from millstream.state.segments.segment_memory import SegmentMemory
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, bits_view, plain_view, plain_view_type
+from millstream.state.segments.segment_footer import (
+    ChunkEntry,
+    SegmentFile,
+    SegmentFooter,
+    read_chunk,
+    read_footer,
+    read_schema,
+)
 from millstream.state.segments.version import SegmentRef
-from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout
+from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout, kinds_of, orders_in, sub_orders_in
 
-__all__ = ["Chunk", "HeldSegment", "Segment", "layout_document"]
+__all__ = [
+    "BYTES_MAX",
+    "Chunk",
+    "DownloadedFile",
+    "HeldSegment",
+    "PartOwner",
+    "Segment",
+    "SegmentMemory",
+    "layout_document",
+]
+
+BYTES_MAX = 512 << 20
+"""How many bytes of segments a process holds that it has not mapped."""
+
+
+class PartOwner(Protocol):
+    """An owner of parts in memory."""
+
+    def let_go(self, part: int) -> None:
+        """Forget a part; it is got again when it is needed."""
+
+
+class SegmentMemory:
+    """Which parts are held, by the order of their use.
+
+    >>> class Owner:
+    ...     def let_go(self, part):
+    ...         print("let go of", part)
+    >>> owner, memory = Owner(), SegmentMemory(bytes_max=10)
+    >>> token = memory.join(owner)
+    >>> memory.use(token, 1, 6); memory.use(token, 2, 4); memory.use(token, 1, 6); memory.use(token, 3, 4)
+    let go of 2
+    >>> memory.held_bytes
+    10
+    """
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._tokens = itertools.count()
+        self._owners: dict[int, weakref.ref[PartOwner]] = {}
+        self._parts: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self._dropped_tokens: deque[int] = deque()
+        self.held_bytes = 0
+
+    def join(self, owner: PartOwner) -> int:
+        """Register an owner; returns the token by which it names itself."""
+        token = next(self._tokens)
+        # The collector may call back at any moment, while the lock is held too: it only leaves a note.
+        weakref.finalize(owner, self._dropped_tokens.append, token).atexit = False
+        with self._lock:
+            self._owners[token] = weakref.ref(owner)
+        return token
+
+    def use(self, token: int, part: int, size: int) -> None:
+        """A part of `size` bytes is used now."""
+        with self._lock:
+            self._forget_dropped()
+            if (token, part) in self._parts:
+                self._parts.move_to_end((token, part))
+                return
+            self._parts[token, part] = size
+            self.held_bytes += size
+            surplus = []
+            while self.held_bytes > self._bytes_max and len(self._parts) > 1:
+                (holder, number), freed = self._parts.popitem(last=False)
+                self.held_bytes -= freed
+                surplus.append((self._owners[holder](), number))
+        for owner, number in surplus:
+            if owner is not None:
+                owner.let_go(number)
+
+    def _forget_dropped(self) -> None:
+        while self._dropped_tokens:
+            token = self._dropped_tokens.popleft()
+            self._owners.pop(token, None)
+            for key in [key for key in self._parts if key[0] == token]:
+                self.held_bytes -= self._parts.pop(key)
+
 
 PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
 
@@ -194,6 +284,35 @@ class Segment:
     def rows(self) -> int:
         """How many changes the segment holds."""
         return sum(entry.rows for entry in self.entries)
+
+
+class DownloadedFile:
+    """A file of a remote store, whole in memory until it is let go, and downloaded again when it is needed again.
+
+    >>> file = DownloadedFile(lambda: b"abcd", 4, "segment a")
+    >>> file.read(1, 3).to_pybytes(), file.let_go(), file.read(0, 1).to_pybytes()
+    (b'bc', None, b'a')
+    """
+
+    def __init__(self, download: Callable[[], bytes], size: int, subject: str) -> None:
+        self._download, self.size, self._subject = download, size, subject
+        self._data: pa.Buffer | None = None
+
+    def read(self, start: int, stop: int) -> pa.Buffer:
+        data = self._data
+        if data is None:
+            data = pa.py_buffer(self._download())
+            if data.size != self.size:
+                raise StoreDamagedError(
+                    f"{self._subject} has {data.size} bytes, expected {self.size}. Restore the file from a copy, or "
+                    "start the job from an older epoch."
+                )
+            self._data = data
+        return data.slice(start, stop - start)
+
+    def let_go(self) -> None:
+        """Forget the bytes; parts of them that somebody holds stay alive."""
+        self._data = None
 
 
 class HeldSegment(Segment):

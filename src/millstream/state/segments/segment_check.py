@@ -21,15 +21,29 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import StoreError
-from millstream.state.keys.equality import plain_view, same
-from millstream.state.keys.hashing import xxhash64_column
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s, xxhash64_column
+from millstream.state.keys.key_columns import plain_view, same
 from millstream.state.schemas.stored_layout import stored_layout
-from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
-from millstream.state.segments.segment_file import SegmentFile
-from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, read_chunk, read_footer, read_schema
+from millstream.state.segments.segment_footer import (
+    ChunkEntry,
+    SegmentFile,
+    SegmentFooter,
+    read_chunk,
+    read_footer,
+    read_schema,
+)
 from millstream.state.segments.version import SegmentRef
-from millstream.state.tables.layout import CLEAR, PUT, TableLayout, order_of_group, orders_of, rests_of
+from millstream.state.tables.layout import (
+    CLEAR,
+    PUT,
+    TableLayout,
+    kinds_of,
+    order_of_group,
+    orders_in,
+    orders_of,
+    rests_of,
+    sub_orders_in,
+)
 
 __all__ = ["KeyHashes", "segment_problems"]
 

@@ -16,17 +16,17 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from millstream.errors import StoreDamagedError
-from millstream.state.keys.key_groups import MAX_PARALLELISM_MAX
-from millstream.state.segments.segment_file import SegmentFile
+from millstream.state.keys.key_columns import MAX_PARALLELISM_MAX
 
 __all__ = [
     "FORMAT",
     "ChunkEntry",
+    "SegmentFile",
     "SegmentFooter",
     "blank_footer",
     "read_chunk",
@@ -44,6 +44,17 @@ _HEAD_ROOM, _CHUNK_ROOM = 512, 224
 _MAGIC = b"ARROW1"
 _ARROW_START = 8
 _ORDERED = ("int64", "timestamp", "time64", "duration", "date64")  # map keys that sort by themselves
+
+
+class SegmentFile(Protocol):
+    """The bytes of one file, which never changes."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def read(self, start: int, stop: int) -> pa.Buffer:
+        """Those from `start` to `stop`; StoreDamagedError when they are not there any more."""
 
 
 @dataclass(frozen=True)

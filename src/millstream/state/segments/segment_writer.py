@@ -23,13 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import StoreError
-from millstream.state.keys.equality import plain_view, same
-from millstream.state.keys.xxh64 import Int64s, UInt64s
-from millstream.state.segments.resolution import kinds_of, orders_in, sub_orders_in
+from millstream.state.keys.hashing import Int64s, UInt64s
+from millstream.state.keys.key_columns import plain_view, same
 from millstream.state.segments.segment import entry_of, layout_document
 from millstream.state.segments.segment_footer import ChunkEntry, SegmentFooter, blank_footer, written_tail
 from millstream.state.segments.version import SegmentRef
-from millstream.state.tables.layout import NEVER_MS, TableLayout, order_of_group
+from millstream.state.tables.layout import NEVER_MS, TableLayout, kinds_of, order_of_group, orders_in, sub_orders_in
 from millstream.storage.store import Store
 
 __all__ = ["CHUNK_ROWS", "chunk_cuts", "rechunked", "write_segment"]

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from millstream.errors import StoreDamagedError
 from millstream.state.tables.layout import NEVER_MS
+from millstream.storage.json_records import is_whole_number
 
 __all__ = ["Refs", "SegmentRef", "coalesced", "merge_versions", "refs_for", "refs_from_json", "refs_to_json"]
 
@@ -130,6 +131,7 @@ def _neighbour(refs: Sequence[SegmentRef], places: Sequence[int], ref: SegmentRe
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(SegmentRef))
 _FIELD_SET = frozenset(_FIELDS)
+_NUMBERS = _FIELDS[1:]
 
 
 def refs_to_json(refs: Iterable[SegmentRef]) -> list[Any]:
@@ -143,8 +145,8 @@ def refs_from_json(written: Any, subject: str) -> Refs:
     >>> refs_from_json([{"file": "f"}], "state 'total'")
     Traceback (most recent call last):
     millstream.errors.StoreDamagedError: state 'total' lists a segment as {'file': 'f'}, expected the fields file, \
-epoch, group_start, group_stop, file_group_start, file_group_stop, rows, file_bytes, due_min_ms. Was the manifest \
-written by another Millstream?
+epoch, group_start, group_stop, file_group_start, file_group_stop, rows, file_bytes, due_min_ms, a text and whole \
+numbers that fit together. Was the manifest written by another Millstream?
     """
     if not isinstance(written, list):
         raise StoreDamagedError(f"{subject} lists its segments as {type(written).__name__}, expected a list.")
@@ -153,10 +155,12 @@ written by another Millstream?
         try:
             if entry.keys() != _FIELD_SET:
                 raise TypeError("fields")
+            if type(entry["file"]) is not str or not all(is_whole_number(entry[name]) for name in _NUMBERS):
+                raise TypeError("kinds")
             refs.append(SegmentRef(**entry))
         except (AttributeError, TypeError, ValueError) as error:
             raise StoreDamagedError(
-                f"{subject} lists a segment as {entry!r}, expected the fields {', '.join(_FIELDS)}. "
-                "Was the manifest written by another Millstream?"
+                f"{subject} lists a segment as {entry!r}, expected the fields {', '.join(_FIELDS)}, a text and whole "
+                "numbers that fit together. Was the manifest written by another Millstream?"
             ) from error
     return tuple(refs)

@@ -232,7 +232,10 @@ def _read(entry: ListEntry, store: Store, what: str) -> pa.Array:
             # Checksums prove nothing to who reads a store that others write, and Arrow ends a process that is led
             # beyond its memory.
             batch.validate(full=True)
-        return pa.concat_arrays([batch.column(0) for batch in batches])
+        column = pa.concat_arrays([batch.column(0) for batch in batches])
+        if len(column) != entry.items or (entry.mode == "broadcast" and not pa.types.is_struct(column.type)):
+            raise ValueError(f"{len(column)} items of {column.type} found, {entry.items} written as {entry.mode}")
+        return column
     except (pa.ArrowException, OSError, ValueError, IndexError) as error:
         raise _damaged(what, store, where, str(error)) from error
 

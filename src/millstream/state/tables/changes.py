@@ -20,12 +20,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.errors import TypeMismatchError
+from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
-from millstream.state.segments.resolution import orders_in, standing_rows
+from millstream.state.segments.resolution import standing_rows
 from millstream.state.segments.segment_writer import CHUNK_ROWS, chunk_cuts, write_segment
 from millstream.state.segments.version import SegmentRef
-from millstream.state.tables.layout import CLEAR, DELETE, FIRST_SUB, NEVER_MS, PUT, TableLayout, orders_of, rests_of
+from millstream.state.tables.layout import (
+    CLEAR,
+    DELETE,
+    FIRST_SUB,
+    NEVER_MS,
+    PUT,
+    TableLayout,
+    orders_in,
+    orders_of,
+    rests_of,
+)
 from millstream.storage.store import Store
 
 __all__ = ["CHANGED_BYTES_MAX", "TableChanges"]

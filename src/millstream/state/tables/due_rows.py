@@ -14,13 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import plain_view
-from millstream.state.keys.xxh64 import Int64s
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import plain_view
 from millstream.state.segments.lookup import Layer, Probe, find_rows
 from millstream.state.segments.merging import live_rows
-from millstream.state.segments.resolution import orders_in, sub_orders_in
 from millstream.state.segments.segment import Chunk
-from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout
+from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout, orders_in, sub_orders_in
 
 __all__ = ["due_rows", "earliest_due"]
 

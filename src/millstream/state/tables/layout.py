@@ -29,10 +29,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.errors import TypeMismatchError
-from millstream.state.keys.equality import plain_view
-from millstream.state.keys.hashing import xxhash64_column
-from millstream.state.keys.key_groups import check_parallelism
-from millstream.state.keys.xxh64 import Int64s, UInt64s
+from millstream.state.keys.hashing import Int64s, UInt64s, xxhash64_column
+from millstream.state.keys.key_columns import check_parallelism, plain_view
 
 __all__ = [
     "CLEAR",
@@ -44,9 +42,12 @@ __all__ = [
     "TableLayout",
     "UInt8s",
     "hashes_of",
+    "kinds_of",
     "order_of_group",
+    "orders_in",
     "orders_of",
     "rests_of",
+    "sub_orders_in",
 ]
 
 UInt8s: TypeAlias = NDArray[np.uint8]
@@ -198,3 +199,19 @@ def hashes_of(orders: UInt64s, rests: UInt16s) -> Int64s:
 def order_of_group(group: int) -> int:
     """The smallest order of a key group; of the group after the last, the end of all."""
     return group << _GROUP_SHIFT
+
+
+def orders_in(batch: pa.RecordBatch) -> UInt64s:
+    """The order column of a batch of rows, as numpy."""
+    return plain_view(batch.column("order")).view(np.uint64)
+
+
+def kinds_of(batch: pa.RecordBatch) -> UInt8s:
+    """The kind column of a batch of rows, as numpy."""
+    return plain_view(batch.column("kind")).view(np.uint8)
+
+
+def sub_orders_in(batch: pa.RecordBatch, layout: TableLayout) -> Int64s:
+    """The sub order of every row: a column of its own, or the subs themselves."""
+    view: Int64s = plain_view(batch.column("sub" if layout.has_ordered_sub else "sub_order"))
+    return view

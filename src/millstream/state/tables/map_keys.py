@@ -1,6 +1,6 @@
 """The keys of maps: of a `MapState`, a broadcast state, a map of operator state.
 
-They follow the one rule of equality (`state.keys.equality`): what is one key of a stream is one key of a map, in memory
+They follow the one rule of equality (`keys.key_columns`): what is one key of a stream is one key of a map, in memory
 and in the store. So they are settled when they are given and when they are read (`state.keys.settled_keys`). Keys
 without a declared type are stored as pickles, and equal ones are equal bytes because settled ones are pickled, sets in
 them in an order of their own: Python's depends on how a set was made, and on the process.

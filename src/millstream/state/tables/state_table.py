@@ -17,15 +17,13 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.columns import arrow_type
 from millstream.state.keys.canonical import decode
-from millstream.state.keys.equality import Bools
-from millstream.state.keys.key_columns import KeyColumn, key_column
+from millstream.state.keys.key_columns import Bools, KeyColumn, key_column
 from millstream.state.keys.settled_keys import keys_of_canonical, settled_declared
 from millstream.state.schemas.evolution import Evolution
 from millstream.state.schemas.schema_history import History
 from millstream.state.schemas.state_schemas import TableSchema
 from millstream.state.segments.compaction import budget_of, compact, compaction_debt, next_compaction
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.segments.row_counts import row_counts
 from millstream.state.segments.version import Refs, SegmentRef, coalesced
 from millstream.state.stored.accounts import StoredTables
 from millstream.state.stored.state_codec import StateCodec
@@ -53,7 +51,7 @@ class TableSetting:
     decode_key: Callable[[bytes], Any] = decode
     """What makes keys of the bytes of keys without a type; a task's gives keys of the program's classes."""
     rows_numbered: Mapping[str, int] = field(default_factory=dict)
-    """Where the numbers of rows go on, by name (`runtime.keyed.row_numbers`)."""
+    """Where the numbers of rows go on, by name (`runtime.keyed.state_store`)."""
 
 
 class StateTable:
@@ -182,12 +180,12 @@ class StateTable:
         """How many of these keys, the first ones, have rows of about so many bytes together; at least one."""
         if sum(ref.live_bytes() for ref in self.view.refs) <= bytes_max:  # all there is is not too much
             return len(keys)
-        sizes = np.cumsum(row_counts(self.view, self.column(keys)) * self.row_bytes)
+        sizes = np.cumsum(self.view.row_counts(self.column(keys)) * self.row_bytes)
         return max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
 
     def count(self, keys: list[Any]) -> list[int]:
         """How many rows every key has at most; reads none of them."""
-        counts: list[int] = row_counts(self.view, self.column(keys)).tolist()
+        counts: list[int] = self.view.row_counts(self.column(keys)).tolist()
         return counts
 
     @property

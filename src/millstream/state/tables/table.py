@@ -19,14 +19,12 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.equality import Bools, of_bits
-from millstream.state.keys.key_columns import KeyColumn, key_column_of_arrow
-from millstream.state.keys.xxh64 import Int64s
-from millstream.state.segments.lookup import Layer, Probe, find_rows, find_runs
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, KeyColumn, key_column_of_arrow, of_bits
+from millstream.state.segments.lookup import Layer, Probe, expanded, find_rows, find_runs
 from millstream.state.segments.merging import BLOCK_ROWS, live_rows, merged_blocks, presented
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.resolution import newest_of_each
-from millstream.state.segments.runs import expanded
 from millstream.state.segments.segment import PlainKeys, Segment
 from millstream.state.segments.version import SegmentRef, refs_for
 from millstream.state.tables.changes import TableChanges
@@ -204,6 +202,20 @@ class TableView:
             return LookupResult(mask, of_bits(np.concatenate(values)[order], kind))
         parts = [of_bits(part, kind) if isinstance(part, np.ndarray) else part for part in values]
         return LookupResult(mask, pa.concat_arrays(parts).take(pa.array(order)))
+
+    def row_counts(self, keys: KeyColumn) -> Int64s:
+        """How many rows every key has, at most, without reading any of them: two searches per segment, because the rows
+        of a key stand together. Rows that were overwritten, deleted or have expired are counted too."""
+        counts = np.zeros(len(keys), dtype=np.int64)
+        if not len(keys):
+            return counts
+        probe = Probe.of(keys, self.layout)
+        for layer in self.layers:
+            span = layer.among(probe.orders)
+            at = np.arange(span.start, span.stop)
+            for runs in find_runs(layer.segment, probe, at) if at.size else ():
+                np.add.at(counts, probe.positions[runs.at], runs.stops - runs.starts)
+        return counts
 
     def _check_groups(self, probe: Probe) -> None:
         if len(probe):

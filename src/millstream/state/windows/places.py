@@ -17,9 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from millstream.state.keys.hashing import xxhash64_column
+from millstream.state.keys.hashing import Int64s, xxhash64_column
 from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.keys.xxh64 import Int64s
 from millstream.state.tables.state_table import StateTable
 
 __all__ = ["Place", "PlaceTable", "WindowTokens", "place_hashes"]

@@ -20,10 +20,9 @@ from millstream.common import Configuration
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, WriterContext
-from millstream.connectors.files.buckets import DateTimeBuckets, FunctionBuckets
 from millstream.connectors.files.part_plan import published_parts
+from millstream.connectors.files.part_rules import DateTimeBuckets, FunctionBuckets, OnCheckpoint, WhenLargeOrOld
 from millstream.connectors.files.parts import CsvParts, EncodedParts, JsonParts, ParquetParts, PartFormat, TextParts
-from millstream.connectors.files.rolling import OnCheckpoint, WhenLargeOrOld
 from millstream.connectors.files.sink import FileSink
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ProgramError, StoreDamagedError, StoreError

@@ -17,7 +17,7 @@ from millstream.checkpoint.manifest import ManifestLog, SplitPosition
 from millstream.checkpoint.pins import Pin, pin_epoch
 from millstream.checkpoint.receipts import Receipt, known_published, newest_receipt
 from millstream.checkpoint.retention import RetentionPolicy
-from millstream.common import JobStatus, Types
+from millstream.common import JobStatus, RestartStrategies, Types
 from millstream.connectors.files.parts import TextParts
 from millstream.connectors.files.sink import FileSink
 from millstream.datastream import StreamExecutionEnvironment
@@ -330,3 +330,59 @@ def test_a_receipt_and_a_job_record_that_were_written_before_this_version_are_re
     assert newest_receipt(store, job_id) == Receipt(job_id, 7, "a1b2c3d4")
     began = JobRecord("clicks", job_id, 1_700_000_000_000, ("file:///jobs/a",), "file:///jobs/a@3", past_ids=("11",))
     assert read_job_record(store) == began
+
+
+# --- commits that fail in odd ways ------------------------------------------------------------------------------
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class OddCommit(Collect):
+    """Its first commit raises `error`."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.errors = [error]
+
+    def commit(self, *what: Any) -> None:
+        if self.errors:
+            raise self.errors.pop()
+        super().commit(*what)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "errors": []}
+
+
+class OddSource(Script):
+    """Cannot hear of the first commit: it raises `error`."""
+
+    errors: list[BaseException]
+
+    def committed(self, positions: dict[str, Any]) -> None:
+        if self.errors:
+            raise self.errors.pop()
+
+    def opened(self, store: Any, session: Any) -> Any:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "errors": []}
+
+
+@pytest.mark.parametrize("error", [OSError("away"), SystemExit(1), Speechless()], ids=["away", "exit", "speechless"])
+def test_whatever_a_commit_raises_is_a_failure_that_is_told_and_tried_again(error: BaseException) -> None:
+    out = OddCommit(error)
+    restart = RestartStrategies.fixed_delay_restart(3, 0)
+    result = run(lambda env: env.add_source(Script([1, EPOCH, 2])).sink_to(out), restart=restart, timeout_s=20)
+    assert (result.status, out.values) == ("FINISHED", [1, 2])
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), Speechless()], ids=["exit", "speechless"])
+def test_whatever_a_source_raises_when_it_hears_of_a_commit_changes_nothing(error: BaseException) -> None:
+    out, source = Collect(), OddSource([1, EPOCH, 2])
+    source.errors = [error]
+    result = run(lambda env: env.add_source(source).sink_to(out), timeout_s=20)
+    assert (result.status, out.values, result.restarts, source.errors) == ("FINISHED", [1, 2], 0, [])

@@ -15,8 +15,17 @@ from millstream.common import Types
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.blocks import ALIGNED, STORED, decode_block, encode_block
-from millstream.runtime.exchange.envelope import ACKNOWLEDGEMENT, BARRIER, DATA, Envelope, open_envelopes, seal
-from millstream.runtime.task.barrier import Acknowledgement, Barrier, ChannelEnd
+from millstream.runtime.exchange.messages import (
+    ACKNOWLEDGEMENT,
+    BARRIER,
+    DATA,
+    Acknowledgement,
+    Barrier,
+    ChannelEnd,
+    Envelope,
+    open_envelopes,
+    seal,
+)
 from millstream.runtime.task.local import LocalRunner
 from millstream.testing import Collect, run
 

@@ -15,7 +15,7 @@ from millstream.errors import JobFailedError
 from millstream.records.batch import Batch
 from millstream.runtime.exchange import blocks
 from millstream.runtime.exchange.blocks import BlockPacker, decode_block
-from millstream.runtime.operators import keyed_operator, pieces
+from millstream.runtime.operators import function_operators, keyed_operator
 from millstream.testing import Collect, Script, run
 
 KIB = 1 << 10
@@ -83,16 +83,16 @@ def test_results_are_handed_on_in_batches_of_bounded_bytes(
     name: str, type_info: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1,000 records of which each gives 100 KiB: about 100 MB in all, of which 2 MiB are to be held at once."""
-    monkeypatch.setattr(pieces, "_RESULT_BYTES", 2 << 20)
-    monkeypatch.setattr(pieces, "_FIRST_RECORDS", 4)
+    monkeypatch.setattr(function_operators, "_RESULT_BYTES", 2 << 20)
+    monkeypatch.setattr(function_operators, "_FIRST_RECORDS", 4)
     sizes: list[int] = []
-    learn = pieces.Pieces.learn
+    learn = function_operators.Pieces.learn
 
-    def counted(self: pieces.Pieces, records: int, size: int) -> None:
+    def counted(self: function_operators.Pieces, records: int, size: int) -> None:
         sizes.append(size)
         learn(self, records, size)
 
-    monkeypatch.setattr(pieces.Pieces, "learn", counted)
+    monkeypatch.setattr(function_operators.Pieces, "learn", counted)
     lengths = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:

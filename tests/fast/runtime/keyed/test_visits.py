@@ -17,7 +17,7 @@ from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.records.batch import Batch
 from millstream.runtime.keyed import keyed_backend
-from millstream.runtime.keyed.visits import GatheredKeys, KeyRange, visits
+from millstream.runtime.keyed.keyed_backend import GatheredKeys, KeyRange, visits
 from millstream.state.keys.key_columns import KeyColumn, key_column_of_arrow
 from millstream.state.tables.state_table import StateTable
 from millstream.testing import EPOCH, Collect, Script, run

@@ -31,7 +31,7 @@ from millstream.datastream.state import (
     ValueStateDescriptor,
 )
 from millstream.errors import JobFailedError
-from millstream.runtime.exchange.envelope import Envelope, open_envelopes
+from millstream.runtime.exchange.messages import Envelope, open_envelopes
 from millstream.runtime.keyed.broadcast_state import BroadcastStates
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.spec import EpochSpec

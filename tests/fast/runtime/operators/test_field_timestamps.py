@@ -13,7 +13,7 @@ from millstream.common import Row, WatermarkStrategy
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
-from millstream.runtime.operators.failure import UserCall, UserFailureError
+from millstream.runtime.operators.user_code import UserCall, UserFailureError
 from millstream.runtime.task.event_time import Timekeeper
 from millstream.state.stored.times import KeptTime
 

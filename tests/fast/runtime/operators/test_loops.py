@@ -22,7 +22,7 @@ from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import JobFailedError, StoreDamagedError
 from millstream.runtime.exchange.blocks import decode_block
-from millstream.runtime.keyed.row_numbers import last_row_numbers, with_row_numbers
+from millstream.runtime.keyed.state_store import last_row_numbers, with_row_numbers
 from millstream.state.stored.accounts import AccountReader, SubtaskAccount, accounts_of, to_json
 from millstream.state.stored.operator_lists import Slice, column_of
 from millstream.storage.memory import MemoryStore

@@ -10,11 +10,11 @@ import pytest
 
 from millstream.common import RestartStrategies
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.functions import AggregateFunction, KeyedProcessFunction, MapFunction, ProcessWindowFunction
 from millstream.errors import JobFailedError
 from millstream.testing import CRASH, EPOCH, Collect, Result, Script, run
 
-CALLS: list[tuple[str, int]] = []
+CALLS: list[tuple[str, Any]] = []
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +111,72 @@ def test_what_open_raises_fails_the_job_with_the_users_traceback() -> None:
     with pytest.raises(JobFailedError) as failed:
         through(FailsToOpen(), Script([1]))
     assert "nobody answers" in failed.value.report
+
+
+class Named(MapFunction):
+    """Writes down its calls under a name; fails in the method it is told to fail in."""
+
+    def __init__(self, name: str, fails_in: str = "") -> None:
+        self.name, self.fails_in = name, fails_in
+
+    def _called(self, method: str) -> None:
+        CALLS.append((method, self.name))
+        if method == self.fails_in:
+            raise OSError(f"{self.name} cannot {method}")
+
+    def open(self, runtime_context: Any) -> None:
+        self._called("open")
+
+    def close(self) -> None:
+        self._called("close")
+
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def test_functions_before_one_that_cannot_be_opened_are_closed() -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        numbers = env.add_source(Script([1]))
+        numbers.map(Named("a", "close")).map(Named("b")).map(Named("c", "open")).name("the third").sink_to(Collect())
+
+    with pytest.raises(JobFailedError, match="'the third' failed: OSError: c cannot open"):
+        run(build)
+    assert CALLS == [("open", "a"), ("open", "b"), ("open", "c"), ("close", "a"), ("close", "b")]
+
+
+class NamedSum(Named, AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: int, accumulator: int) -> int:
+        return accumulator + value
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class NamedWindow(Named, ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Iterator[Any]:
+        yield from elements
+
+
+def through_windows(of_windows: Named, of_records: Named) -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        windows = env.add_source(Script([1, 2])).key_by(abs).count_window(1)
+        windows.aggregate(of_records, of_windows).sink_to(Collect())
+
+    run(build)
+
+
+def test_of_two_functions_of_an_operator_the_first_is_closed_when_the_second_cannot_be_opened() -> None:
+    with pytest.raises(JobFailedError, match="sum cannot open"):
+        through_windows(NamedWindow("window", "close"), NamedSum("sum", "open"))
+    assert CALLS == [("open", "window"), ("open", "sum"), ("close", "window")]
+
+
+def test_of_two_functions_of_an_operator_the_second_is_closed_when_the_first_cannot_be() -> None:
+    through_windows(NamedWindow("window", "close"), NamedSum("sum"))
+    assert CALLS == [("open", "window"), ("open", "sum"), ("close", "window"), ("close", "sum")]

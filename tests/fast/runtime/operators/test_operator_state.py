@@ -38,7 +38,7 @@ from millstream.datastream.state import (
 from millstream.errors import JobFailedError, MillstreamError, ProgramError
 from millstream.jobs.epochs.outcome import gather
 from millstream.records.batch import Batch
-from millstream.runtime.exchange.envelope import open_envelopes
+from millstream.runtime.exchange.messages import open_envelopes
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts, ReadRange

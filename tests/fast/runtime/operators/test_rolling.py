@@ -27,10 +27,10 @@ from millstream.plan.operations import Rolling
 from millstream.records.batch import Batch
 from millstream.records.columns import as_declared
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from millstream.runtime.operators.context import TaskContext
+from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.operators.user_code import TaskContext
 from millstream.runtime.task.registry import operator_for
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.keys.canonical_decoding import decode

@@ -25,9 +25,8 @@ from millstream.jobs.epochs.epoch_run import Runner
 from millstream.jobs.epochs.outcome import MixedEpochError, gather
 from millstream.jobs.launch.launch import Launch
 from millstream.plan.stages import Plan
-from millstream.runtime.exchange.envelope import BARRIER, DATA, Envelope, open_envelopes, seal
-from millstream.runtime.exchange.mailboxes import BrokenExchangeError, Inbox
-from millstream.runtime.task.barrier import Barrier, ChannelEnd
+from millstream.runtime.exchange.blocks import BrokenExchangeError, Inbox
+from millstream.runtime.exchange.messages import BARRIER, DATA, Barrier, ChannelEnd, Envelope, open_envelopes, seal
 from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec

@@ -16,9 +16,9 @@ from millstream.metrics.registry import MetricRegistry
 from millstream.plan.operations import FoldedWindow
 from millstream.records.batch import Batch
 from millstream.records.watermarks import MIN_WATERMARK
-from millstream.runtime.operators.context import TaskContext
+from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.task.barrier import Acknowledgement
+from millstream.runtime.operators.user_code import TaskContext
 from millstream.runtime.task.registry import operator_for
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.runtime.windows import folding

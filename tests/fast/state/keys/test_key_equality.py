@@ -1,4 +1,4 @@
-"""What is one key: through the public API, cases that lost updates or killed jobs. The rule: `state.keys.equality`."""
+"""What is one key: through the public API, cases that lost updates or killed jobs. The rule: `keys.key_columns`."""
 
 from __future__ import annotations
 

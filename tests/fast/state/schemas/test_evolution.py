@@ -19,14 +19,13 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import StateSchemaError, StoreDamagedError
 from millstream.records.columns import from_record_batch, to_record_batch
 from millstream.records.unpickling import unpickled
-from millstream.runtime.keyed.task_codec import task_codec
+from millstream.runtime.keyed.declared_states import task_codec
 from millstream.state.schemas.evolution import Evolution, IncompatibleChange, Same, plan_projection, project
 from millstream.state.schemas.evolution_reference import evolved_value
 from millstream.state.schemas.saved_types import type_from, written_type
 from millstream.state.schemas.state_schemas import last_schemas, stored_tables
 from millstream.state.segments.compaction import compact, plan_full_compaction
-from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.segments.segment_file import WholeFile
+from millstream.state.segments.open_segments import OpenSegments, WholeFile
 from millstream.state.segments.segment_footer import read_footer
 from millstream.state.segments.version import SegmentRef, refs_from_json
 from millstream.state.stored.accounts import StoredTables

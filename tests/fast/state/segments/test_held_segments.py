@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.state.keys.key_columns import key_column_of_arrow
-from millstream.state.segments import open_segments, segment_file
+from millstream.state.segments import open_segments
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.segments.segment_memory import SegmentMemory
+from millstream.state.segments.segment import SegmentMemory
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.layout import TableLayout
@@ -79,8 +79,8 @@ def test_segments_of_a_remote_store_are_held_up_to_a_bound_and_fetched_again() -
 
 def test_of_a_large_remote_segment_parts_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_segments, "WHOLE_BYTES_MAX", 100)
-    monkeypatch.setattr(segment_file, "_HEAD_BYTES", 64)
-    monkeypatch.setattr(segment_file, "_TAIL_BYTES", 4096)
+    monkeypatch.setattr(open_segments, "_HEAD_BYTES", 64)
+    monkeypatch.setattr(open_segments, "_TAIL_BYTES", 4096)
     store = CountingStore("held-segments-ranges")
     refs = [written(store, at) for at in range(3)]
     memory = SegmentMemory(bytes_max=refs[0].file_bytes)
@@ -157,7 +157,7 @@ def test_a_segment_that_is_collected_while_it_is_open_is_read_to_its_end(tmp_pat
 def test_with_very_many_open_files_later_ones_are_opened_for_each_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_file, "_DESCRIPTORS_MAX", 0)
+    monkeypatch.setattr(open_segments, "_DESCRIPTORS_MAX", 0)
     store = LocalStore(tmp_path)
     ref = written(store, 0)
     segments = OpenSegments(store, maps=False)

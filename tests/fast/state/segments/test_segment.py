@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import StateSchemaError, StoreDamagedError
-from millstream.state.keys.equality import same
-from millstream.state.keys.key_columns import key_column_of_arrow
+from millstream.state.keys.key_columns import key_column_of_arrow, same
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.segment_writer import write_segment
 from millstream.state.segments.version import SegmentRef, merge_versions, refs_for, refs_from_json, refs_to_json

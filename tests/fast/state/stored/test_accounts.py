@@ -156,6 +156,7 @@ def test_what_says_nothing_is_left_out_and_an_empty_version_is_not() -> None:
 # --- damage -------------------------------------------------------------------------------------------------------
 
 REF = SegmentRef("f", 1, 0, 9, 0, 9, 1, 1)
+HISTORY = {"since": 1, "since_ms": 0, "type": "LONG", "shape": "value", "key": "string"}
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,35 @@ REF = SegmentRef("f", 1, 0, 9, 0, 9, 1, 1)
         ({"functions": {"0": {"lists": {"seen": {"mode": "own"}}}}}, "'functions.0.lists.seen.mode' is 'own'", "split"),
         ({"recorded": {"0": {"files": [{"file": 1}]}}}, "'recorded.0.files.file' is 1", "a text"),
         ([], "'' is []", "a JSON object"),
+        ({"watermark": 2**63}, "'watermark' is 9223372036854775808", "a whole number"),
+        ({"subtasks": {"9" * 5_000: {}}}, "'subtasks.999", "a number"),
+        ({"subtasks": {"00": {}}}, "'subtasks.00' is '00'", "a number"),
+        *(
+            ({"subtasks": {"3": {"tables": {"total": [{**vars(REF), name: odd}]}}}}, "state 'total' of 'count'", name)
+            for name in vars(REF)
+            for odd in ([], 1.0 if name != "file" else 1, True, None, 2**64, "7" if name != "file" else {})
+        ),
+        *(
+            (
+                {"subtasks": {"3": {"schemas": {"total": [{**HISTORY, name: odd}]}}}},
+                "state 'total' of 'count'",
+                "another",
+            )
+            for name, odds in {
+                "since": ["1", 1.0, [], None],
+                "since_ms": [True, 2**63],
+                "type": [1, None, [], {}, {"row": [["", "LONG"]] * 2}, {"list": 7}],
+                "shape": [None, 1, []],
+                "key": [None, 1],
+                "version": ["1", []],
+                "ttl_ms": ["1", False],
+                "renames": [[], {"a": 1}, "ab"],
+                "defaults": [1, {"a": 1}, "?", {"a": "AAAA"}],
+                "upgrade": [1, []],
+                "of tomorrow": [1],
+            }.items()
+            for odd in odds
+        ),
     ],
 )
 def test_a_damaged_account_names_the_operator_and_the_field(written: Any, field: str, expected: str) -> None:

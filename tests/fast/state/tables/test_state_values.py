@@ -15,9 +15,9 @@ from millstream.errors import ProgramError, TypeMismatchError
 from millstream.graph.field_key import FieldKey
 from millstream.records.batch import Batch
 from millstream.records.columns import as_declared, to_record_batch
-from millstream.runtime.exchange.keying import Keying
+from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.keyed.states import Scope, ValueHandle
-from millstream.runtime.operators.failure import UserCall
+from millstream.runtime.operators.user_code import UserCall
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.state_table import StateTable, TableSetting

@@ -22,8 +22,7 @@ from millstream.errors import TypeMismatchError
 from millstream.records.columns import from_record_batch, to_record_batch
 from millstream.records.unpickling import unpickled
 from millstream.state.keys.canonical import decode
-from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow
-from millstream.state.keys.key_groups import key_group_range
+from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow, key_group_range
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.changes import TableChanges

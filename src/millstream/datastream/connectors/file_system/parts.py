@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.time import DurationLike, as_duration
 from millstream.common.utils import JavaObjectWrapper, refuse_java
-from millstream.connectors.files import buckets, rolling
+from millstream.connectors.files import part_rules
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ __all__ = [
 class BucketAssigner(JavaObjectWrapper):
     """Which folder below the base path a record goes to."""
 
-    def __init__(self, j_bucket_assigner: Any = None, *, engine: buckets.BucketAssigner | None = None) -> None:
+    def __init__(self, j_bucket_assigner: Any = None, *, engine: part_rules.BucketAssigner | None = None) -> None:
         super().__init__(j_bucket_assigner)
-        self._engine = engine if engine is not None else buckets.BasePathBuckets()
+        self._engine = engine if engine is not None else part_rules.BasePathBuckets()
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
         """All into the base path itself."""
-        return BucketAssigner(engine=buckets.BasePathBuckets())
+        return BucketAssigner(engine=part_rules.BasePathBuckets())
 
     @staticmethod
     def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
         """By processing time, in Java's date pattern."""
         with at_users_line():
-            return BucketAssigner(engine=buckets.DateTimeBuckets(format_str, timezone_id))
+            return BucketAssigner(engine=part_rules.DateTimeBuckets(format_str, timezone_id))
 
     @staticmethod
     def python_bucket_assigner(function: Callable[[Any], str]) -> BucketAssigner:
@@ -49,15 +49,15 @@ class BucketAssigner(JavaObjectWrapper):
             raise refuse(
                 f"python_bucket_assigner: found {function!r}, expected a function from a record to a folder's name"
             )
-        return BucketAssigner(engine=buckets.FunctionBuckets(function))
+        return BucketAssigner(engine=part_rules.FunctionBuckets(function))
 
 
 class RollingPolicy(JavaObjectWrapper):
     """When a part file is complete and appears."""
 
-    def __init__(self, j_rolling_policy: Any = None, *, engine: rolling.RollingPolicy | None = None) -> None:
+    def __init__(self, j_rolling_policy: Any = None, *, engine: part_rules.RollingPolicy | None = None) -> None:
         super().__init__(j_rolling_policy)
-        self._engine: rolling.RollingPolicy = engine if engine is not None else rolling.OnCheckpoint()
+        self._engine: part_rules.RollingPolicy = engine if engine is not None else part_rules.OnCheckpoint()
 
     @staticmethod
     def default_rolling_policy(
@@ -67,7 +67,7 @@ class RollingPolicy(JavaObjectWrapper):
     ) -> DefaultRollingPolicy:
         """When it is large (bytes), old, or has not grown for a while (ms, or durations)."""
         with at_users_line():
-            engine = rolling.WhenLargeOrOld(
+            engine = part_rules.WhenLargeOrOld(
                 checked_count("default_rolling_policy, part_size", part_size),
                 _interval_ms("rollover_interval", rollover_interval),
                 _interval_ms("inactivity_interval", inactivity_interval),
@@ -88,15 +88,15 @@ def _interval_ms(name: str, interval: int | DurationLike) -> int:
 class DefaultRollingPolicy(RollingPolicy):
     """By size and age."""
 
-    def __init__(self, j_rolling_policy: Any = None, *, engine: rolling.RollingPolicy | None = None) -> None:
-        super().__init__(j_rolling_policy, engine=engine if engine is not None else rolling.WhenLargeOrOld())
+    def __init__(self, j_rolling_policy: Any = None, *, engine: part_rules.RollingPolicy | None = None) -> None:
+        super().__init__(j_rolling_policy, engine=engine if engine is not None else part_rules.WhenLargeOrOld())
 
 
 class OnCheckpointRollingPolicy(RollingPolicy):
     """With every epoch."""
 
     def __init__(self, j_rolling_policy: Any = None) -> None:
-        super().__init__(j_rolling_policy, engine=rolling.OnCheckpoint())
+        super().__init__(j_rolling_policy, engine=part_rules.OnCheckpoint())
 
 
 class OutputFileConfig(JavaObjectWrapper):

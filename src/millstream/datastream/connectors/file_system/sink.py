@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.serialization import BulkWriterFactory, Encoder
-from millstream.connectors.files import buckets, rolling
+from millstream.connectors.files import part_rules
 from millstream.connectors.files.parts import PartFormat, parts_of_encoder
 from millstream.connectors.files.sink import FileSink as EngineFileSink
 from millstream.datastream.connectors.base import Sink, StreamTransformer, SupportsPreprocessing
@@ -44,14 +44,16 @@ class PartsWriterFactory(BulkWriterFactory):
 class _FileSettings:
     """What both file sinks' builders collect."""
 
-    def __init__(self, j_builder: Any, base_path: str, parts: PartFormat | None, policy: rolling.RollingPolicy) -> None:
+    def __init__(
+        self, j_builder: Any, base_path: str, parts: PartFormat | None, policy: part_rules.RollingPolicy
+    ) -> None:
         no_java_object(self, j_builder)
         if parts is None:
             raise refuse(f"{type(self).__qualname__}: begin with FileSink.for_row_format(path, encoder)")
         self._base_path = checked_text("file sink, base_path", base_path)
         self._parts = parts
         self._policy = policy
-        self._buckets: buckets.BucketAssigner = buckets.DateTimeBuckets()
+        self._buckets: part_rules.BucketAssigner = part_rules.DateTimeBuckets()
         self._prefix = "part"
         self._suffix: str | None = None
 
@@ -102,9 +104,9 @@ class FileSink(Sink, SupportsPreprocessing):
             *,
             base_path: str = "",
             parts: PartFormat | None = None,
-            policy: rolling.RollingPolicy | None = None,
+            policy: part_rules.RollingPolicy | None = None,
         ) -> None:
-            super().__init__(j_builder, base_path, parts, policy or rolling.OnCheckpoint())
+            super().__init__(j_builder, base_path, parts, policy or part_rules.OnCheckpoint())
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
             raise NotYetError.of(
@@ -131,7 +133,7 @@ class FileSink(Sink, SupportsPreprocessing):
         def __init__(
             self, j_row_format_builder: Any = None, *, base_path: str = "", parts: PartFormat | None = None
         ) -> None:
-            super().__init__(j_row_format_builder, base_path=base_path, parts=parts, policy=rolling.WhenLargeOrOld())
+            super().__init__(j_row_format_builder, base_path=base_path, parts=parts, policy=part_rules.WhenLargeOrOld())
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
             return self._set_policy(rolling_policy)
@@ -142,7 +144,7 @@ class FileSink(Sink, SupportsPreprocessing):
         def __init__(
             self, j_bulk_format_builder: Any = None, *, base_path: str = "", parts: PartFormat | None = None
         ) -> None:
-            super().__init__(j_bulk_format_builder, base_path=base_path, parts=parts, policy=rolling.OnCheckpoint())
+            super().__init__(j_bulk_format_builder, base_path=base_path, parts=parts, policy=part_rules.OnCheckpoint())
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
             return self._set_policy(rolling_policy)
@@ -187,9 +189,9 @@ class StreamingFileSink(SinkFunction):
             *,
             base_path: str = "",
             parts: PartFormat | None = None,
-            policy: rolling.RollingPolicy | None = None,
+            policy: part_rules.RollingPolicy | None = None,
         ) -> None:
-            super().__init__(j_builder, base_path, parts, policy or rolling.OnCheckpoint())
+            super().__init__(j_builder, base_path, parts, policy or part_rules.OnCheckpoint())
 
         @abstractmethod
         def with_rolling_policy(self, policy: RollingPolicy) -> Self:
@@ -205,7 +207,7 @@ class StreamingFileSink(SinkFunction):
         def __init__(
             self, j_default_row_format_builder: Any = None, *, base_path: str = "", parts: PartFormat | None = None
         ) -> None:
-            policy = rolling.WhenLargeOrOld()
+            policy = part_rules.WhenLargeOrOld()
             super().__init__(j_default_row_format_builder, base_path=base_path, parts=parts, policy=policy)
 
         def with_rolling_policy(self, policy: RollingPolicy) -> Self:
@@ -217,7 +219,7 @@ class StreamingFileSink(SinkFunction):
         def __init__(
             self, j_default_bulk_format_builder: Any = None, *, base_path: str = "", parts: PartFormat | None = None
         ) -> None:
-            policy = rolling.OnCheckpoint()
+            policy = part_rules.OnCheckpoint()
             super().__init__(j_default_bulk_format_builder, base_path=base_path, parts=parts, policy=policy)
 
         def with_rolling_policy(self, policy: RollingPolicy) -> Self:

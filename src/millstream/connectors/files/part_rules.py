@@ -1,8 +1,13 @@
-"""Which folder below a file sink's base path a record goes to.
+"""Into which folder below a file sink's base path a record goes, and when a part becomes a file that readers see.
 
-A bucket is a relative path, '' for the base path itself. Some assigners look at the record, some only at the clock;
+A *bucket* is a relative path, '' for the base path itself. Some assigners look at the record, some only at the clock;
 processing time stands still within an epoch, so the latter give one answer for a whole epoch and cost nothing.
 A bucket that would leave the base path is refused.
+
+What tasks write waits as *chunks* in a hidden staging folder, one for each job and sink.
+
+A *rolling policy* is asked once per part and epoch, with numbers that are in the manifest: the same manifest always
+gives the same files.
 """
 
 from __future__ import annotations
@@ -16,9 +21,21 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from millstream.errors import ProgramError
-from millstream.storage.path_parts import checked_name
+from millstream.storage.path_parts import checked_name, safe
 
-__all__ = ["BasePathBuckets", "BucketAssigner", "DateTimeBuckets", "FunctionBuckets", "checked_bucket"]
+__all__ = [
+    "STAGING",
+    "BasePathBuckets",
+    "BucketAssigner",
+    "DateTimeBuckets",
+    "FunctionBuckets",
+    "OnCheckpoint",
+    "RollingPolicy",
+    "WhenLargeOrOld",
+    "checked_bucket",
+    "chunk_name",
+    "staging_folder",
+]
 
 
 class BucketAssigner(ABC):
@@ -139,3 +156,76 @@ def _piece(token: re.Match[str], moment: datetime, pattern: str) -> str:
         f"Date pattern {pattern!r} has {text!r}, which is not supported. Use y, M, d, H, h, m, s, S, D, E, a, "
         f"and put literal text between single quotes."
     )
+
+
+@dataclass(frozen=True)
+class OnCheckpoint:
+    """Every epoch publishes what it wrote."""
+
+    @property
+    def chunk_bytes_max(self) -> int | None:
+        return None
+
+    def rolls(self, part_bytes: int, since_ms: int, touched_ms: int, now_ms: int) -> bool:
+        return True
+
+    def due_ms(self, since_ms: int, touched_ms: int) -> int:
+        return since_ms
+
+
+@dataclass(frozen=True)
+class WhenLargeOrOld:
+    """A part is published when it is large, has been open for long, or has not grown for a while. Flink's default.
+
+    >>> policy = WhenLargeOrOld()
+    >>> policy.rolls(part_bytes=10, since_ms=0, touched_ms=0, now_ms=59_999)
+    False
+    >>> policy.rolls(part_bytes=10, since_ms=0, touched_ms=59_999, now_ms=60_000)
+    True
+    """
+
+    part_bytes: int = 128 * 1024 * 1024
+    rollover_ms: int = 60_000
+    inactivity_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        for name in ("part_bytes", "rollover_ms", "inactivity_ms"):
+            if getattr(self, name) <= 0:
+                raise ProgramError(f"Rolling policy: {name} is {getattr(self, name)}. Give more than 0.")
+
+    @property
+    def chunk_bytes_max(self) -> int | None:
+        """A writer cuts what it stages at this size, so that one long epoch still makes parts of the wished size."""
+        return self.part_bytes
+
+    def rolls(self, part_bytes: int, since_ms: int, touched_ms: int, now_ms: int) -> bool:
+        return part_bytes >= self.part_bytes or now_ms >= self.due_ms(since_ms, touched_ms)
+
+    def due_ms(self, since_ms: int, touched_ms: int) -> int:
+        """When a part must be published though nothing more is written to it."""
+        return min(since_ms + self.rollover_ms, touched_ms + self.inactivity_ms)
+
+
+RollingPolicy = OnCheckpoint | WhenLargeOrOld
+
+
+STAGING = ".millstream-staging"
+"""The hidden folder below a sink's base path; on the same file system as the parts, so that a link reaches them."""
+
+
+def staging_folder(job: str, uid: str) -> str:
+    """Where below STAGING the sink `uid` of the job with this id stages.
+
+    The id tells jobs apart that write to one folder, whatever they call their stores and on whatever machine: one must
+    never sweep the other's chunks.
+    """
+    return f"{safe(job)}-{safe(uid)}"
+
+
+def chunk_name(folder: str, epoch: int, subtask: int, nonce: str, index: int) -> str:
+    """The staged name of a chunk below the base path.
+
+    >>> chunk_name("3f-sink", 7, 0, "a1", 2)
+    '.millstream-staging/3f-sink/000000000007-00000-a1-00002'
+    """
+    return f"{STAGING}/{folder}/{epoch:012d}-{subtask:05d}-{nonce}-{index:05d}"

@@ -1,9 +1,16 @@
-"""Barriers and acknowledgements: what a task says when its part of an epoch is done, and to whom.
+"""The messages between tasks: envelopes, and what tasks say in them beside records: barriers and acknowledgements.
 
-A **barrier** goes to *every* task of the next stage, with what each of them must know and nothing else: how many
-blocks the sender put on each channel for this receiver (so a hole cannot pass unnoticed), how far event time has come
-there, and the `nonce` that names the sender's *attempt*. There are as many barriers as pairs of tasks, so one is a
-hundred bytes of fixed fields.
+An **envelope** is the only row that crosses Spark's shuffle. It is addressed to a task (`target`) and holds a block of
+records (`blocks`), a barrier, an acknowledgement on its way to the driver, or the news of a failure. It names its
+channel, the subtask it is meant for (of a later stage, if it is relayed), its sender, and its number among those of the
+sender: so the receiver can check that it has all, in order. Payloads are as long as a multiple of eight bytes, so that
+each begins at one where many share a column: numbers in a block are then where a processor likes them, and nobody has
+to copy them first.
+
+A **barrier** says that a task has sent its part of an epoch. It goes to *every* task of the next stage, with what each
+of them must know and nothing else: how many blocks the sender put on each channel for this receiver (so a hole cannot
+pass unnoticed), how far event time has come there, and the `nonce` that names the sender's *attempt*. There are as many
+barriers as pairs of tasks, so one is a hundred bytes of fixed fields.
 
 An **acknowledgement** is one task's account of what it read, staged and counted, and travels once: to one task of the
 next stage, which hands it on unread to one of the stage behind, and so to the driver.
@@ -18,25 +25,89 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from millstream.records.block_form import filled_up
+from millstream.records.columns import filled_up
 from millstream.state.stored.accounts import AccountReader, FunctionAccount, RecordedSplit, SubtaskAccount
 from millstream.state.stored.times import KeptTime
 from millstream.storage.json_records import Flat, from_json, to_json
 
 __all__ = [
+    "ACKNOWLEDGEMENT",
+    "BARRIER",
+    "DATA",
+    "ENVELOPE_DDL",
+    "ENVELOPE_SCHEMA",
+    "FAILURE",
     "Acknowledgement",
     "Barrier",
     "ChannelEnd",
+    "Envelope",
     "SplitRead",
     "attempts_sum",
     "ends_bytes",
+    "open_envelopes",
+    "seal",
 ]
+
+DATA, BARRIER, FAILURE, ACKNOWLEDGEMENT = 0, 1, 2, 3
+
+_NAMES = ("target", "kind", "channel", "subtask", "sender", "sequence")
+ENVELOPE_SCHEMA = pa.schema([*((name, pa.int32()) for name in _NAMES), ("payload", pa.binary())])
+ENVELOPE_DDL = ", ".join([*(f"{name} int" for name in _NAMES), "payload binary"])
+
+
+_NOTHING = pa.py_buffer(b"")
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """One row. `channel` is -1 for all but blocks of records, which alone belong to a channel."""
+
+    target: int
+    kind: int
+    payload: pa.Buffer
+    channel: int = -1
+    subtask: int = -1
+    sender: int = -1
+    sequence: int = -1
+
+
+def seal(envelopes: Sequence[Envelope]) -> pa.RecordBatch:
+    """Rows for the shuffle. A single envelope's payload is not copied."""
+    heads = [pa.array([getattr(e, name) for e in envelopes], pa.int32()) for name in _NAMES]
+    if len(envelopes) == 1:
+        body = envelopes[0].payload
+        ends = pa.py_buffer(np.array([0, body.size], dtype=np.int32))
+        payload = pa.Array.from_buffers(pa.binary(), 1, [None, ends, body])
+    else:
+        payload = pa.array([e.payload.to_pybytes() for e in envelopes], pa.binary())
+    return pa.RecordBatch.from_arrays([*heads, payload], schema=ENVELOPE_SCHEMA)
+
+
+def open_envelopes(rows: pa.RecordBatch) -> Iterator[Envelope]:
+    """The envelopes of a batch of rows; payloads are views, not copies."""
+    heads = [rows.column(i).to_pylist() for i in range(len(_NAMES))]
+    payloads = _views(rows.column(len(_NAMES)))
+    for payload, head in zip(payloads, zip(*heads, strict=True), strict=True):
+        target, kind, channel, subtask, sender, sequence = head
+        yield Envelope(target, kind, payload, channel, subtask, sender, sequence)
+
+
+def _views(payloads: pa.Array) -> Iterator[pa.Buffer]:
+    """The values of a binary column, each where it lies: a scalar of the column would be a copy."""
+    _, ends, data = payloads.buffers()
+    width = np.int64 if payloads.type == pa.large_binary() else np.int32  # Spark can be told to send either
+    bounds = np.frombuffer(ends, dtype=width)[payloads.offset :][: len(payloads) + 1].tolist()
+    for start, stop in pairwise(bounds):
+        yield _NOTHING if data is None else data.slice(start, stop - start)
+
 
 # Epoch, sender, bytes of the nonce. The nonce follows, filled up, then the ends.
 _HEAD = struct.Struct("<qii")

@@ -1,0 +1,302 @@
+"""User code and the task it runs in: how it is called, what it may ask, and what is said when it fails.
+
+Every call into user code goes through a `UserCall`, which costs nothing per record: a batch is run in one
+comprehension, and only when it raises is the record found (an iterator knows how many items it has left). A failure is
+told in the user's terms (what, where and on which record), and travels to the driver as data, not as a Spark error: it
+is not retried in vain and arrives without JVM frames.
+
+A function that should yield records returns a number, a trigger forgets its `return`: the engine stumbles over it a
+moment later, in a line of its own, with an error that names neither. Nothing is checked before, for every record would
+pay for it. Afterwards it is plain: an error whose traceback has no line of the user's is about what came back from one
+(`explanation_of`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from millstream.errors import MillstreamError, ProgramError, TypeMismatchError
+from millstream.graph.site import PACKAGE_FOLDER
+from millstream.metrics import MetricGroup
+from millstream.records.watermarks import MIN_WATERMARK
+
+__all__ = [
+    "ElementContext",
+    "FailureReport",
+    "TaskContext",
+    "TaskTimerService",
+    "UserCall",
+    "UserFailureError",
+    "explanation_of",
+    "is_engine_file",
+]
+
+_RECORD_CHARACTERS_MAX = 500
+
+
+@dataclass(frozen=True)
+class FailureReport:
+    """Everything a user needs to mend a failing function. `text()` is what is printed."""
+
+    operator: str
+    uid: str
+    site: str
+    role: str
+    error: str
+    message: str
+    trace: str
+    record: str | None = None
+    subtask: int = -1
+    epoch: int = -1
+    output: tuple[tuple[str, ...], ...] = ()  # what user code printed and logged before it failed
+
+    def text(self) -> str:
+        """The user's traceback first, then the record, the operator and its line in the program."""
+        lines = []
+        if self.trace:
+            lines += ["Traceback (most recent call last):", self.trace.rstrip("\n")]
+        lines.append(f"{self.error}: {self.message}" if self.message else self.error)
+        lines.append("")
+        if self.record is not None:
+            lines.append(f"  record    {self.record}")
+        lines.append(f"  operator  '{self.operator}' ({self.role}), uid {self.uid}, subtask {self.subtask}")
+        lines.append(f"  program   {self.site}")
+        lines.append(f"  epoch     {self.epoch}; nothing of it was committed, the job stays at the epoch before")
+        return "\n".join(lines)
+
+    def encode(self) -> bytes:
+        """As JSON, the form it travels in."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> FailureReport:
+        """Read what `encode` wrote."""
+        return cls(**json.loads(data))
+
+
+class UserFailureError(Exception):
+    """User code failed in a task. Internal: it becomes a `JobFailedError` on the driver."""
+
+    def __init__(self, report: FailureReport) -> None:
+        super().__init__(report.message)
+        self.report = report
+
+
+class UserCall:
+    """Runs one operator's user code and turns what it raises into a report."""
+
+    def __init__(self, operator: str, uid: str, site: str) -> None:
+        self.operator, self.uid, self.site = operator, uid, site
+
+    def bind(self, function: Any, method: str, role: str) -> Callable[..., Any]:
+        """What to call for `function`: its method (a function class) or itself (a plain callable)."""
+        bound = getattr(function, method, None)
+        if callable(bound):
+            return bound  # type: ignore[no-any-return]
+        if callable(function):
+            return function  # type: ignore[no-any-return]
+        raise ProgramError(f"the {role} of '{self.operator}' is neither callable nor has it {method}()", at=self.site)
+
+    def each(self, function: Callable[[Any], Any], values: list[Any], role: str = "function") -> list[Any]:
+        """`function` of every value."""
+        remaining = iter(values)
+        try:
+            # Not `map`: a call from Python to Python needs no detour through C, and takes half the time.
+            return [function(value) for value in remaining]
+        except Exception as error:
+            raise self.failed(error, role, self.current(values, remaining)) from error
+
+    @staticmethod
+    def current(values: list[Any], remaining: Iterator[Any]) -> tuple[Any, ...]:
+        """The value an iterator over `values` handed out last, as a 1-tuple (or nothing, when it has not begun)."""
+        count = len(values) - remaining.__length_hint__()  # type: ignore[attr-defined]
+        return (values[count - 1],) if count else ()
+
+    @contextmanager
+    def running(self, role: str) -> Iterator[None]:
+        """Around a call that is not about one record (`open`, `close`, a columnar function)."""
+        try:
+            yield
+        except UserFailureError:
+            raise
+        except Exception as error:
+            raise self.failed(error, role) from error
+
+    def failed(self, error: BaseException, role: str, record: tuple[Any, ...] = ()) -> UserFailureError:
+        """The report of `error`."""
+        error = explanation_of(error, role)
+        records = record or ((error.value,) if isinstance(error, TypeMismatchError) else ())
+        is_ours = isinstance(error, MillstreamError)
+        return UserFailureError(
+            FailureReport(
+                operator=self.operator,
+                uid=self.uid,
+                site=self.site,
+                role=role,
+                error=type(error).__name__,
+                message=error.message if isinstance(error, MillstreamError) else str(error),
+                # Our own errors already say what to do; a trace through our files would only hide it.
+                trace="" if is_ours else _user_trace(error),
+                record=_shown(records[0]) if records else None,
+            )
+        )
+
+
+def _user_trace(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not is_engine_file(frame.filename)]
+    return "".join(traceback.format_list(outside))
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr() raised {type(error).__name__}>"
+    return text if len(text) <= _RECORD_CHARACTERS_MAX else text[:_RECORD_CHARACTERS_MAX] + "…"
+
+
+_NOT_ITERABLE = re.compile(r"'(.+)' object is not (?:iterable|an iterator)")
+_RECORDS = "records, one by one: yield them, or return a list of them (None when there are none)"
+_EXPECTED = {"window assigner": "a collection of windows"}
+
+
+def is_engine_file(filename: str) -> bool:
+    """Whether a line of a traceback is the engine's own."""
+    return filename.startswith(PACKAGE_FOLDER)
+
+
+def explanation_of(error: BaseException, role: str) -> BaseException:
+    """`error`, or what it means where it is about a returned value. `role`: what the function is to its operator."""
+    if not all(is_engine_file(frame.filename) for frame in traceback.extract_tb(error.__traceback__)):
+        return error
+    if isinstance(error, AttributeError) and error.name in ("is_fire", "is_purge"):
+        return ProgramError(
+            f"the trigger returned {error.obj!r} ({type(error.obj).__name__}), expected a TriggerResult: CONTINUE, "
+            "FIRE, PURGE or FIRE_AND_PURGE. Does every way through it end with a return?"
+        )
+    if isinstance(error, AttributeError) and role == "window assigner":
+        return ProgramError(
+            f"the {role} gave {error.obj!r} ({type(error.obj).__name__}) among its windows, which has no "
+            f"{error.name!r}: expected windows that its get_window_serializer() can write"
+        )
+    match = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
+    if match is not None:
+        what = role if role in _EXPECTED or role.endswith("function") else f"{role} function"
+        return ProgramError(f"the {what} returned {_a(match.group(1))}, expected {_EXPECTED.get(role, _RECORDS)}")
+    return error
+
+
+def _a(type_name: str) -> str:
+    """A value of this type, in words.
+
+    >>> _a("int"), _a("NoneType")
+    ('an int', 'None')
+    """
+    if type_name == "NoneType":
+        return "None"
+    return f"{'an' if type_name[0].lower() in 'aeiou' else 'a'} {type_name}"
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """The runtime context handed to `open()`: PyFlink's `RuntimeContext` for one subtask of one operator."""
+
+    task_name: str
+    parallelism: int
+    max_parallelism: int
+    subtask: int
+    attempt: int
+    parameters: Mapping[str, str]
+    metrics: MetricGroup
+    states: Any = None  # the keyed backend; None where the stream has no key
+
+    def get_task_name(self) -> str:
+        return self.task_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        return self.subtask
+
+    def get_attempt_number(self) -> int:
+        return self.attempt
+
+    def get_task_name_with_subtasks(self) -> str:
+        return f"{self.task_name} ({self.subtask + 1}/{self.parallelism})"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        return self.parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> MetricGroup:
+        return self.metrics
+
+    def _keyed(self, name: str) -> Any:
+        if self.states is None:
+            raise ProgramError(
+                f"RuntimeContext.{name}: state belongs to a key. Call key_by(...) before '{self.task_name}'"
+            )
+        return self.states
+
+    def get_state(self, state_descriptor: Any) -> Any:
+        return self._keyed("get_state").get_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: Any) -> Any:
+        return self._keyed("get_list_state").get_list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: Any) -> Any:
+        return self._keyed("get_map_state").get_map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: Any) -> Any:
+        return self._keyed("get_reducing_state").get_reducing_state(state_descriptor)
+
+    def get_aggregating_state(self, state_descriptor: Any) -> Any:
+        return self._keyed("get_aggregating_state").get_aggregating_state(state_descriptor)
+
+
+class TaskTimerService:
+    """Time as a function sees it: processing time and the watermark stand still within an epoch."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.watermark = MIN_WATERMARK
+
+    def current_processing_time(self) -> int:
+        return self.now_ms
+
+    def current_watermark(self) -> int:
+        return self.watermark
+
+    def _refuse(self, timestamp: int) -> None:
+        raise ProgramError("timers can only be set on a keyed stream: call key_by(...) before process(...)")
+
+    register_processing_time_timer = _refuse
+    register_event_time_timer = _refuse
+    delete_processing_time_timer = _refuse
+    delete_event_time_timer = _refuse
+
+
+class ElementContext:
+    """The `ctx` of `ProcessFunction.process_element`."""
+
+    __slots__ = ("_service", "_timestamp")
+
+    def __init__(self, service: TaskTimerService) -> None:
+        self._service = service
+        self._timestamp: int | None = None
+
+    def timer_service(self) -> TaskTimerService:
+        return self._service
+
+    def timestamp(self) -> int | None:
+        return self._timestamp

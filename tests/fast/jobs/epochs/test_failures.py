@@ -1,0 +1,34 @@
+"""What a failure of an epoch means is told whatever happens to the store meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.jobs.epochs.failures import judge
+from millstream.runtime.operators.failure import FailureReport, UserFailureError
+from millstream.state.segments.version import SegmentRef
+from millstream.state.stored.accounts import OperatorAccount, StoredTables, SubtaskAccount, to_json
+from millstream.storage.local import LocalStore
+
+REF = SegmentRef("segments/op/total/000000000001-00000-a.arrow", 1, 0, 128, 0, 128, 1, 10)
+OTHER = "segments/op/total/000000000002-00000-b.arrow"
+
+
+class Swept(LocalStore):
+    """Its segments vanish just after they were seen."""
+
+    def exists(self, name: str) -> bool:
+        return name.startswith("segments/") or super().exists(name)
+
+
+def test_a_file_that_vanishes_while_the_damage_is_measured_does_not_hide_the_damage(tmp_path: Path) -> None:
+    store = Swept(tmp_path)
+    account = OperatorAccount(subtasks={0: SubtaskAccount(tables=StoredTables({"total": (REF,)}))})
+    first = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a", states={"op": to_json(account)})
+    log = ManifestLog(store)
+    assert log.commit(first) and log.commit(replace(first, epoch=2, parent=1))
+    report = FailureReport("op", "op", "", "function", "StoreDamagedError", f"{OTHER} is damaged", "")
+    judged = judge(UserFailureError(report), log, store, log.newest())
+    assert not judged.retryable and f"{OTHER} is damaged" in judged.reason
