@@ -215,6 +215,10 @@ def keep(name: str, screen: Screen) -> None:
     if os.environ.get("MILLSTREAM_CAPTURES") == "write":
         edge = f"+{'-' * screen.columns}+"
         picture = "\n".join([edge, *(f"|{line:{screen.columns}}|" for line in screen.lines), edge, ""])
+        folder = str(Path(sys.executable).parent)  # of this machine: no other has it
+        picture = re.sub(
+            rf"{re.escape(folder)}(/millstream list)( *)", rf".venv/bin\1\2{' ' * (len(folder) - 9)}", picture
+        )
         CAPTURES.mkdir(exist_ok=True)
         (CAPTURES / f"{name}.txt").write_text(picture, encoding="utf-8")
 

@@ -23,7 +23,7 @@ from millstream.storage.store import Store, open_store
 __all__ = ["DAMAGED", "DEFAULT_ROOT", "INTERRUPTED", "ListedJob", "jobs", "records_of"]
 
 DEFAULT_ROOT = ".millstream"
-NO_EPOCH, NO_EPOCH_YET = "NO EPOCH", "NO EPOCH YET"
+NO_EPOCH = "NO EPOCH YET"
 DAMAGED = "DAMAGED"
 INTERRUPTED = "INTERRUPTED"
 STARTING = "STARTING"
@@ -93,8 +93,7 @@ def _listed(store: Store, shown: str) -> ListedJob:
         return ListedJob(record.job, record.job_id, DAMAGED, 0, 0, None, shown, error.message)
     is_alive = is_anybody_running(store)
     if newest is None:
-        status = NO_EPOCH if is_alive is False else NO_EPOCH_YET
-        return ListedJob(record.job, record.job_id, status, 0, 0, None, shown, is_alive=is_alive)
+        return ListedJob(record.job, record.job_id, NO_EPOCH, 0, 0, None, shown, is_alive=is_alive)
     return ListedJob(
         record.job,
         record.job_id,

@@ -240,7 +240,7 @@ def test_jobs_are_listed_newest_work_first(tmp_path: Path) -> None:
     assert [(row[0], row[2], row[3], row[4]) for row in lines] == [
         ("orders", "FINISHED", "3", "1,200"),
         ("clicks", "INTERRUPTED", "7", "1,200"),
-        ("new", "NO", "EPOCH", "0"),
+        ("new", "NO", "EPOCH", "YET"),
     ]
     assert "2.5 s ago" in listed(tmp_path) and "12 s ago" in listed(tmp_path)
 
