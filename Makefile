@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Targets use both cores by themselves, and only one Spark session may run at a time.
 .NOTPARALLEL:
-.PHONY: help setup java browser redis demo test test-fast test-golden test-spark check bench chaos docs lock clean
+.PHONY: help setup java browser redis demo test test-fast test-golden test-spark test-wheel check bench chaos docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub("%", "NAME", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ test-golden: $(READY) ## every program in every way, the model of the protocol, 
 # All of tests/ except what ran before, so that a new folder of tests cannot be forgotten here.
 test-spark: java browser redis $(READY)
 	$(PYTEST) $(addprefix --ignore=tests/,fast golden model services) tests $(ARGS)
+
+test-wheel: $(READY) ## build the wheel, install it in an environment of its own, run it there
+	scripts/try-wheel "$(VENV)"
 
 chaos: java $(READY) ## kill running jobs at SEEDS=N random moments
 	MILLSTREAM_KILL_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill tests/golden/test_collection_under_fire.py $(ARGS)

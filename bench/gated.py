@@ -24,8 +24,8 @@ from running_job import RunningJob
 
 from millstream.common import WatermarkStrategy
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.blackhole import DiscardingSink
 from millstream.connectors.contracts import Offset, Read, Sink, Source, SourceContext, Split
+from millstream.connectors.direct_sinks import DiscardingSink
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 
 __all__ = ["Batches", "Build", "Feed", "GatedJob", "GatedSource"]

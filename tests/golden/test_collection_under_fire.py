@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_leases import leases_of
 from watched_store import make_older
 
-from millstream.checkpoint.leases import LeasedEpoch, leases_of
+from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch, pins_of, unpin
 from millstream.checkpoint.retention import named_files

@@ -23,8 +23,7 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.jobs.clock import SystemClock
 from millstream.jobs.control.command import Command, Parameter
-from millstream.jobs.control.request_files import answer_of, request_of
-from millstream.jobs.control.requests import Mailbox, RequestServer
+from millstream.jobs.control.requests import Mailbox, RequestServer, answer_of, request_of
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner

@@ -19,7 +19,7 @@ from watched_store import Absence, AwayStore
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, JobStatus
 from millstream.common.restart_strategy import RestartStrategies
-from millstream.connectors.blackhole import DiscardingSink
+from millstream.connectors.direct_sinks import DiscardingSink
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.jobs.launch.job import Job

@@ -19,7 +19,7 @@ from counted import EPOCH_MS, EPOCH_RECORDS, KEYS, STATE
 from phases import phase, tell_epochs
 
 from millstream.common import Configuration, RestartStrategies, Types, WatermarkStrategy
-from millstream.connectors.blackhole import DiscardingSink
+from millstream.connectors.direct_sinks import DiscardingSink
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.functions import KeyedProcessFunction

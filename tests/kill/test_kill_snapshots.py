@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from killing import PHASE_TIMEOUT_S, SEEDS, Strike, difference, output_of, run_to_the_end, run_until, start
+from stored_leases import leases_of
 from watched_store import make_older
 
-from millstream.checkpoint.leases import LeasedEpoch, leases_of
+from millstream.checkpoint.leases import LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch, unpin
 from millstream.checkpoint.retention import RetentionPolicy, named_files

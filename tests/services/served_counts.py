@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millstream.query.errors import EpochGoneError, NoEpochError, StateKindError, UnknownStateError
 from millstream.query.window_reads import WindowView
-from millstream.query.wire.served_state import ServedState
+from millstream.query.wire.servers import ServedState
 
 GROUPS = 128
 

@@ -18,11 +18,11 @@ from services.served_counts import CountedJob
 from services.test_query_server import TOKEN, rights
 
 from millstream.checkpoint.job_record import claim
+from millstream.checkpoint.leases import system_ms
 from millstream.errors import ConfigurationError
 from millstream.query.client import NoServerError, QueryClient
 from millstream.query.server import Limits, QueryServer, ServerSettings
 from millstream.query.wire.servers import Registration, register
-from millstream.state_reader.job_reader import system_ms
 from millstream.storage import Store, open_store
 
 STORES = count()

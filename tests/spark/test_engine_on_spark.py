@@ -18,7 +18,7 @@ from window_programs import WINDOWED
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, JobStatus, RestartStrategies, Row, Types
-from millstream.connectors.generator import DataGeneratorSource
+from millstream.connectors.program_sources import DataGeneratorSource
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.datastream.functions import MapFunction
 from millstream.errors import JobFailedError

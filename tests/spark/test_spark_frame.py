@@ -19,7 +19,7 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.connectors.contracts import CommitId, Json, Source, SourceContext, WriterContext
 from millstream.connectors.spark_frame import SparkFrameSource, type_of_spark_schema
-from millstream.connectors.spark_writer import SparkWriterSink
+from millstream.connectors.spark_store import SparkWriterSink
 from millstream.connectors.two_phase import TwoPhaseSink
 from millstream.errors import JobFailedError, ProgramError, StoreDamagedError, StoreError
 from millstream.records.batch import Batch

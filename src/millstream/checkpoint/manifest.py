@@ -27,7 +27,8 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, TypeVar, get_args
 
@@ -151,8 +152,9 @@ class Manifest:
         return results[make]  # type: ignore[no-any-return]
 
     def with_counters(self, counters: Mapping[str, JSON]) -> Manifest:
-        """The same manifest with these counters."""
-        changed = replace(self, counters=counters)
+        """The same manifest with these counters. The rest is plain and whole already, and is not gone through again."""
+        changed = copy(self)
+        object.__setattr__(changed, "counters", plain(counters, "'counters' of the manifest"))
         changed.__dict__["_derived"] = dict(self.__dict__.get("_derived", {}))
         return changed
 
@@ -374,14 +376,6 @@ class ManifestLog:
         if self._store.exists(name) and self._store.get(name) == encode(manifest):
             self._store.delete(name)
         return True
-
-    def drop_before(self, epoch: int) -> None:
-        """Delete the manifests older than `epoch`; the newest one always stays."""
-        epochs = self.epochs()
-        # Oldest first: a crash in between leaves the log whole from some epoch on.
-        for old in epochs[:-1]:
-            if old < epoch:
-                self._store.delete(manifest_name(old))
 
     def _whole_before(self, damaged: int) -> str:
         for epoch in reversed(self.epochs()):

@@ -26,9 +26,8 @@ from millstream.checkpoint.sealed import seal as sealed
 from millstream.checkpoint.sealed import unseal
 from millstream.checkpoint.snapshot_names import SnapshotName
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.storage.layered_store import layered_store
+from millstream.storage.layered_stores import ReadOnlyStore, layered_store
 from millstream.storage.names import job_name, manifest_name, savepoint_name
-from millstream.storage.read_only_store import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["StoredSnapshot", "copy_savepoint", "epoch_ranges", "find_snapshot", "open_job_store", "seal"]

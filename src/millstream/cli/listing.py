@@ -19,7 +19,7 @@ from millstream.errors import MillstreamError
 from millstream.jobs.console.amounts import count_text, span_text
 from millstream.state_reader.stored_jobs import DAMAGED, DEFAULT_ROOT, INTERRUPTED, ListedJob
 from millstream.state_reader.stored_jobs import jobs as stored_jobs
-from millstream.storage.read_only_store import ReadOnlyStore
+from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.store import open_store, shown_address
 
 __all__ = ["list_jobs", "snapshots_text", "table_text"]

@@ -21,7 +21,7 @@ from millstream.errors import MillstreamError, NotAvailableError, StoreError
 from millstream.jobs.console.amounts import bytes_text
 from millstream.state_reader.stored_jobs import DAMAGED, DEFAULT_ROOT, ListedJob
 from millstream.state_reader.stored_jobs import jobs as stored_jobs
-from millstream.storage.read_only_store import ReadOnlyStore
+from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.store import open_store
 
 __all__ = ["is_unnamed", "remove_stores"]

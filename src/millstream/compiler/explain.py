@@ -1,8 +1,14 @@
-"""The plan as text: stages, exchanges, types, uids. Stable, so that tests can hold it."""
+"""The plan for people and tools: as text, stable, so that tests can hold it, and as Flink's JSON.
+
+The text has stages, exchanges, types and uids. The JSON has the shape Flink's plan visualiser reads: nodes with
+predecessors and ship strategies.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from millstream.compiler.passes import compile_graph
 from millstream.graph.nodes import (
@@ -32,7 +38,7 @@ from millstream.plan.stages import Channel, Plan, Stage
 from millstream.records.batch import is_typed
 from millstream.records.columns import stream_schema
 
-__all__ = ["explain", "explain_plan"]
+__all__ = ["explain", "explain_plan", "plan_json"]
 
 
 def explain(graph: Graph) -> str:
@@ -166,3 +172,31 @@ def _layout(node: Node) -> str:
     schema = stream_schema(node.output_type)
     assert schema is not None
     return "columns(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"
+
+
+def plan_json(graph: Graph) -> str:
+    """What `StreamExecutionEnvironment.get_execution_plan()` returns."""
+    plan = compile_graph(graph)
+    nodes = sorted(plan.nodes(), key=lambda node: node.id)
+    return json.dumps({"nodes": [_node(node) for node in nodes]}, indent=2)
+
+
+def _node(node: Node) -> dict[str, Any]:
+    pact = "Operator"
+    if isinstance(node.operation, Read):
+        pact = "Data Source"
+    elif isinstance(node.operation, Write):
+        pact = "Data Sink"
+    entry: dict[str, Any] = {
+        "id": node.id,
+        "type": node.name,
+        "pact": pact,
+        "contents": node.description or node.name,
+        "parallelism": node.parallelism,
+        "uid": node.uid,
+    }
+    if node.inputs:
+        entry["predecessors"] = [
+            {"id": edge.source, "ship_strategy": edge.partitioning.name, "side": "second"} for edge in node.inputs
+        ]
+    return entry

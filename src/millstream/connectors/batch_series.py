@@ -22,7 +22,7 @@ from typing import Any
 
 from millstream.checkpoint.sealed import seal, unseal_any
 from millstream.errors import StoreDamagedError
-from millstream.storage.layered_store import LayeredStore
+from millstream.storage.layered_stores import LayeredStore
 from millstream.storage.names import INPUT
 from millstream.storage.path_parts import safe
 from millstream.storage.store import Store

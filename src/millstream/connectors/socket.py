@@ -20,7 +20,7 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.errors import JobFailedError, NotAvailableError, ProgramError, StoreDamagedError
-from millstream.storage.layered_store import LayeredStore
+from millstream.storage.layered_stores import LayeredStore
 from millstream.storage.names import INPUT
 from millstream.storage.path_parts import safe
 from millstream.storage.store import Store, open_store

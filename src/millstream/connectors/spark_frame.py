@@ -9,29 +9,36 @@ once although Spark offers it again after a crash, so each row enters the job ex
 many batches are unread, and batches that every kept epoch has read are removed.
 
 A job that was forked, or restored into another store, reads the batches that the job it came from has stored, where
-they are, and goes on with a query of its own after the last of them (`spark_checkpoint`).
+they are, and goes on with a query of its own after the last of them. That query must begin with the row
+after the last inherited batch, and the query of the original must not notice. So the original's checkpoint is copied as
+it was at that batch (`inherit_checkpoint`): the logs of offsets and commits up to it, all that the sources and
+operators of the query keep, and another id, for Spark refuses two queries of one id. What Spark has written there since
+belongs to later batches, which are found by number, so it does no harm.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import threading
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.connectors.batch_series import InheritedBatches, scratch_folder
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.connectors.spark_checkpoint import CHECKPOINT, inherit_checkpoint
 from millstream.connectors.spark_store import spark_url, type_of_spark_schema
 from millstream.connectors.stored_batches import StoredBatches, read_stored
-from millstream.errors import JobFailedError, NotAvailableError, ProgramError
-from millstream.storage.store import Store
+from millstream.errors import JobFailedError, NotAvailableError, ProgramError, StoreError
+from millstream.storage.store import Store, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["SparkFrameSource", "type_of_spark_schema"]
+__all__ = ["CHECKPOINT", "SparkFrameSource", "inherit_checkpoint", "type_of_spark_schema"]
 
 _UNREAD_BATCHES_MAX = 8
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -228,3 +235,27 @@ def _release(claim: tuple[str, str] | None) -> None:
     if claim is not None:
         with _CLAIMS_LOCK:
             _CLAIMS.discard(claim)
+
+
+CHECKPOINT = "checkpoint"
+_LOGGED = re.compile(r"(?:offsets|commits)/(\d+)")
+
+
+def inherit_checkpoint(name: str, past: InheritedBatches, store: Store, folder: str) -> None:
+    """Put the checkpoint of the query that stored the batches of `past` into `folder` of `store`, as of the last."""
+    if past.through < 0:
+        return  # it has stored nothing: the new query begins where any would
+    base, past_folder = open_store(past.store), scratch_folder(name, past.series, CHECKPOINT)
+    files = {file.removeprefix(f"{past_folder}/"): file for file in base.list(past_folder)}
+    if f"offsets/{past.through}" not in files:
+        raise StoreError(
+            f"Store {past.store}: Spark's checkpoint of DataFrame {name!r} does not say where batch {past.through} "
+            f"ended (offsets/{past.through} is missing), so no other job can go on after it. "
+            f"Start the job there once, then fork it again."
+        )
+    for file, past_name in files.items():
+        log_match = _LOGGED.fullmatch(file)
+        is_hidden = file.rpartition("/")[2].startswith(".")
+        if not (is_hidden or file == "metadata" or (log_match is not None and int(log_match.group(1)) > past.through)):
+            store.put(f"{folder}/{file}", base.get(past_name))
+    store.put(f"{folder}/metadata", json.dumps({"id": str(uuid.uuid4())}).encode())

@@ -1,18 +1,34 @@
-"""What Spark and a job's store say to each other: addresses, and types.
+"""What Spark and a job's store say to each other: addresses, types, and a sink that hands output to Spark.
 
 Spark opens files by its own means, so a store that only this process can see is refused. Types are read off a Spark
-schema by their names; no import of Spark is needed for that.
+schema by their names.
+
+`SparkWriterSink` hands an epoch's output, as a Spark DataFrame, to any batch writer that Spark has. Tasks stage Parquet
+in the job's store; on commit the driver reads the epoch's files as one DataFrame and calls the user's function with it
+and the name of the commit (`CommitId`). After a crash the function may be called again for the same commit, with the
+same rows: a function that replaces what it wrote under that name, or skips one it has seen, makes the output
+exactly-once (`idempotent=True` says that it does, and the plan shows it).
+
+This module needs no import of Spark: the session is given, and does the reading.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.errors import ProgramError, StoreError
+from millstream.connectors.contracts import CommitId, Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.foreign_columns import foreign_schema, outward
+from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.records.batch import Batch, is_typed
+from millstream.storage.names import staged_name
 from millstream.storage.store import Store
 
-__all__ = ["spark_url", "type_of_spark_schema"]
+__all__ = ["SparkWriterSink", "spark_url", "type_of_spark_schema"]
 
 _SIMPLE = {
     "string": Types.STRING,
@@ -83,3 +99,84 @@ def _type(data_type: Any, path: str) -> TypeInformation:
         f"Column {path!r} of the DataFrame has Spark's type {data_type.simpleString()}, which has no counterpart here. "
         f"Cast it in Spark first, for instance to string."
     )
+
+
+class SparkWriterSink(Sink):
+    """Calls `write(dataframe, commit)` once an epoch is committed; epochs without output are left out.
+
+    >>> from millstream.common.typeinfo import Types
+    >>> sink = SparkWriterSink(lambda df, commit: df.write.mode("overwrite").parquet(f"out/{commit}"), Types.LONG())
+    >>> sink.guarantee
+    'at-least-once'
+    """
+
+    def __init__(
+        self, write: Callable[[Any, CommitId], None], type_info: TypeInformation, idempotent: bool = False
+    ) -> None:
+        if not callable(write):
+            raise ProgramError(f"SparkWriterSink: {write!r} cannot be called. Give a function of (DataFrame, commit).")
+        if not is_typed(type_info):
+            raise ProgramError("A Spark DataFrame needs columns, and this stream is untyped. Declare its output_type.")
+        foreign_schema(type_info)
+        self.write = write
+        self.type_info = type_info
+        self.guarantee = "exactly-once" if idempotent else "at-least-once"
+        self._session: Any = None
+
+    def opened(self, session: Any) -> Sink:
+        sink = SparkWriterSink(self.write, self.type_info, self.guarantee == "exactly-once")
+        sink._session = session
+        return sink
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The function and the session belong to the driver: a user's function may hold what no task could load.
+        return {**self.__dict__, "write": None, "_session": None}
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _ParquetWriter(context, self.type_info)
+
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        if not publish:
+            return
+        for payload in publish:
+            # Told here, before Spark tells it in its own words.
+            if not store.exists(payload["file"]):
+                raise StoreDamagedError(
+                    f"Store {store.url} has no file {payload['file']!r}, output of epoch {commit.epoch} that was not "
+                    f"yet handed to the Spark writer. Put it back; nothing of the epoch was written."
+                )
+        paths = [spark_url(store, payload["file"]) for payload in publish]
+        # The names of staged files are not partition columns, whatever characters the sink's uid has.
+        reader = self._session.read.option("recursiveFileLookup", "true")
+        self.write(reader.parquet(*paths), commit)
+
+    def describe(self) -> str:
+        return f"Spark writer {getattr(self.write, '__name__', type(self.write).__name__)}"
+
+
+class _ParquetWriter(SinkWriter):
+    def __init__(self, context: WriterContext, type_info: TypeInformation) -> None:
+        self._context = context
+        self._type_info = type_info
+        self._batches: list[pa.RecordBatch] = []
+
+    def write(self, batch: Batch) -> None:
+        if batch.length == 0:
+            return
+        columns = batch.columns()
+        if len(columns.schema) != len(foreign_schema(self._type_info)):
+            raise ProgramError(
+                "A Spark writer takes new rows only, and this batch holds updates or deletions. "
+                "Filter the rows by their kind before the sink."
+            )
+        self._batches.append(outward(columns, self._type_info))
+
+    def stage(self) -> Sequence[Json]:
+        if not self._batches:
+            return ()
+        context = self._context
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_batches(self._batches), sink)
+        name = staged_name(context.uid, context.epoch, context.subtask, context.nonce, 0, ".parquet")
+        context.store.put(name, bytes(sink.getvalue()))
+        return ({"file": name, "records": sum(batch.num_rows for batch in self._batches)},)

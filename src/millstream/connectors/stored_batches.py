@@ -44,8 +44,7 @@ from millstream.errors import ProgramError, StoreAwayError, StoreDamagedError, S
 from millstream.records.columns import stream_schema
 from millstream.storage.content import content_of
 from millstream.storage.patience import with_patience
-from millstream.storage.store import Store, open_store
-from millstream.storage.transient_errors import is_transient
+from millstream.storage.store import Store, is_transient, open_store
 
 __all__ = ["StoredBatches", "read_stored"]
 

@@ -66,7 +66,7 @@ from millstream.datastream.state_backend import (
 )
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.iterative_stream import IterativeStream
-from millstream.datastream.streams.reinterpretation import DataStreamUtils
+from millstream.datastream.streams.keyed_stream import DataStreamUtils
 from millstream.datastream.time_domain import TimeDomain
 from millstream.datastream.timerservice import TimerService
 from millstream.datastream.window import (

@@ -6,9 +6,9 @@ from millstream.datastream.streams.broadcast_stream import BroadcastConnectedStr
 from millstream.datastream.streams.cached_data_stream import CachedDataStream
 from millstream.datastream.streams.closeable_iterator import CloseableIterator
 from millstream.datastream.streams.connected_streams import ConnectedStreams
-from millstream.datastream.streams.data_stream_sink import DataStreamSink
 from millstream.datastream.streams.keyed_stream import KeyedStream
 from millstream.datastream.streams.stream import DataStream
+from millstream.datastream.streams.stream_outputs import DataStreamSink
 from millstream.datastream.streams.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [

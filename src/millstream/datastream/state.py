@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 from millstream.common.typeinfo import MapTypeInfo, TypeInformation, Types
 from millstream.datastream.functions.function import AggregateFunction, ReduceFunction, ReduceFunctionWrapper
 from millstream.datastream.states.evolution import StateSerializer, Upgrade, checked_evolution
-from millstream.datastream.states.queryable_names import QueryableDescriptor
+from millstream.datastream.states.queryable import QueryableDescriptor
 from millstream.datastream.states.ttl import StateTtlConfig
 from millstream.datastream.streams.argument_checks import checked_function, checked_text, refuse
 

@@ -19,7 +19,7 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors import contracts
-from millstream.connectors.collection import CollectionSource
+from millstream.connectors.program_sources import CollectionSource
 from millstream.datastream.environment.caches import EnvironmentCaches
 from millstream.datastream.environment.dependencies import EnvironmentDependencies
 from millstream.datastream.environment.launch_defaults import job_receiver, launch_defaults
@@ -188,7 +188,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
 
     def get_execution_plan(self) -> str:
         """The plan as JSON in the shape Flink's plan has. Runs nothing."""
-        from millstream.compiler.plan_json import plan_json
+        from millstream.compiler.explain import plan_json
 
         return plan_json(self._graph(None))
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.snapshot_names import SnapshotName
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.query.epoch_opener import EpochOpener
 from millstream.query.errors import UnknownJobError
 from millstream.query.job_view import JobView
 from millstream.state_reader import job_reader
-from millstream.state_reader.job_reader import JobReader, system_ms
+from millstream.state_reader.job_reader import JobReader
 from millstream.state_reader.stored_jobs import jobs
 from millstream.storage.names import job_name, savepoint_name
 from millstream.storage.store import Store, shown_address

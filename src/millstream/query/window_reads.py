@@ -27,7 +27,7 @@ from millstream.aggregation.pane_firing import WindowRange, fired_windows
 from millstream.aggregation.pane_rows import Accumulators, PaneRows
 from millstream.common.types import Row
 from millstream.query.catalog import StateLocation
-from millstream.query.key_encoding import KeyEncoding, stored_key_type
+from millstream.query.keyed_reads import KeyEncoding, stored_key_type
 from millstream.records.codecs import OpenPickle, refuse_pickle
 from millstream.state.keys.hashing import xxhash64_column
 from millstream.state.keys.key_columns import KeyColumn, key_groups, same

@@ -5,14 +5,29 @@ and check those that matter when the user brings one. Those of the *session* we 
 own that shares the user's application: their own session keeps its settings.
 
 Nothing here starts a JVM before Java and PySpark have been found to be of a version that works.
+
+**Shuffle files** lie in memory where the system offers a memory file system. They live for one epoch and hold the
+user's records. Their folder is made fresh under a name that cannot be guessed, for this user alone; what somebody else
+made is neither used nor followed, whatever it is called.
+
+Spark removes its files when it ends, but not when it is killed, and memory is not given back by itself. So a process
+locks its folder as long as it lives, and removes first what processes of this machine and user have left. Who lives is
+told by the lock and never by a process's number: several machines or containers may share the file system, and each
+counts its processes for itself.
 """
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import os
 import re
+import shutil
+import socket
+import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,13 +38,15 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import PlatformError
 from millstream.spark.masters import is_one_machine
-from millstream.spark.shuffle_folder import fresh_shuffle_folder
+from millstream.storage.path_parts import safe
 from millstream.storage.temporary_logs import fresh_log
 
 __all__ = [
     "APPLICATION_SETTINGS",
     "SESSION_SETTINGS",
+    "ShuffleFolder",
     "check_platform",
+    "fresh_shuffle_folder",
     "has_application",
     "make_session",
     "our_session",
@@ -175,3 +192,73 @@ def _screen_to(log: Path) -> Iterator[None]:
         os.dup2(screen[1], 2)
         for descriptor in (*screen, target):
             os.close(descriptor)
+
+
+_FREE_BYTES_MIN = 4 << 30
+_TRIES = 10
+
+
+class ShuffleFolder:
+    """A folder that is this process's until it is closed, or the process ends."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path, self._lock = path, lock
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Remove the folder; closing again changes nothing."""
+        atexit.unregister(self.close)
+        if self._lock >= 0:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = -1
+
+
+def fresh_shuffle_folder(
+    memory: Path = Path("/dev/shm"), host: str | None = None, free_bytes_min: int = _FREE_BYTES_MIN
+) -> ShuffleFolder | None:
+    """A folder of this process in the memory file system; None where there is none, or not enough room in it."""
+    if not memory.is_dir() or not os.access(memory, os.W_OK):
+        return None
+    prefix = f"millstream-shuffle-{safe(host or socket.gethostname())}-"
+    _remove_abandoned(memory, prefix)
+    free = os.statvfs(memory)
+    if free.f_bavail * free.f_frsize < free_bytes_min:
+        return None
+    for _ in range(_TRIES):
+        path = Path(tempfile.mkdtemp(prefix=prefix, dir=memory))
+        lock = _locked(path, fcntl.LOCK_EX)
+        if lock is not None:
+            return ShuffleFolder(path, lock)
+    return None
+
+
+def _remove_abandoned(memory: Path, prefix: str) -> None:
+    """Remove the folders of this machine and user that no process holds."""
+    for path in memory.glob(f"{prefix}*"):
+        lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
+
+
+def _locked(path: Path, how: int) -> int | None:
+    """A lock on the folder that `path` names then and now; None when it is not ours, is no folder, or is locked."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, how)
+        locked, current = os.fstat(descriptor), os.lstat(path)
+        # Between making a folder and locking it somebody may have taken it for abandoned, and removed it.
+        if (
+            os.path.samestat(locked, current)
+            and locked.st_uid == os.getuid()
+            and not stat.S_IMODE(locked.st_mode) & 0o077
+        ):
+            return descriptor
+    except OSError:
+        pass  # somebody holds it, or it has just gone
+    os.close(descriptor)
+    return None

@@ -7,11 +7,11 @@ neither Spark nor the job's program, and works while the job runs.
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.manifest import ManifestLog, Status
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.savepoints import open_job_store
@@ -22,7 +22,7 @@ from millstream.state_reader.stored_jobs import records_of
 from millstream.storage.names import MANIFESTS, job_name, savepoint_name
 from millstream.storage.store import Store
 
-__all__ = ["EpochInfo", "JobReader", "open", "system_ms"]
+__all__ = ["EpochInfo", "JobReader", "open"]
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,6 @@ store, STORE@EPOCH, or a savepoint's folder.
         what = "is a savepoint that was not copied whole" if half else "holds neither a job nor a savepoint"
         raise StoreError(f"{name.store} {what}. Give a job's store, STORE@EPOCH, or a savepoint's folder.")
     return JobReader(store, name, Path(cache_folder) if cache_folder is not None else None)
-
-
-def system_ms() -> int:
-    """The machine's clock."""
-    return int(time.time() * 1000)
 
 
 class JobReader:

@@ -4,21 +4,26 @@ Columns come typed, as the program declared them. What was stored without a type
 keys that are composed or of several kinds. Such keys are decoded here. A pickle is not: opening it runs code that is in
 it. Whoever trusts all who can write the store brings `unpickle`; without it such values are refused, and `raw=True`
 gives their bytes. Neither is decoded in a Spark task.
+
+For a Spark DataFrame nothing passes through the driver: a partition is a number, one per range of key groups. The task
+that gets it opens the store, reads the ranges of the segments that hold its key groups, and hands Arrow batches to
+Spark. The store must be one that tasks can open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn, Protocol
 
 import pyarrow as pa
 
 from millstream.errors import PickledValueError, PlatformError, ProgramError, TypeMismatchError
+from millstream.state.keys.key_columns import key_group_range
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.forms import decoder_of
-from millstream.state_reader.table_source import ALL_KEYS
+from millstream.state_reader.table_source import ALL_KEYS, TableSource
 
-__all__ = ["RowSource", "StateRows"]
+__all__ = ["RowSource", "StateRows", "spark_frame"]
 
 
 class RowSource(Protocol):
@@ -119,7 +124,6 @@ class StateRows:
         It is read when Spark runs it, as often as it runs it; keep the snapshot open until then. `partitions` is as
         many as the session has cores, unless given.
         """
-        from millstream.state_reader.spark_rows import spark_frame
 
         if self._key is not ALL_KEYS:
             raise ProgramError("to_spark reads whole states. Read without a key and filter the DataFrame by it.")
@@ -142,3 +146,36 @@ class StateRows:
             "pickle runs code that is in it, and is left to the job. Declare a type, or read with raw=True for the "
             "bytes, or with unpickle=pickle.loads if you trust everybody who can write the store"
         )
+
+
+def spark_frame(session: Any, source: Any, partitions: int | None) -> Any:
+    """The DataFrame."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if source.store.url.startswith("memory://"):
+        raise ProgramError(
+            f"store {source.store.url} is in this process's memory, which Spark's tasks cannot read. Use to_arrow(), "
+            "or keep the job's store in a folder."
+        )
+    if not isinstance(source, TableSource):  # what belongs to subtasks is small
+        return session.createDataFrame(pa.Table.from_batches(source.blocks()))
+    groups = source.layout.max_parallelism
+    count = min(partitions or _cores(session), groups)
+    schema = from_arrow_schema(source.schema, prefer_timestamp_ntz=True)
+    return session.range(0, count, 1, count).mapInArrow(_reader(source, count, groups), schema)
+
+
+def _cores(session: Any) -> int:
+    context = getattr(session, "sparkContext", None)
+    return int(context.defaultParallelism) if context is not None else 8
+
+
+def _reader(
+    source: TableSource, partitions: int, groups: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from source.blocks(key_group_range(number, partitions, groups))
+
+    return read

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.program import ProgramOperator, program_of, program_to_json
 from millstream.checkpoint.retention import named_files
@@ -49,7 +50,6 @@ from millstream.state.tables.map_keys import MapKeyCodec
 from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.state_reader.catalog import states_of
 from millstream.state_reader.given_rows import Columns, given_table, key_columns, map_key_column, picked, state_column
-from millstream.state_reader.job_reader import system_ms
 from millstream.state_reader.snapshot import Snapshot
 from millstream.state_reader.table_source import layout_of
 from millstream.storage.names import segment_name

@@ -29,9 +29,8 @@ from millstream.state_reader.catalog import (
     operators_of,
     states_of,
 )
-from millstream.state_reader.list_source import ListSource
-from millstream.state_reader.loop_source import LoopSource
 from millstream.state_reader.rows import RowSource, StateRows
+from millstream.state_reader.subtask_sources import ListSource, LoopSource
 from millstream.state_reader.table_source import (
     ALL_KEYS,
     TableSource,

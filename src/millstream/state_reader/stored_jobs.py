@@ -15,9 +15,9 @@ from typing import Any
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import MillstreamError, StoreError
+from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.log_lock import is_anybody_running
 from millstream.storage.names import job_name
-from millstream.storage.read_only_store import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["DAMAGED", "DEFAULT_ROOT", "INTERRUPTED", "ListedJob", "jobs", "records_of"]

@@ -4,6 +4,10 @@ Files are looked at once, however many epochs name them: segments by `state.segm
 lists of operator state and the files of a savepoint by their checksums; what no manifest names by `small_files`. Local
 files are mapped or streamed; files of a remote store are fetched one after another. The store may be in use: an epoch
 that is collected meanwhile is left out.
+
+Staged output may wait in the job's own store or, a file sink's, beside the files that readers see. There it is looked
+at as well: no more of it is read than the manifest says it has. What has its final name already is published, and whose
+it is now is not the job's business.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from millstream.checkpoint.verification import (
     EpochReport,
     NamedFile,
     Problem,
+    StagedFile,
     StoreReport,
     epoch_report,
     staged_files,
@@ -53,13 +58,13 @@ from millstream.state.windows.places import place_hashes
 from millstream.state_reader.catalog import StoredState, states_of
 from millstream.state_reader.forms import Canonical, key_form
 from millstream.state_reader.small_files import is_stray, small_file_problems, stored_input_problems
-from millstream.state_reader.staged_check import staged_problems
 from millstream.state_reader.table_source import is_of_windows
+from millstream.storage.content import content_of
+from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.names import job_name, manifest_name, savepoint_name
-from millstream.storage.read_only_store import ReadOnlyStore
 from millstream.storage.store import Store, open_store
 
-__all__ = ["verify"]
+__all__ = ["staged_problems", "verify"]
 
 _CHUNK_BYTES = 1 << 20
 _MISSING = "it is missing"
@@ -294,3 +299,18 @@ def _canonical_hashes(keys: pa.Array) -> Int64s | None:
         return None
     [column] = form.arrays(keys)
     return xxhash64_column(column)
+
+
+def staged_problems(job_store: Store, staged: StagedFile, needed: bool) -> list[str]:
+    """What is wrong with a staged file. `needed`: of the newest epoch, so that it cannot have been published since."""
+    store = job_store if staged.target is None else open_store(staged.target)
+    if not store.exists(staged.file):
+        is_gone = needed if staged.target is not None else True
+        is_published = bool(staged.part) and store.exists(staged.part)
+        return ["it is missing"] if is_gone and not is_published else []
+    if staged.bytes is None:
+        return []
+    length, checksum = content_of(store, staged.file, staged.bytes)
+    if length != staged.bytes:
+        return [f"it has {'more' if length > staged.bytes else length} bytes, expected {staged.bytes}"]
+    return [] if checksum == staged.crc32 else ["its checksum does not match its content"]

@@ -22,8 +22,7 @@ from pathlib import Path
 
 from millstream.errors import ConfigurationError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.path_parts import TEMPORARY, checked_name
-from millstream.storage.store import Names, Store, open_store
-from millstream.storage.transient_errors import is_transient
+from millstream.storage.store import Names, Store, is_transient, open_store
 
 __all__ = ["LocalStore", "is_private", "make_private"]
 

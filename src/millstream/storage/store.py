@@ -9,10 +9,14 @@ A store refuses names that leave it (`..`, a leading `/`), and it never guesses:
 names the file, not an empty answer.
 
 Stores travel to tasks. They pickle as their address, and the task opens its own.
+
+Errors of the operating system that pass by themselves (`is_transient`) say nothing about a file: they are never taken
+for damage.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.errors import ConfigurationError
 
-__all__ = ["Names", "Store", "open_store", "shown_address"]
+__all__ = ["Names", "Store", "is_transient", "open_store", "shown_address"]
 
 # Inside a class that has a method called `list`, the name `list` means that method.
 Names = list[str]
@@ -131,3 +135,26 @@ def _path_of(url: str) -> Path:
             f"Write a local folder with three slashes: file:///folder."
         )
     return Path(unquote(url[len("file://") + len(parts.netloc) :]))
+
+
+_TRANSIENT = frozenset(
+    number
+    for name in (
+        *("EIO", "ESTALE", "ETIMEDOUT", "EAGAIN", "EBUSY", "EINTR", "ENFILE", "EMFILE", "ENOMEM", "ENOLINK"),
+        *("ENETDOWN", "ENETUNREACH", "ENETRESET", "EHOSTDOWN", "EHOSTUNREACH", "EREMOTEIO", "ENOTCONN", "ESHUTDOWN"),
+        *("ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "ENOSPC", "EDQUOT"),
+    )
+    if (number := getattr(errno, name, None)) is not None
+)
+"""What a disk, a mounted file server or a busy machine may report for a moment."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed later.
+
+    >>> is_transient(OSError(errno.EIO, "Input/output error"))
+    True
+    >>> is_transient(FileNotFoundError(errno.ENOENT, "No such file"))
+    False
+    """
+    return isinstance(error, OSError) and error.errno in _TRANSIENT

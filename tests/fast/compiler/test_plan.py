@@ -7,12 +7,10 @@ import json
 import pytest
 
 from millstream.common import Types
-from millstream.compiler.explain import explain
+from millstream.compiler.explain import explain, plan_json
 from millstream.compiler.passes import PASSES, compile_graph
-from millstream.compiler.plan_json import plan_json
-from millstream.connectors.blackhole import DiscardingSink
-from millstream.connectors.collection import CollectionSource
-from millstream.connectors.number_sequence import NumberSequenceSource
+from millstream.connectors.direct_sinks import DiscardingSink
+from millstream.connectors.program_sources import CollectionSource, NumberSequenceSource
 from millstream.errors import ProgramError
 from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import Edge, Filter, Map, Node, Partitioning, Read, Write

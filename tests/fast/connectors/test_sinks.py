@@ -13,10 +13,9 @@ import pytest
 
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
-from millstream.connectors.blackhole import DiscardingSink
 from millstream.connectors.collect import CollectSink, drop_queue, open_queue
 from millstream.connectors.contracts import CommitId, Json, Sink, WriterContext
-from millstream.connectors.foreach import ForeachSink
+from millstream.connectors.direct_sinks import DiscardingSink, ForeachSink
 from millstream.connectors.print_sink import PrintSink
 from millstream.connectors.staging import INLINE_BYTES_MAX, read_staged, stage_bytes
 from millstream.connectors.two_phase import TwoPhaseSink

@@ -16,7 +16,7 @@ from millstream.connectors.contracts import Source, SourceContext
 from millstream.connectors.socket import SocketSource
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, ProgramError, StoreDamagedError
-from millstream.storage.layered_store import layered_store
+from millstream.storage.layered_stores import layered_store
 from millstream.storage.store import Store, open_store
 from millstream.testing import Collect, run
 

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.common.typeinfo import Types
-from millstream.connectors.collection import CollectionSource
 from millstream.connectors.contracts import Source, SourceContext
-from millstream.connectors.generator import DataGeneratorSource
-from millstream.connectors.number_sequence import NumberSequenceSource
+from millstream.connectors.program_sources import CollectionSource, DataGeneratorSource, NumberSequenceSource
 from millstream.errors import ProgramError
 
 

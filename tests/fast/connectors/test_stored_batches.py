@@ -14,10 +14,10 @@ import pytest
 from millstream.common.typeinfo import Types
 from millstream.connectors.batch_series import InheritedBatches
 from millstream.connectors.contracts import Split
-from millstream.connectors.spark_checkpoint import inherit_checkpoint
+from millstream.connectors.spark_frame import inherit_checkpoint
 from millstream.connectors.stored_batches import StoredBatches, read_stored
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
-from millstream.storage.layered_store import layered_store
+from millstream.storage.layered_stores import layered_store
 from millstream.storage.store import Store, open_store
 
 NUMBERS = Types.ROW_NAMED(["n"], [Types.LONG()])

@@ -14,7 +14,7 @@ from refusals import Refused
 
 from millstream.common import Configuration, Duration, Row, Types, WatermarkStrategy
 from millstream.common.restart_strategy import RestartStrategies
-from millstream.connectors.foreach import ForeachSink
+from millstream.connectors.direct_sinks import ForeachSink
 from millstream.datastream import (
     CheckpointingMode,
     DataStream,

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from millstream.common.options import KNOWN
+
 tomllib = pytest.importorskip("tomllib", reason="part of Python from 3.11 on")
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,7 +34,7 @@ QUOTED = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 FILE = re.compile(r"(?:src/)?(?:millstream/)?((?:[a-z_]+/)+[a-z_0-9]+\.py)")
 DOTTED = re.compile(rf"(?:millstream\.)?((?:{'|'.join(SUBPACKAGES)})(?:\.\w+)+)")
 
-OPTIONS = {
+OPTIONS = set(KNOWN) | {
     match
     for path in SOURCE.rglob("*.py")
     for match in re.findall(r"[\"'](millstream(?:\.[a-z-]+)+)[\"']", path.read_text(encoding="utf-8"))
@@ -161,6 +163,13 @@ def _exists(quoted: str) -> bool:
 )
 def test_modules_are_told_from_settings_and_from_files_of_users(quoted: str, exists: bool) -> None:
     assert _exists(quoted) is exists
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT).as_posix() for path in PAGES if path.parent != ROOT]
+    absent = [page for page in pages if f"({page})" not in readme]
+    assert not absent, f"README.md does not list {absent}"
 
 
 def test_the_walks_name_files_that_exist() -> None:

@@ -17,7 +17,7 @@ from millstream.query.server.answer_bytes import (
     read_in_portions,
 )
 from millstream.query.wire.refusals import TooLargeError
-from millstream.query.wire.served_state import ServedState
+from millstream.query.wire.servers import ServedState
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9)),

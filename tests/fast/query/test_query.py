@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from query_programs import EPOCHS, PAIR, Keeps, Mean, check_answers, keeping, queryable
 from refusals import Refused
+from stored_leases import leases_of
 
 from millstream import query
-from millstream.checkpoint.leases import leases_of
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.retention import RetentionPolicy
 from millstream.common import Configuration, Time, Types

@@ -22,8 +22,7 @@ from millstream.query.client.responses import (
     json_of_body,
     lines_of,
 )
-from millstream.query.wire.served_state import ServedState
-from millstream.query.wire.servers import ServerPlace
+from millstream.query.wire.servers import ServedState, ServerPlace
 
 FACTS = {"job": "clicks", "job_id": "j1", "epoch": 7, "watermark": None, "committed_ms": 5, "age_ms": 2}
 MINE = {"authorization": "Bearer secret"}

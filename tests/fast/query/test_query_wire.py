@@ -21,8 +21,7 @@ from millstream.query.server.job_answers import moment_ms
 from millstream.query.server.settings import key_group_span
 from millstream.query.wire.json_values import json_of, key_of_json, key_of_text
 from millstream.query.wire.refusals import BadQuestionError, KeyMisfitError, PickledStateError
-from millstream.query.wire.served_state import ServedState
-from millstream.query.wire.servers import Registration, register, registrations_of
+from millstream.query.wire.servers import Registration, ServedState, register, registrations_of
 from millstream.state.keys.key_columns import key_column
 from millstream.storage import open_store
 from millstream.storage.names import server_name

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stored_leases import leases_of
 
 from millstream import state_reader
-from millstream.checkpoint.leases import leases_of
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.retention import RetentionPolicy
 from millstream.checkpoint.snapshot_names import SnapshotName

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from query_programs import Keeps
+from stored_leases import leases_of
 from typer.testing import CliRunner
 
 from millstream import query, state_reader
-from millstream.checkpoint.leases import leases_of
 from millstream.checkpoint.savepoints import open_job_store
 from millstream.cli.main import app
 from millstream.cli.query_server import ServerCommand, _server
@@ -22,7 +22,7 @@ from millstream.query.server_request import ServerRequest
 from millstream.query.wire.servers import registrations_of
 from millstream.state_reader.stored_jobs import jobs
 from millstream.state_reader.verifying import verify
-from millstream.storage.read_only_store import ReadOnlyStore
+from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.store import open_store
 from millstream.testing import EPOCH, Collect, Script, run
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from millstream.common import Row, Types, WatermarkStrategy
-from millstream.connectors.generator import DataGeneratorSource
+from millstream.connectors.program_sources import DataGeneratorSource
 from millstream.datastream import OutputTag, StreamExecutionEnvironment
 from millstream.datastream.functions import (
     FilterFunction,

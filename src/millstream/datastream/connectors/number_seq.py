@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.connectors import number_sequence
+from millstream.connectors import program_sources
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.streams.argument_checks import at_users_line
 
@@ -17,4 +17,4 @@ class NumberSequenceSource(Source):
 
     def __init__(self, start: int, end: int) -> None:
         with at_users_line():
-            super().__init__(number_sequence.NumberSequenceSource(start, end))
+            super().__init__(program_sources.NumberSequenceSource(start, end))

@@ -3,6 +3,8 @@
 Invariant: the configuration is the only place where a setting lives, so that a setter, a `-D key=value` and a
 `Configuration` passed by the program can never disagree. Keys that come from the user are checked against the known
 ones; a parallelism is checked where it is set, and again against the maximum when the job is built.
+
+Restart strategies are read by Flink's `restart-strategy.*` keys, with Flink's defaults.
 """
 
 from __future__ import annotations
@@ -13,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.configuration import Configuration
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.options import check_key
-from millstream.common.restart_strategy import RestartStrategyConfiguration
+from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_has_no_effect
 from millstream.datastream.checkpointing_mode import CheckpointingMode
 from millstream.datastream.environment.durations import duration_ms
-from millstream.datastream.environment.restarts import restart_strategy_of
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from millstream.datastream.state_backend import StateBackend
     from millstream.jobs.settings.job_settings import JobSettings, RuntimeMode
 
-__all__ = ["EnvironmentSettings"]
+__all__ = ["EnvironmentSettings", "restart_strategy_of"]
 
 _PARALLELISM = "parallelism.default"
 _MAX_PARALLELISM = "pipeline.max-parallelism"
@@ -281,3 +282,51 @@ class EnvironmentSettings:
             session=self._session,
             site=here(),
         )
+
+
+_PREFIX = "restart-strategy."
+_NONE = ("none", "off", "disable")
+_FIXED = ("fixed-delay", "fixeddelay")
+_RATE = ("failure-rate", "failurerate")
+_EXPONENTIAL = ("exponential-delay", "exponentialdelay")
+
+
+def restart_strategy_of(configuration: Configuration) -> RestartStrategyConfiguration | None:
+    """The strategy, or None when the configuration names none.
+
+    >>> settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "3"}
+    >>> restart_strategy_of(Configuration.from_dict(settings)).get_description()
+    'Restart with fixed delay (1000 ms). #3 restart attempts.'
+    """
+    # Flink 1.x spelt the type `restart-strategy`.
+    text = configuration.get_string(_PREFIX + "type", None) or configuration.get_string("restart-strategy", None)
+    if text is None:
+        return None
+    kind = text.strip().lower()
+    if kind in _NONE:
+        return RestartStrategies.no_restart()
+    if kind in _FIXED:
+        fixed = _PREFIX + "fixed-delay."
+        attempts = configuration.get_integer(fixed + "attempts", 1)
+        return RestartStrategies.fixed_delay_restart(attempts, duration_ms(configuration, fixed + "delay", 1000))
+    if kind in _RATE:
+        rate = _PREFIX + "failure-rate."
+        return RestartStrategies.failure_rate_restart(
+            configuration.get_integer(rate + "max-failures-per-interval", 1),
+            duration_ms(configuration, rate + "failure-rate-interval", 60_000),
+            duration_ms(configuration, rate + "delay", 1000),
+        )
+    if kind in _EXPONENTIAL:
+        return _exponential(configuration, _PREFIX + "exponential-delay.")
+    kinds = ", ".join(names[0] for names in (_NONE, _FIXED, _RATE, _EXPONENTIAL))
+    raise ConfigurationError(f"{_PREFIX}type is set to {text!r}, expected one of {kinds}. Correct the setting.")
+
+
+def _exponential(configuration: Configuration, prefix: str) -> RestartStrategyConfiguration:
+    return RestartStrategies.exponential_delay_restart(
+        duration_ms(configuration, prefix + "initial-backoff", 1000),
+        duration_ms(configuration, prefix + "max-backoff", 60_000),
+        configuration.get_float(prefix + "backoff-multiplier", 1.5),
+        duration_ms(configuration, prefix + "reset-backoff-threshold", 3_600_000),
+        configuration.get_float(prefix + "jitter-factor", 0.1),
+    )

@@ -12,18 +12,16 @@ from millstream.datastream.functions.asynchronous import (
     AsyncRetryPredicate,
     AsyncRetryStrategy,
 )
-from millstream.datastream.functions.checkpointed import (
-    CheckpointedFunction,
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-)
 from millstream.datastream.functions.function import (
     AggregateFunction,
+    CheckpointedFunction,
     CoFlatMapFunction,
     CoMapFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
     FunctionWrapper,
     KeySelector,
     MapFunction,
@@ -45,8 +43,7 @@ from millstream.datastream.functions.internal_window import (
     InternalSingleValueWindowFunction,
     InternalWindowFunction,
 )
-from millstream.datastream.functions.interval import ProcessJoinFunction
-from millstream.datastream.functions.joining import CoGroupFunction, FlatJoinFunction, JoinFunction
+from millstream.datastream.functions.joining import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
 from millstream.datastream.functions.keyed_batch import KeyedBatch, KeyedBatchFunction, KeyedBatchResult
 from millstream.datastream.functions.process import (
     BaseBroadcastProcessFunction,

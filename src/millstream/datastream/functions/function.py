@@ -3,24 +3,34 @@
 A function travels to its task by pickle, once. There `open` is called before the first record, with the task's
 `RuntimeContext`, and `close` after the last one. These classes only fix names and shapes: they hold no state and do
 nothing by themselves. A plain callable may stand for every one-method function here.
+
+`CheckpointedFunction` is for state that belongs to a subtask, not to a key (beyond PyFlink; Flink has it in Java). A
+function, a source or the writer of a sink keeps operator state by having two methods. What it puts into its lists is
+part of the epoch: after a crash it finds the lists as they were at the end of the last committed epoch.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from millstream.datastream.functions.runtime_context import RuntimeContext
+from millstream.datastream.functions.runtime_context import KeyedStateStore, RuntimeContext
 from millstream.graph.field_key import OneKey
+
+if TYPE_CHECKING:
+    from millstream.datastream.state import OperatorStateStore
 
 __all__ = [
     "AggregateFunction",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "FunctionWrapper",
     "KeySelector",
     "MapFunction",
@@ -188,3 +198,74 @@ class ReduceFunctionWrapper(FunctionWrapper):
 
     def reduce(self, value1: Any, value2: Any) -> Any:
         return self._func(value1, value2)
+
+
+class FunctionInitializationContext(ABC):
+    """Where a function finds its state when it starts."""
+
+    @abstractmethod
+    def is_restored(self) -> bool:
+        """Whether there is state of an earlier epoch."""
+
+    @abstractmethod
+    def get_restored_checkpoint_id(self) -> int | None:
+        """The epoch at whose end the state was kept; None when nothing was restored."""
+
+    @abstractmethod
+    def get_operator_state_store(self) -> OperatorStateStore:
+        """Lists and maps of this operator: `get_list_state`, `get_union_list_state` and `get_broadcast_state`."""
+
+    @abstractmethod
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        """The state of the current key, on keyed streams."""
+
+
+class FunctionSnapshotContext(ABC):
+    """Which snapshot is being made."""
+
+    @abstractmethod
+    def get_checkpoint_id(self) -> int:
+        """The epoch that ends."""
+
+    @abstractmethod
+    def get_checkpoint_timestamp(self) -> int:
+        """The epoch's processing time, in ms."""
+
+
+class CheckpointedFunction(ABC):
+    """Add it to a function class to keep lists from epoch to epoch.
+
+    >>> from millstream.common import Types
+    >>> from millstream.datastream.functions import MapFunction
+    >>> from millstream.datastream.state import ListStateDescriptor
+    >>> class Numbered(MapFunction, CheckpointedFunction):
+    ...     def initialize_state(self, context):
+    ...         store = context.get_operator_state_store()
+    ...         self.saved = store.get_list_state(ListStateDescriptor("count", Types.LONG()))
+    ...         self.count = sum(self.saved.get())
+    ...     def snapshot_state(self, context):
+    ...         self.saved.update([self.count])
+    ...     def map(self, value):
+    ...         self.count += 1
+    ...         return self.count, value
+    >>> from millstream.testing import CRASH, EPOCH, Collect, Script, run
+    >>> out = Collect()
+    >>> run(lambda env: env.add_source(Script(["a", EPOCH, "b", CRASH, "c"])).map(Numbered()).sink_to(out))[out]
+    [(1, 'a'), (2, 'b'), (3, 'c')]
+
+    Works for the functions of `map`, `flat_map`, `filter` and `process`, for Python sources, and for `TwoPhaseSink`s
+    and other sinks' writers. In a sink `snapshot_state` comes after `stage`.
+    """
+
+    @abstractmethod
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Get the lists, and what is in them. Called once on each object, before `open`.
+
+        An object stays open as long as its subtask stays in its worker process. When Spark moves the subtask, or an
+        epoch is run again, the object is closed and a new one starts from what was kept: `is_restored()` is True.
+        A sink's writer starts anew in every epoch.
+        """
+
+    @abstractmethod
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """The epoch ends: put everything that must survive into the lists."""

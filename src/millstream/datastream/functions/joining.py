@@ -1,13 +1,15 @@
-"""Functions over the records of two streams that met in a window of their key, and how a window's contents reach them.
+"""Functions over the records of two streams that met by their key, and how a window's contents reach them.
 
 `JoinFunction` and `FlatJoinFunction` see every pair of a record of the first stream and one of the second;
 `CoGroupFunction` sees all records of both sides at once, also where one side has none, which is what outer joins are
-made of. They may hold state of the key: ask for it in `open`. The adapters at the end are for the window operator.
+made of. They may hold state of the key: ask for it in `open`. The adapters are for the window operator.
+
+`ProcessJoinFunction` is the function of an interval join: it sees every pair of records that meet, with their times.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,7 +18,14 @@ from millstream.datastream.functions.internal_window import InternalWindowFuncti
 from millstream.datastream.functions.runtime_context import RuntimeContext
 from millstream.graph.tagged_rows import split_by_side
 
-__all__ = ["CoGroupFunction", "CoGroupsOfWindow", "FlatJoinFunction", "JoinFunction", "PairsOfWindow"]
+__all__ = [
+    "CoGroupFunction",
+    "CoGroupsOfWindow",
+    "FlatJoinFunction",
+    "JoinFunction",
+    "PairsOfWindow",
+    "ProcessJoinFunction",
+]
 
 
 class JoinFunction(Function):
@@ -105,3 +114,34 @@ class PairsOfWindow(_TwoSidedAdapter):
         if not isinstance(function, FlatJoinFunction):
             return pairs
         return (result for results in pairs if results is not None for result in results)
+
+
+class ProcessJoinFunction(Function):
+    """Each pair of a left and a right record; any number of values out, to the stream or to a side output.
+
+    Results have the larger of the two timestamps. The function may hold state of the pair's key: ask for it in `open`.
+    Records are not to be changed: the next pair may hold the same one.
+
+    >>> class Delay(ProcessJoinFunction):
+    ...     def process_element(self, left, right, ctx):
+    ...         yield left, right, ctx.get_right_timestamp() - ctx.get_left_timestamp()
+    """
+
+    class Context(ABC):
+        """What is known about the pair at hand."""
+
+        @abstractmethod
+        def get_left_timestamp(self) -> int:
+            """The timestamp of the left record, in ms."""
+
+        @abstractmethod
+        def get_right_timestamp(self) -> int:
+            """The timestamp of the right record, in ms."""
+
+        @abstractmethod
+        def get_timestamp(self) -> int:
+            """The larger of both, which results have too."""
+
+    @abstractmethod
+    def process_element(self, left: Any, right: Any, ctx: Context) -> Iterable[Any] | None:
+        """Yield values for the stream, or pairs `(OutputTag, value)` for a side output."""

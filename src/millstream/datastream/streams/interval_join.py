@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from millstream.common.time import Duration, DurationLike, Time, duration_ms
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from millstream.datastream.functions.function import Function
-from millstream.datastream.functions.interval import ProcessJoinFunction
+from millstream.datastream.functions.joining import ProcessJoinFunction
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import connected_environment, second_input

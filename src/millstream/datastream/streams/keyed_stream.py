@@ -4,6 +4,8 @@ Every operation here sees all records of a key in one subtask, in order. Functio
 of the record at hand; plain callables have no `open()` to ask for it in, and run as on any stream. `reduce`, `sum` and
 their kin give a running result per record in STREAMING, and one final result per key in BATCH. A keyed stream is not
 an operator: what is about naming or placing one is refused, as in PyFlink (`unnamed_stream`).
+
+`DataStreamUtils` is Flink's, as far as it is about streams: a stream taken as one that is keyed already.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from millstream.datastream.functions.function import (
 )
 from millstream.datastream.functions.keyed_batch import KeyedBatchFunction
 from millstream.datastream.functions.process import KeyedProcessFunction, ProcessFunction
-from millstream.datastream.states.queryable_names import checked_queryable_name
+from millstream.datastream.states.queryable import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, checked_states, refuse
-from millstream.datastream.streams.rolling_fields import rolling_field
+from millstream.datastream.streams.ready_aggregates import rolling_field
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.datastream.streams.unnamed_stream import UnnamedStream
@@ -34,13 +36,13 @@ from millstream.records.batch import is_typed
 
 if TYPE_CHECKING:
     from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
-    from millstream.datastream.states.queryable_streams import QueryableStateStream
+    from millstream.datastream.states.queryable import QueryableStateStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.datastream.streams.interval_join import IntervalJoin
     from millstream.datastream.streams.windowed_stream import WindowedStream
     from millstream.datastream.window import WindowAssigner
 
-__all__ = ["KeyedStream"]
+__all__ = ["DataStreamUtils", "KeyedStream"]
 
 
 def _partitioned_by_key(method: str) -> NoReturn:
@@ -179,7 +181,7 @@ class KeyedStream(UnnamedStream):
         """End the stream in a state that can be asked for under this name (as in Flink's Java API): the last record of
         every key, or with a `ReducingStateDescriptor` all records of a key reduced to one."""
         from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
-        from millstream.datastream.states.queryable_streams import KeepLast, QueryableStateStream
+        from millstream.datastream.states.queryable import KeepLast, QueryableStateStream
 
         if state_descriptor is None:
             name = checked_queryable_name("as_queryable_state", queryable_state_name)
@@ -206,7 +208,7 @@ class KeyedStream(UnnamedStream):
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
         """Every `size` records of a key; with `slide`, every `slide` records the last `size` of them."""
         from millstream.datastream.streams.windowed_stream import WindowedStream, counted
-        from millstream.datastream.window.assigners import GlobalWindows
+        from millstream.datastream.window.counting import GlobalWindows
 
         return counted(WindowedStream(self, GlobalWindows.create()), "count_window", size, slide)
 
@@ -247,3 +249,30 @@ class KeyedStream(UnnamedStream):
 
     def cache(self) -> NoReturn:
         raise refuse("cache: a keyed stream cannot be cached. Call it before key_by()")
+
+
+class DataStreamUtils:
+    """What Flink offers beside the methods of a stream (not in PyFlink)."""
+
+    @staticmethod
+    def reinterpret_as_keyed_stream(
+        stream: DataStream,
+        key_selector: Callable[[Any], Any] | KeySelector | int | str,
+        key_type: TypeInformation | None = None,
+    ) -> KeyedStream:
+        """The stream as one that is partitioned by this key already, without an exchange.
+
+        Every record must be in the subtask `key_by` would have sent it to, and fails the job if it is not.
+
+        >>> from millstream.common import Types
+        >>> from millstream.datastream import StreamExecutionEnvironment
+        >>> pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sums = env.from_collection([("a", 1), ("b", 2)], pair).key_by(0).sum(1)
+        >>> highest = DataStreamUtils.reinterpret_as_keyed_stream(sums, 0).max(1)
+        >>> print(highest.get_type())
+        TUPLE<STRING, LONG>
+        """
+        if not isinstance(stream, DataStream):
+            raise refuse(f"reinterpret_as_keyed_stream: found {stream!r} ({type(stream).__name__}), expected a stream")
+        return stream.reinterpret_as_keyed_stream(key_selector, key_type)

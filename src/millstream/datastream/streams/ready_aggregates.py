@@ -1,27 +1,41 @@
-"""Ready aggregates over the windows of a stream: bound to its type, with the key and the bounds that stand before them.
+"""Ready aggregates of a stream: `Aggregates` over its windows, and rolling ones of a field of a keyed stream.
 
-An `Aggregates` without a window function on top is known to the engine (`graph.nodes: ReadyAggregates`), which may run
-it in columns. What is said here besides, the function that folds records and the one that makes rows, is the same
-one record at a time. An operator that knows a record's time calls `add_at(value, timestamp, accumulator)` in place of
-`add`, so that `first`, `last`, `top_n` and `collect` go by event time there too.
+An `Aggregates` is bound to the stream's type, with the key and the bounds that stand before it. Without a window
+function on top it is known to the engine (`graph.nodes: ReadyAggregates`), which may run it in columns. What is said
+here besides, the function that folds records and the one that makes rows, is the same one record at a time. An operator
+that knows a record's time calls `add_at(value, timestamp, accumulator)` in place of `add`, so that `first`, `last`,
+`top_n` and `collect` go by event time there too.
+
+Of a rolling aggregation it is said which field it is, and whether it can be added up or compared at all. What can never
+work is refused at the user's line.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
 from millstream.datastream.aggregates import Aggregates, KeyAndBounds
+from millstream.datastream.streams.argument_checks import refuse
+from millstream.datastream.streams.key_selection import field_position
 from millstream.graph.field_key import FieldKey, OneKey
-from millstream.graph.nodes import ReadyAggregates
+from millstream.graph.nodes import ReadyAggregates, RollingField
 from millstream.records.batch import is_typed
 from millstream.records.shapes import plain_type
 
 if TYPE_CHECKING:
     from millstream.datastream.streams.keyed_stream import KeyedStream
 
-__all__ = ["BoundAggregates", "bound_aggregates"]
+__all__ = ["BoundAggregates", "bound_aggregates", "rolling_field"]
 
 
 @dataclass(frozen=True)
@@ -57,3 +71,48 @@ def _key_of(stream: KeyedStream) -> tuple[str, TypeInformation | None] | None:
     if isinstance(plain, RowTypeInfo) and plain.has_given_names and isinstance(field, int):
         return plain.get_field_names()[field], edge.key_type
     return field if isinstance(field, str) else "key", edge.key_type
+
+
+_NUMBERS = (
+    BasicType.BYTE,
+    BasicType.SHORT,
+    BasicType.INT,
+    BasicType.LONG,
+    BasicType.FLOAT,
+    BasicType.DOUBLE,
+    BasicType.BIG_INT,
+    BasicType.BIG_DEC,
+)
+_TIMES = (Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMESTAMP())
+
+
+def rolling_field(kind: str, field: Any, stream_type: TypeInformation | None) -> RollingField:
+    """The operation of `kind` (sum, min, max, min_by, max_by) over a field of the stream's records."""
+    if isinstance(field, bool) or not isinstance(field, int | str):
+        raise refuse(f"{kind}: found {field!r} ({type(field).__name__}), expected a field's position or name")
+    if stream_type is None:
+        return RollingField(kind, field)
+    position, field_type = _field_of(kind, field, stream_type)
+    plain = plain_type(field_type)
+    if not isinstance(plain, PickledBytesTypeInfo):
+        basic = plain.basic_type if isinstance(plain, BasicTypeInfo) else None
+        _check_kind(kind, field, field_type, basic, plain in _TIMES)
+    return RollingField(kind, position)
+
+
+def _field_of(kind: str, field: int | str, stream_type: TypeInformation) -> tuple[int, TypeInformation]:
+    if isinstance(plain_type(stream_type), RowTypeInfo | TupleTypeInfo):
+        return field_position(kind, field, stream_type)
+    if field != 0:
+        raise refuse(f"{kind}({field!r}): a record of {stream_type} is a single value, which is its field 0")
+    return 0, stream_type
+
+
+def _check_kind(kind: str, field: int | str, field_type: TypeInformation, basic: BasicType | None, time: bool) -> None:
+    if kind == "sum" and basic not in _NUMBERS:
+        raise refuse(f"sum({field!r}): found a field of {field_type}, expected a number. Map it to a number first")
+    if kind != "sum" and basic is None and not time:
+        raise refuse(
+            f"{kind}({field!r}): fields of {field_type} have no order here. Choose a number, a text or a time, or use "
+            "reduce()"
+        )

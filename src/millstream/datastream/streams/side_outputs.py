@@ -1,17 +1,177 @@
-"""Whether a side output can be asked of an operator: a wrong one would be a stream on which nothing ever comes."""
+"""Whether a side output can be asked of an operator: a wrong one would be a stream on which nothing ever comes.
+
+A function names its tags as globals, as attributes, in closures, or in what it calls. `declared_tags` goes through all
+of that, without running it, and gives the tags it met. Where something escapes it (tags made while running, names
+looked up by text, imports inside a method, too much to go through) it says so by None: a program is refused for a side
+output that cannot be, never for one that may.
+"""
 
 from __future__ import annotations
 
+import builtins
+import dis
+import functools
+import inspect
+import logging
+import os
+import sys
+import sysconfig
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import refuse
-from millstream.datastream.streams.declared_tags import declared_tags
 from millstream.graph.nodes import Node, Process, Window
+from millstream.graph.site import PACKAGE_FOLDER
+from millstream.graph.tags import SideTag
 from millstream.records.batch import is_typed
 
-__all__ = ["with_side_output"]
+__all__ = ["declared_tags", "with_side_output"]
+
+_OBJECTS_MAX = 3_000
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), types.BuiltinFunctionType, logging.Logger)
+_CONTAINERS = (list, tuple, set, frozenset, deque)
+_BY_NAME = {getattr(builtins, name) for name in ("getattr", "eval", "exec", "globals", "vars", "locals", "__import__")}
+_ROOMS = ("aggregation", "common", "datastream", "graph", "metrics", "runtime", "state")
+_OURS = tuple(os.path.join(PACKAGE_FOLDER, name, "") for name in _ROOMS)
+_PYTHONS = tuple({sysconfig.get_path("stdlib") + os.sep, sysconfig.get_path("platstdlib") + os.sep})
+
+
+def declared_tags(function: Any) -> dict[str, list[OutputTag]] | None:
+    """The tags `function` refers to, by id; None where there may be others.
+
+    >>> declared_tags(functools.partial(print, OutputTag("odd")))
+    {'odd': [OutputTag('odd')]}
+    >>> declared_tags(OutputTag)  # who has it can make any tag
+    """
+    tags: dict[str, list[OutputTag]] = {}
+    seen: dict[int, Any] = {}  # the objects are kept, so that none takes the place of another
+    pending = [function]
+    try:
+        while pending:
+            value = pending.pop()
+            if isinstance(value, OutputTag):
+                tags.setdefault(value.tag_id, []).append(value)
+            elif id(value) not in seen and not _is_plain(value):
+                seen[id(value)] = value
+                if len(seen) > _OBJECTS_MAX:
+                    return None
+                pending.extend(_held(value))
+    except _UncertainError:
+        return None
+    return tags
+
+
+class _UncertainError(Exception):
+    """What a function can yield is not to be seen from outside."""
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether there is nothing in it. Looking attributes up by name, and making tags, end the search."""
+    if isinstance(value, type) and issubclass(value, SideTag):
+        raise _UncertainError
+    if isinstance(value, types.BuiltinFunctionType) and value in _BY_NAME:
+        raise _UncertainError
+    return isinstance(value, _PLAIN)
+
+
+def _held(value: Any) -> Iterator[Any]:
+    """What `value` refers to."""
+    if isinstance(value, types.FunctionType):
+        if not _is_ours_or_pythons(value):
+            yield from _of_function(value)
+    elif isinstance(value, types.MethodType):
+        yield from (value.__func__, value.__self__)
+    elif isinstance(value, functools.partial):
+        yield from (value.func, value.args, value.keywords)
+    elif isinstance(value, (staticmethod, classmethod)):
+        yield value.__func__
+    elif isinstance(value, property):
+        yield from (value.fget, value.fset, value.fdel)
+    elif isinstance(value, Mapping):
+        yield from (item for pair in list(value.items()) for item in pair)
+    elif isinstance(value, _CONTAINERS):
+        yield from list(value)
+    elif isinstance(value, type):
+        if not _is_ours_or_pythons(value):
+            yield from (*value.__bases__, *vars(value).values())
+    elif not isinstance(value, (types.ModuleType, types.GetSetDescriptorType, types.MemberDescriptorType)):
+        yield from _of_object(value)
+
+
+def _is_ours_or_pythons(value: Any) -> bool:
+    """Whether a function or class is of this package or of Python itself, which know nothing of a program's tags."""
+    module = sys.modules.get(str(value.__module__))
+    known: Any = module
+    for name in value.__qualname__.split("."):
+        known = getattr(known, name, None)
+    # What only says that it is from there, as code run by exec() does, is not.
+    return known is value and module is not None and _is_known(module)
+
+
+def _is_known(module: types.ModuleType) -> bool:
+    """Told by its file: a program's own module may have the name of one of Python's."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return module.__name__ in sys.builtin_module_names
+    return file.startswith(_OURS) or (file.startswith(_PYTHONS) and "site-packages" not in file)
+
+
+def _of_object(value: Any) -> Iterator[Any]:
+    kind = type(value)
+    yield kind
+    attributes = getattr(value, "__dict__", None)
+    slots = [name for base in kind.__mro__ for name in _slots(base)]
+    if attributes is None and not slots and kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
+        raise _UncertainError  # made in another language, and not by Python
+    yield from (attributes or {}).values()
+    yield from (getattr(value, name) for name in slots if hasattr(value, name))
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _of_function(function: types.FunctionType) -> Iterator[Any]:
+    yield from (function.__defaults__, function.__kwdefaults__, vars(function))
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            raise _UncertainError from None
+    pending = [function.__code__]
+    while pending:
+        code = pending.pop()
+        pending += [constant for constant in code.co_consts if inspect.iscode(constant)]
+        yield from _of_code(code, function.__globals__)
+
+
+def _of_code(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
+    """The globals a piece of code names, and what it takes from modules among them."""
+    attributes: list[str] = []
+    modules: list[types.ModuleType] = []
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            raise _UncertainError
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            attributes.append(step.argval)
+        elif step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            if step.argval not in names and not hasattr(builtins, step.argval):
+                raise _UncertainError
+            value = names[step.argval] if step.argval in names else getattr(builtins, step.argval)
+            yield value
+            modules += [value] if isinstance(value, types.ModuleType) else []
+    for module in modules:  # grows: a module may hold others
+        if not _is_known(module):
+            for value in (getattr(module, name) for name in attributes if hasattr(module, name)):
+                yield value
+                if isinstance(value, types.ModuleType) and value not in modules:
+                    modules.append(value)
 
 
 def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | None) -> Process:

@@ -26,9 +26,8 @@ from millstream.datastream.streams.argument_checks import (
     refuse,
 )
 from millstream.datastream.streams.key_selection import key_selection
-from millstream.datastream.streams.partitionings import Partitionings
 from millstream.datastream.streams.side_outputs import with_side_output
-from millstream.datastream.streams.stream_edges import OperatorControls, no_java_object
+from millstream.datastream.streams.stream_edges import OperatorControls, Partitionings, no_java_object
 from millstream.datastream.streams.stream_outputs import StreamOutputs
 from millstream.graph.nodes import (
     AssignTimestamps,
@@ -51,10 +50,9 @@ if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from millstream.datastream.streams.cached_data_stream import CachedDataStream
-    from millstream.datastream.streams.co_grouped_streams import CoGroupedStreams
     from millstream.datastream.streams.connected_streams import ConnectedStreams
     from millstream.datastream.streams.iterative_stream import IterativeStream
-    from millstream.datastream.streams.joined_streams import JoinedStreams
+    from millstream.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
     from millstream.datastream.streams.keyed_stream import KeyedStream
     from millstream.datastream.streams.windowed_stream import AllWindowedStream
     from millstream.datastream.window import WindowAssigner
@@ -269,7 +267,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
         """Every `size` records; with `slide`, every `slide` records the last `size` of them (beyond PyFlink)."""
         from millstream.datastream.streams.windowed_stream import AllWindowedStream, counted
-        from millstream.datastream.window.assigners import GlobalWindows
+        from millstream.datastream.window.counting import GlobalWindows
 
         return counted(AllWindowedStream(self, GlobalWindows.create()), "count_window_all", size, slide)
 
@@ -316,7 +314,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     def co_group(self, other: DataStream) -> CoGroupedStreams:
         """All records of both streams that have one key and are in one window (beyond PyFlink); for outer joins:
         `a.co_group(b).where(selector).equal_to(selector).window(assigner).apply(function)`."""
-        from millstream.datastream.streams.co_grouped_streams import CoGroupedStreams
+        from millstream.datastream.streams.joined_streams import CoGroupedStreams
 
         return CoGroupedStreams(self, other)
 

@@ -3,14 +3,20 @@
 A stream has several edges after `union`, and an edge with a partitioning after `rebalance`, `key_by` and the like.
 It *owns* a node only when it has exactly one plain edge: then, and only then, can it be named or given a
 parallelism. Streams are values: a transformation adds a node to the environment's graph and gives a new stream.
+
+How records are dealt out to the subtasks of the next operator is a property of the edge into it, so `Partitionings` add
+no node: they give the same stream with other edges. The last one before an operator counts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
+from millstream.datastream.functions.function import KeySelector, Partitioner
+from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_text, refuse
 from millstream.errors import NotAvailableError
 from millstream.graph.nodes import Edge, Node, Operation, Partitioning, Process, Read, Write
 from millstream.graph.notices import say_once
@@ -20,9 +26,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from millstream.datastream.slot_sharing_group import SlotSharingGroup
+    from millstream.datastream.state import MapStateDescriptor
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from millstream.datastream.streams.broadcast_stream import BroadcastStream
+    from millstream.datastream.streams.stream import DataStream
 
-__all__ = ["OperatorControls", "StreamEdges", "no_java_object"]
+__all__ = ["OperatorControls", "Partitionings", "StreamEdges", "no_java_object"]
 
 
 def no_java_object(owner: object, j_object: Any) -> None:
@@ -140,3 +149,67 @@ class OperatorControls(StreamEdges):
         say_once("slot_sharing_group", "slot sharing groups have no effect here: Spark places the tasks")
         name = checked_text("slot_sharing_group", group)
         return self._amend("slot_sharing_group", slot_sharing_group=name)
+
+
+class Partitionings(StreamEdges):
+    """The partitioning calls of a `DataStream`."""
+
+    def _partitioned(self, partitioning: Partitioning, **attributes: Any) -> DataStream:
+        from millstream.datastream.streams.stream import DataStream
+
+        edges = (
+            replace(Edge(edge.source, tag=edge.tag), partitioning=partitioning, **attributes) for edge in self._edges
+        )
+        return DataStream(environment=self._environment, edges=tuple(edges))
+
+    def shuffle(self) -> DataStream:
+        """Every record to a subtask chosen at random, and to the same one when its epoch is repeated."""
+        return self._partitioned(Partitioning.SHUFFLE)
+
+    def rescale(self) -> DataStream:
+        """Evenly, but each subtask deals only to its share of the next ones: less travels."""
+        return self._partitioned(Partitioning.RESCALE)
+
+    def rebalance(self) -> DataStream:
+        """Evenly to all subtasks, in turn."""
+        return self._partitioned(Partitioning.REBALANCE)
+
+    def forward(self) -> DataStream:
+        """Every record stays with its subtask; both operators must have the same parallelism."""
+        return self._partitioned(Partitioning.FORWARD)
+
+    def global_(self) -> DataStream:
+        """Every record to the first subtask. (Flink's Java API calls it `global`, which Python cannot.)"""
+        return self._partitioned(Partitioning.GLOBAL)
+
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Every record to every subtask. With state descriptors: the broadcast side of a connection."""
+        from millstream.datastream.streams.broadcast_stream import BroadcastStream
+
+        everywhere = self._partitioned(Partitioning.BROADCAST)
+        if broadcast_state_descriptor is None and not other_broadcast_state_descriptors:
+            return everywhere
+        descriptors = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
+        return BroadcastStream(everywhere, descriptors)  # type: ignore[arg-type]
+
+    def partition_custom(
+        self, partitioner: Callable[[Any, int], int] | Partitioner, key_selector: Callable[[Any], Any] | KeySelector
+    ) -> DataStream:
+        """Every record to the subtask `partitioner(key, number of subtasks)` names."""
+        chosen = checked_function("partition_custom", partitioner, Partitioner)
+        key = checked_function("partition_custom, key selector", key_selector, KeySelector)
+        return self._partitioned(Partitioning.CUSTOM, partitioner=chosen, key_selector=key)

@@ -11,22 +11,39 @@ from typing import TYPE_CHECKING, Any, overload
 
 from millstream.connectors import contracts
 from millstream.connectors.collect import CollectSink, open_queue
-from millstream.connectors.foreach import ForeachSink
+from millstream.connectors.direct_sinks import ForeachSink
 from millstream.connectors.print_sink import PrintSink
 from millstream.datastream.functions.function import Function
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper, SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
 from millstream.datastream.streams.closeable_iterator import CloseableIterator
-from millstream.datastream.streams.data_stream_sink import DataStreamSink
-from millstream.datastream.streams.stream_edges import StreamEdges
+from millstream.datastream.streams.stream_edges import OperatorControls, StreamEdges, no_java_object
 from millstream.graph.nodes import Edge, Write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from millstream.datastream.connectors.base import Sink
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["StreamOutputs"]
+__all__ = ["DataStreamSink", "StreamOutputs"]
+
+
+class DataStreamSink(OperatorControls):
+    """What `print`, `sink_to` and `add_sink` return: name it, give it a uid, a parallelism, a description."""
+
+    def __init__(
+        self,
+        j_data_stream_sink: Any = None,
+        *,
+        environment: StreamExecutionEnvironment | None = None,
+        edges: tuple[Edge, ...] = (),
+    ) -> None:
+        no_java_object(self, j_data_stream_sink)
+        assert environment is not None, "a sink is made by a stream"
+        self._environment = environment
+        self._edges = edges
+
 
 # Committed records waiting for a slow reader of execute_and_collect; beyond it the job waits.
 _COLLECT_RECORDS_MAX = 1_000_000
@@ -79,7 +96,7 @@ class StreamOutputs(StreamEdges):
         a commit it has seen, makes the output exactly-once. Say so with `idempotent=True`, and the plan shows it. The
         stream must be typed.
         """
-        from millstream.connectors.spark_writer import SparkWriterSink
+        from millstream.connectors.spark_store import SparkWriterSink
 
         if not callable(writer):
             raise refuse(f"to_spark: found {writer!r}, expected a function of (DataFrame, commit)")

@@ -21,13 +21,12 @@ from millstream.datastream.functions.window import (
     WindowFunction,
 )
 from millstream.datastream.output_tag import OutputTag
-from millstream.datastream.states.queryable_names import checked_queryable_name
+from millstream.datastream.states.queryable import checked_queryable_name
 from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_output_type, refuse
 from millstream.datastream.streams.ready_aggregates import bound_aggregates
-from millstream.datastream.streams.window_operation import Contents, window_operation
-from millstream.datastream.streams.windowing import DescribedWindows
+from millstream.datastream.streams.windowing import Contents, DescribedWindows, window_operation
 from millstream.datastream.window.assigners import WindowAssigner
-from millstream.datastream.window.counting_triggers import CountTrigger, PurgingTrigger
+from millstream.datastream.window.counting import CountTrigger, PurgingTrigger
 from millstream.datastream.window.evictors import CountEvictor
 
 if TYPE_CHECKING:
@@ -138,6 +137,9 @@ class _Windowed(DescribedWindows):
         return checked_function(f"{method}, window_function", function, self._window_function, callables=False)
 
     def _add(self, contents: Contents, function: Any, output_type: TypeInformation | None) -> DataStream:
+        if self._windowing.evictor is not None and contents.type_info is not None:
+            # An evictor is shown records, which are then kept: the type of an accumulator is not theirs.
+            contents = replace(contents, type_info=self._stream._stream_type())
         operation, name = window_operation(self._windowing, contents, function, self.get_execution_environment())
         return self._placed(self._stream._then(operation, name, output_type))
 

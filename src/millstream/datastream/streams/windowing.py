@@ -1,8 +1,11 @@
-"""What a program said about windows before it said what to do with them: the settings of a windowed stream.
+"""What a program said about windows, and the node of the graph that is made of it.
 
 `Windowing` is plain data, filled in by `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data`. None means
 that the program did not say: the assigner's own trigger, no evictor, late records dropped. `DescribedWindows` has the
 calls that windows of one stream and of two share; what cannot work is refused at the line that asks for it.
+
+`window_operation` puts the user's function into the adapter that hands it a window's contents in the shape it wants;
+what a window keeps follows from the contents asked for. How windows are run is not said here: that is for the compiler.
 """
 
 from __future__ import annotations
@@ -10,11 +13,33 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.functions.function import AggregateFunction
+from millstream.datastream.functions.internal_window import (
+    InternalIterableAllWindowFunction,
+    InternalIterableProcessAllWindowFunction,
+    InternalIterableProcessWindowFunction,
+    InternalIterableWindowFunction,
+    InternalSingleValueAllWindowFunction,
+    InternalSingleValueProcessAllWindowFunction,
+    InternalSingleValueProcessWindowFunction,
+    InternalSingleValueWindowFunction,
+    InternalWindowFunction,
+)
+from millstream.datastream.functions.window import (
+    AllWindowFunction,
+    PassThroughWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 from millstream.datastream.output_tag import OutputTag
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner
 from millstream.datastream.window.evictors import Evictor
 from millstream.datastream.window.triggers import Trigger
+from millstream.graph.nodes import ReadyAggregates, Window
 from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 
 if TYPE_CHECKING:
@@ -22,7 +47,7 @@ if TYPE_CHECKING:
 
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["DescribedWindows", "Windowing"]
+__all__ = ["Contents", "DescribedWindows", "Windowing", "window_operation"]
 
 
 @dataclass(frozen=True)
@@ -87,3 +112,59 @@ class DescribedWindows:
         checked_count("allowed_lateness", time_ms, least=0)
         self._windowing = replace(self._windowing, allowed_lateness_ms=time_ms)
         return self
+
+
+# For each kind of function: the adapter for one value, and the one for all records.
+_ADAPTERS: tuple[tuple[type[Any], type[Any], type[Any]], ...] = (
+    (WindowFunction, InternalSingleValueWindowFunction, InternalIterableWindowFunction),
+    (AllWindowFunction, InternalSingleValueAllWindowFunction, InternalIterableAllWindowFunction),
+    (ProcessWindowFunction, InternalSingleValueProcessWindowFunction, InternalIterableProcessWindowFunction),
+    (ProcessAllWindowFunction, InternalSingleValueProcessAllWindowFunction, InternalIterableProcessAllWindowFunction),
+)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a window comes to: one value by `reduce` or `aggregate`, else all records. `type_info` is that of a record
+    or of the accumulator; `ready` what the engine knows of `aggregate` and the function on top of it."""
+
+    reduce: Any = None
+    aggregate: AggregateFunction | None = None
+    type_info: TypeInformation | None = None
+    ready: ReadyAggregates | None = None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the function gets one value."""
+        return self.reduce is not None or self.aggregate is not None
+
+
+def window_operation(
+    windowing: Windowing, contents: Contents, function: Any, environment: StreamExecutionEnvironment
+) -> tuple[Window, str]:
+    """The operation, and its name in plans. Without a function the one value is what leaves the window."""
+    assigner = windowing.assigner
+    operation = Window(
+        _adapted(function or PassThroughWindowFunction(), contents.is_single),
+        assigner=assigner,
+        trigger=windowing.trigger or assigner.get_default_trigger(environment),
+        has_own_trigger=windowing.trigger is not None,
+        evictor=windowing.evictor,
+        reduce=contents.reduce,
+        aggregate=contents.aggregate,
+        contents_type=contents.type_info,
+        allowed_lateness_ms=windowing.allowed_lateness_ms,
+        late_tag=windowing.late_tag,
+        ready=contents.ready,
+    )
+    return operation, type(assigner).__name__
+
+
+def _adapted(function: Any, is_single: bool) -> InternalWindowFunction[Any, Any, Any, Any]:
+    if isinstance(function, InternalWindowFunction):
+        return function
+    for kind, single, iterable in _ADAPTERS:
+        if isinstance(function, kind):
+            adapter: InternalWindowFunction[Any, Any, Any, Any] = (single if is_single else iterable)(function)
+            return adapter
+    raise AssertionError(f"{function!r} was checked to be a window function")

@@ -6,9 +6,8 @@ All of it is pure logic: what a window operator does with it is in `millstream.r
 from __future__ import annotations
 
 from millstream.datastream.window.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    GlobalWindows,
+    CumulativeEventTimeWindows,
+    CumulativeProcessingTimeWindows,
     MergingWindowAssigner,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -16,10 +15,14 @@ from millstream.datastream.window.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from millstream.datastream.window.counting_triggers import CountTrigger, DeltaTrigger, NeverTrigger, PurgingTrigger
-from millstream.datastream.window.cumulative_assigners import (
-    CumulativeEventTimeWindows,
-    CumulativeProcessingTimeWindows,
+from millstream.datastream.window.counting import (
+    CountSlidingWindowAssigner,
+    CountTrigger,
+    CountTumblingWindowAssigner,
+    DeltaTrigger,
+    GlobalWindows,
+    NeverTrigger,
+    PurgingTrigger,
 )
 from millstream.datastream.window.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
 from millstream.datastream.window.operation import WindowOperationDescriptor

@@ -1,7 +1,11 @@
-"""Which windows a record belongs to: tumbling, sliding, counted and global.
+"""Which windows of time a record belongs to: tumbling, sliding and cumulative ones.
 
-An assigner is pure: the windows of a record follow from its timestamp (or the clock, or a count in window state)
-and the assigner's settings. Windows that merge are in `session_assigners`.
+An assigner is pure: the windows of a record follow from its timestamp (or the clock) and the assigner's settings.
+Windows that merge are in `session_assigners`, counted and global ones in `counting`.
+
+Cumulative windows tell the result so far of a day, an hour, a minute, step by step. Windows of one start grow by a step
+up to a maximum: `[start, start + step)`, `[start, start + 2 step)` … A record is in all of them that reach beyond it.
+PyFlink has them in SQL only (`CUMULATE`).
 """
 
 from __future__ import annotations
@@ -12,17 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.common.serializer import TypeSerializer
 from millstream.common.time import DurationLike, as_duration
-from millstream.common.typeinfo import Types
 from millstream.datastream.functions.runtime_context import RuntimeContext
-from millstream.datastream.state import ValueState, ValueStateDescriptor
 from millstream.datastream.streams.argument_checks import checked_count, refuse
-from millstream.datastream.window.counting_triggers import CountTrigger, NeverTrigger
 from millstream.datastream.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
 from millstream.datastream.window.windows import (
-    CountWindow,
-    CountWindowSerializer,
-    GlobalWindow,
-    GlobalWindowSerializer,
     TimeWindow,
     TimeWindowSerializer,
     Window,
@@ -34,9 +31,8 @@ if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
-    "CountSlidingWindowAssigner",
-    "CountTumblingWindowAssigner",
-    "GlobalWindows",
+    "CumulativeEventTimeWindows",
+    "CumulativeProcessingTimeWindows",
     "MergingWindowAssigner",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
@@ -268,87 +264,53 @@ def _ms(length: DurationLike | None) -> int:
     return 0 if length is None else as_duration(length).to_millis()
 
 
-class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
-    """Every `window_size` records of a key make a window."""
+class _CumulativeWindows(_FixedWindows[T]):
+    """Windows of one start that grow by `step` up to `max_size`."""
 
-    def __init__(self, window_size: int) -> None:
-        self._window_size = checked_count("CountTumblingWindowAssigner", window_size)
-        self._counter_state_descriptor = ValueStateDescriptor("assigner-count", Types.LONG())
+    def __init__(self, max_size: int, step: int, offset: int = 0) -> None:
+        name = type(self).__name__
+        self._max_size = checked_count(f"{name}, max_size", max_size)
+        self._step = checked_count(f"{name}, step", step)
+        if max_size % step:
+            raise refuse(
+                f"{name}: the maximum size of {max_size} ms is no multiple of the step of {step} ms. Make it one"
+            )
+        self._offset = _checked_offset(name, offset, max_size)
 
-    @staticmethod
-    def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
-        """Of so many records."""
-        return CountTumblingWindowAssigner(window_size)
+    def _windows(self, time: int) -> list[TimeWindow]:
+        start = TimeWindow.get_window_start_with_offset(time, self._offset, self._max_size)
+        first = (time - start) // self._step + 1
+        return [TimeWindow(start, start + n * self._step) for n in range(first, self._max_size // self._step + 1)]
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[CountWindow]:
-        counter: ValueState[Any] = context.get_runtime_context().get_state(self._counter_state_descriptor)
-        count = counter.value() or 0
-        counter.update(count + 1)
-        return [CountWindow(count // self._window_size)]
-
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, CountWindow]:
-        return CountTrigger.of(self._window_size)
-
-    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
-        return CountWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return False
+    def panes(self, lateness_ms: int) -> PaneWindows:
+        size_ms, is_event_time = self._max_size, self.is_event_time()
+        late_ms = lateness_ms if is_event_time else 0
+        return PaneWindows(size_ms, size_ms, self._offset, self._step, is_event_time, late_ms)
 
 
-class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
-    """A window of `window_size` records begins every `window_slide` records of a key."""
+@as_described
+class CumulativeEventTimeWindows(_EventTimeAssigner[T], _CumulativeWindows[T]):
+    """Growing windows by event time.
 
-    def __init__(self, window_size: int, window_slide: int) -> None:
-        self._window_size = checked_count("CountSlidingWindowAssigner, window_size", window_size)
-        self._window_slide = checked_count("CountSlidingWindowAssigner, window_slide", window_slide)
-        self._count_descriptor = ValueStateDescriptor("slide-count-assigner", Types.LONG())
+    >>> CumulativeEventTimeWindows(30, 10).assign_windows("x", 14, None)
+    [TimeWindow(start=0, end=20), TimeWindow(start=0, end=30)]
+    """
 
     @staticmethod
-    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Any]:
-        """Of so many records, every so many records."""
-        return CountSlidingWindowAssigner(window_size, window_slide)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[CountWindow]:
-        counter: ValueState[Any] = context.get_runtime_context().get_state(self._count_descriptor)
-        count = counter.value() or 0
-        counter.update(count + 1)
-        last = count // self._window_slide
-        first = max(0, -(-(count - self._window_size + 1) // self._window_slide))
-        return [CountWindow(id) for id in range(last, first - 1, -1)]
-
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, CountWindow]:
-        return CountTrigger.of(self._window_size)
-
-    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
-        return CountWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return False
+    def of(
+        max_size: DurationLike, step: DurationLike, offset: DurationLike | None = None
+    ) -> CumulativeEventTimeWindows[Any]:
+        """From durations; `max_size` is a multiple of `step`."""
+        return CumulativeEventTimeWindows(_ms(max_size), _ms(step), _ms(offset))
 
 
-class GlobalWindows(WindowAssigner[T, GlobalWindow]):
-    """Everything in one window, which fires only by a trigger of the program's own."""
+@as_described
+class CumulativeProcessingTimeWindows(_ClockAssigner[T], _CumulativeWindows[T]):
+    """Growing windows by the clock."""
 
     @staticmethod
-    def create() -> GlobalWindows[Any]:
-        """The assigner."""
-        return GlobalWindows()
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[GlobalWindow]:
-        return [GlobalWindow.get()]
-
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, GlobalWindow]:
-        return NeverTrigger()
-
-    def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:
-        return GlobalWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return False
+    def of(
+        max_size: DurationLike, step: DurationLike, offset: DurationLike | None = None
+    ) -> CumulativeProcessingTimeWindows[Any]:
+        """From durations; `max_size` is a multiple of `step`."""
+        return CumulativeProcessingTimeWindows(_ms(max_size), _ms(step), _ms(offset))

@@ -27,9 +27,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from millstream.checkpoint.holds import held_epochs
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.job_record import renew
+from millstream.checkpoint.leases import held_epochs
 from millstream.checkpoint.manifest import Manifest, ManifestLog, decode, encode
 from millstream.checkpoint.receipts import known_published, write_receipt
 from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, files_to_delete, kept_epochs, named_files

@@ -4,13 +4,16 @@ CREATED ──► RUNNING ──► FINISHED
              │  ▲ │ ├──► CANCELED
              ▼  │ │ └──► SUSPENDED   (stopped; resumes from its store)
          RESTARTING └──► FAILED
+
+`commands_of` says what other processes may ask of it (`jobs/control/requests.py`). A command is done when it returns: a
+job that was asked to stop has stopped. What it raises is the answer no, and the job goes on.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -21,12 +24,13 @@ from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
 from millstream.errors import JobFailedError
 from millstream.jobs.clock import Clock
+from millstream.jobs.control.command import Command, Parameter
 from millstream.jobs.epochs.driver import EpochDriver
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.snapshots.saving import Savepoints
 from millstream.storage.store import Store
 
-__all__ = ["Job"]
+__all__ = ["Job", "commands_of"]
 
 _ENDS = {
     Phase.FINISHED: JobStatus.FINISHED,
@@ -167,3 +171,46 @@ class Job:
         progress = self.board.now
         records = {uid: {"in": o.records_in, "out": o.records_out} for uid, o in progress.operators.items()}
         return {**records, **progress.metrics}
+
+
+def commands_of(job: Job) -> Mapping[str, Command]:
+    """The commands of a job, by name, for a `RequestServer`."""
+
+    def stop(drain: bool = False) -> str:
+        job.stop(drain)
+        job.wait()
+        return _end_text(job)
+
+    def cancel() -> str:
+        job.cancel()
+        job.wait()
+        return _end_text(job)
+
+    def rescale(parallelism: int) -> str:
+        job.rescale(parallelism)
+        return f"'{job.board.now.job_name}' goes on at parallelism {parallelism} with its next epoch"
+
+    def savepoint(to: str | None = None, name: str | None = None) -> str:
+        return job.savepoint(to, name)
+
+    def published() -> str:
+        return str(job.published())
+
+    return {
+        "stop": Command(stop, {"drain": Parameter(bool)}),
+        "cancel": Command(cancel),
+        "rescale": Command(rescale, {"parallelism": Parameter(int, required=True)}),
+        "savepoint": Command(savepoint, {"to": Parameter(str), "name": Parameter(str)}),
+        "published": Command(published),
+    }
+
+
+def _end_text(job: Job) -> str:
+    """How a job ended that was asked to."""
+    now, status = job.board.now, job.status()
+    if status is JobStatus.FAILED:
+        raise JobFailedError(f"'{now.job_name}' failed instead: {now.last_error}")
+    if status is JobStatus.CANCELED:
+        return f"'{now.job_name}' is cancelled; what it committed, up to epoch {now.epoch}, stays"
+    how = "is finished" if status is JobStatus.FINISHED else "has stopped"
+    return f"'{now.job_name}' {how} at epoch {now.epoch}; everything up to it is published"

@@ -24,14 +24,13 @@ from millstream.connectors.contracts import Sink
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Graph, Read, Write
 from millstream.jobs.clock import Clock, SystemClock
-from millstream.jobs.control.commands import commands_of
 from millstream.jobs.control.requests import RequestServer
 from millstream.jobs.epochs.driver import EpochDriver
 from millstream.jobs.epochs.epoch_run import Deployment, Runner, new_run
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.epochs.progress_report import ProgressReporter
-from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.job import Job, commands_of
 from millstream.jobs.launch.job_log import JobLog, attach_log
 from millstream.jobs.launch.job_query_server import JobQueryServer
 from millstream.jobs.settings.driver_settings import driver_settings, savepoint_directory
@@ -40,7 +39,7 @@ from millstream.jobs.snapshots.restore import ready_store, recovery_of
 from millstream.plan.stages import Plan
 from millstream.runtime.task.spec import JobFacts
 from millstream.spark.masters import check_store_reachable
-from millstream.storage.layered_store import layered_store
+from millstream.storage.layered_stores import layered_store
 from millstream.storage.local import make_private
 from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, open_store

@@ -4,7 +4,7 @@ In order:
 1. find the epoch and the one before it, and hold both: the job may go on meanwhile;
 2. compile the program as the epoch ran it, at its parallelism, and cut out what the operator needs and feeds;
 3. work out what was read (`replayed_input`), and have the sources read it again, or take what was recorded of it;
-4. run it, with the epoch's number, processing time and states, on top of the job's files (`storage.sandbox_store`);
+4. run it, with the epoch's number, processing time and states, on top of the job's files (`storage.layered_stores`);
 5. compare (`replay_comparison`).
 
 Invariant: nothing is touched. State is written to memory, no manifest is committed, nothing is published, and a sink
@@ -44,8 +44,7 @@ from millstream.jobs.epochs.rounds import rounds_max
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.jobs.launch.launch import ends_of, is_batch, with_sources
 from millstream.jobs.replay.replay_comparison import COUNTS, Comparison, Difference, compare_operator, replayed_manifest
-from millstream.jobs.replay.replayed_input import replayed_input
-from millstream.jobs.replay.replayed_plan import plan_as_committed, replayed_part
+from millstream.jobs.replay.replayed_epoch import plan_as_committed, replayed_input, replayed_part
 from millstream.jobs.settings.job_settings import JobSettings
 from millstream.plan.stages import Plan
 from millstream.runtime.operators.user_code import UserFailureError
@@ -53,9 +52,9 @@ from millstream.runtime.task.local import LocalRunner
 from millstream.runtime.task.recorded_input import RecordedSource
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.stored.accounts import OperatorAccount, accounts_of
+from millstream.storage.layered_stores import SandboxStore
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import manifest_name, savepoint_name
-from millstream.storage.sandbox_store import SandboxStore
 from millstream.storage.store import Store, shown_address
 
 __all__ = ["Replay", "past_epoch", "replay"]

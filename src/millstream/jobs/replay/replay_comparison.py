@@ -18,8 +18,8 @@ from itertools import zip_longest
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
-from millstream.connectors.blackhole import DiscardingSink
 from millstream.connectors.contracts import Sink
+from millstream.connectors.direct_sinks import DiscardingSink
 from millstream.errors import StoreDamagedError
 from millstream.graph.nodes import Node, Read, Write
 from millstream.jobs.epochs.outcome import EpochOutcome

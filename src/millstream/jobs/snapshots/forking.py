@@ -20,7 +20,7 @@ from millstream.checkpoint.pins import Pin, pin_epoch, unpin
 from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.errors import StoreError
-from millstream.storage.layered_store import LayeredStore
+from millstream.storage.layered_stores import LayeredStore
 from millstream.storage.store import Store
 
 __all__ = ["beginning_of", "claim_fork"]

@@ -29,7 +29,7 @@ from millstream.query.client.epoch_agreement import EpochAgreement, RowReader
 from millstream.query.client.requester import Question, Requester
 from millstream.query.client.responses import Answer, NoAnswer, NoServerError, PunctualTransport
 from millstream.query.wire.json_values import json_of_key
-from millstream.query.wire.served_state import ServedState
+from millstream.query.wire.servers import ServedState
 
 __all__ = ["QueryClient"]
 

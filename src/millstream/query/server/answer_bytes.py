@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from millstream.query.wire.refusals import TooLargeError
-from millstream.query.wire.served_state import ServedState
+from millstream.query.wire.servers import ServedState
 
 __all__ = ["check_size", "encoded", "encoded_at_once", "has_small_values", "json_size", "read_in_portions"]
 

@@ -32,6 +32,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from millstream.checkpoint.leases import system_ms
 from millstream.query.errors import UnknownJobError
 from millstream.query.job_view import JobView
 from millstream.query.server import openapi
@@ -60,7 +61,6 @@ from millstream.query.server.settings import ServerSettings
 from millstream.query.server.watchers import EpochBell, WatchedAnswer, watch
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
 from millstream.query.wire.servers import Registration
-from millstream.state_reader.job_reader import system_ms
 
 __all__ = ["Neighbourhood", "application"]
 

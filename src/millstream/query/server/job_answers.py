@@ -37,7 +37,7 @@ from millstream.query.wire.refusals import (
     TooLargeError,
     TooOldError,
 )
-from millstream.query.wire.served_state import ServedState
+from millstream.query.wire.servers import ServedState
 
 __all__ = ["JobAnswers", "Moment", "moment_ms"]
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import uvicorn
 
+from millstream.checkpoint.leases import system_ms
 from millstream.errors import ConfigurationError, MillstreamError
 from millstream.query.job_view import JobView
 from millstream.query.server.application import Neighbourhood, application
@@ -28,7 +29,6 @@ from millstream.query.server.connections import StoppableServer, impatient_loop,
 from millstream.query.server.flight import FlightEndpoint
 from millstream.query.server.settings import ServerSettings
 from millstream.query.wire.servers import RENEW_S, Registration, deregister, register, registrations_of
-from millstream.state_reader.job_reader import system_ms
 from millstream.storage.store import Store
 
 __all__ = ["Ports", "QueryServer"]

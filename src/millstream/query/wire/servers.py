@@ -1,27 +1,40 @@
-"""Where the servers of a job are: addresses, checked before they are used, and what servers say of themselves.
+"""Where the servers of a job are: addresses, checked before they are used, and what servers say of themselves and of
+their states.
 
 A registration is a small sealed file in `servers/` of the job's store: the server's address, the key groups it holds,
 and until when that counts unless it is renewed. It is a hint and never a truth: a client asks the server itself, and a
 server that is gone, or whose clock is wrong, is only asked last. Registrations that ended long ago are removed by the
 next server that starts.
+
+A state is described by its types, and by how its keys fall into key groups. A client asks the server that holds the key
+group of a key, and a server refuses keys of groups that it does not hold. Both find the group here, by the hash that
+the job itself uses.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+
 from millstream.checkpoint.sealed import seal, unseal
+from millstream.common.typeinfo import TypeInformation
 from millstream.errors import StoreDamagedError
+from millstream.records.columns import arrow_type
+from millstream.state.keys.key_columns import is_stored_as_is, key_column, key_column_of_arrow
+from millstream.state.schemas.saved_types import type_from
+from millstream.storage.json_records import Misfit, from_json, to_json
 from millstream.storage.names import SERVERS, is_server, server_name
 from millstream.storage.store import Store
 
 __all__ = [
     "RENEW_S",
     "Registration",
+    "ServedState",
     "ServerAddress",
     "ServerPlace",
     "deregister",
@@ -145,18 +158,10 @@ class Registration:
         first, last = span or (None, None)
         return cls(id, job_id, url, flight_url, first, last, now_ms + LASTS_MS)
 
-    @property
-    def _is_sound(self) -> bool:
-        """Whether it says what a server says: whoever writes there may write anything, with a seal that fits."""
-        texts, numbers = [self.id, self.job_id, self.url], [self.ends_ms]
-        texts += [] if self.flight_url is None else [self.flight_url]
-        numbers += [group for group in (self.first_group, self.last_group) if group is not None]
-        return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
-
 
 def register(store: Store, registration: Registration) -> None:
     """Write or renew a registration, and remove those of others that ended long ago."""
-    store.put(server_name(registration.id), seal("server", FORMAT, asdict(registration)))
+    store.put(server_name(registration.id), seal("server", FORMAT, to_json(registration)))
     now_ms = registration.ends_ms - LASTS_MS
     for other in registrations_of(store):
         if other.ends_ms < now_ms - _FORGOTTEN_MS:
@@ -182,9 +187,73 @@ def registrations_of(store: Store) -> list[Registration]:
         if is_server(name):
             try:
                 fields: dict[str, Any] = unseal(store.get(name), "server", FORMAT, f"{name} of store {store.url}")
-                registration = Registration(**fields)
-            except (StoreDamagedError, TypeError):
+                # Whoever writes there may write anything, with a seal that fits: the codec reads what a server writes.
+                registration = from_json(Registration, None, fields)
+            except (StoreDamagedError, Misfit):
                 continue
-            if registration._is_sound and name == server_name(registration.id):
+            if name == server_name(registration.id):
                 registrations.append(registration)
     return registrations
+
+
+_TYPE_DEPTH_MAX = 64
+
+
+@dataclass(frozen=True)
+class ServedState:
+    """A queryable state. Types are as a manifest writes them: "LONG", {"row": [...]}, "PICKLED" for none.
+
+    `key_groups` is how many there are, the maximum parallelism of the operator; 0 where it is not known which group a
+    key belongs to.
+    """
+
+    name: str
+    kind: str
+    key_type: Any
+    value_type: Any
+    is_pickled: bool
+    key_groups: int
+
+    @classmethod
+    def parsed(cls, description: object) -> ServedState | None:
+        """A state that a server describes; None for what describes none."""
+        if not isinstance(description, Mapping):
+            return None
+        name, kind, groups = description.get("name"), description.get("kind"), description.get("key_groups")
+        key_type, value_type = description.get("key_type"), description.get("value_type")
+        if not (isinstance(name, str) and isinstance(kind, str) and type(groups) is int):
+            return None
+        if not (0 <= groups <= _GROUPS_MAX and _is_shallow(key_type) and _is_shallow(value_type)):
+            return None
+        return cls(name, kind, key_type, value_type, bool(description.get("is_pickled")), groups)
+
+    def groups_of(self, keys: Sequence[Any]) -> list[int]:
+        """The key group of every key.
+
+        >>> ServedState("totals", "value", "STRING", "LONG", False, 128).groups_of(["a", "b"])
+        [76, 83]
+        """
+        groups: list[int] = key_column(list(keys), self._declared).groups(self.key_groups).tolist()
+        return groups
+
+    def groups_of_column(self, keys: pa.Array) -> list[int]:
+        """The key group of every key of a column; without a loop over the keys where it is of their declared type."""
+        declared = self._declared
+        if declared is None or not is_stored_as_is(declared) or keys.type != arrow_type(declared):
+            return self.groups_of(keys.to_pylist())
+        groups: list[int] = key_column_of_arrow(keys).groups(self.key_groups).tolist()
+        return groups
+
+    def column(self, keys: Sequence[Any]) -> pa.Array:
+        """Keys as a column of their declared type."""
+        return pa.array(keys, None if self._declared is None else arrow_type(self._declared))
+
+    @property
+    def _declared(self) -> TypeInformation | None:
+        return None if self.key_type == "PICKLED" else type_from(self.key_type, f"the key of '{self.name}'")
+
+
+def _is_shallow(written: Any, depth: int = 0) -> bool:
+    """Whether a type, as it is written, is no deeper than types are."""
+    inner = written.values() if isinstance(written, Mapping) else written if isinstance(written, list) else ()
+    return depth < _TYPE_DEPTH_MAX and all(_is_shallow(part, depth + 1) for part in inner)

@@ -36,8 +36,7 @@ from millstream.state.segments.segment import DownloadedFile, HeldSegment, Segme
 from millstream.state.segments.segment_footer import SegmentFile
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import TableLayout
-from millstream.storage.store import Store
-from millstream.storage.transient_errors import is_transient
+from millstream.storage.store import Store, is_transient
 
 __all__ = ["WHOLE_BYTES_MAX", "OpenSegments", "RangedFile", "ReadFile", "WholeFile", "mapped_file"]
 

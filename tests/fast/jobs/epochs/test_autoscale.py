@@ -13,7 +13,7 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError
-from millstream.jobs.epochs.autoscale import AGREEING, EpochLoad, LoadHistory, decide_parallelism
+from millstream.jobs.epochs.epoch_size import AGREEING, EpochLoad, LoadHistory, decide_parallelism
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.settings.driver_settings import AutoscaleSettings, autoscale_settings
 from millstream.runtime.task.local import LocalRunner

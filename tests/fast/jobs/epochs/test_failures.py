@@ -7,7 +7,7 @@ from pathlib import Path
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.jobs.epochs.failures import judge
-from millstream.runtime.operators.failure import FailureReport, UserFailureError
+from millstream.runtime.operators.user_code import FailureReport, UserFailureError
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.accounts import OperatorAccount, StoredTables, SubtaskAccount, to_json
 from millstream.storage.local import LocalStore

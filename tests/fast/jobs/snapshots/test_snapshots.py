@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 from running_totals import expected, totals
+from stored_leases import leases_of
 from watched_store import make_older
 
-from millstream.checkpoint.leases import DURATION_MS, LeasedEpoch, leases_of
+from millstream.checkpoint.leases import DURATION_MS, LeasedEpoch
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch, pins_of, unpin
 from millstream.checkpoint.retention import RetentionPolicy, named_files

@@ -158,12 +158,12 @@ class NamedSum(Named, AggregateFunction):
         return acc_a + acc_b
 
 
-class NamedWindow(Named, ProcessWindowFunction):
+class NamedWindow(Named, ProcessWindowFunction[Any, Any, Any, Any]):
     def process(self, key: Any, context: Any, elements: Any) -> Iterator[Any]:
         yield from elements
 
 
-def through_windows(of_windows: Named, of_records: Named) -> None:
+def through_windows(of_windows: NamedWindow, of_records: NamedSum) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         windows = env.add_source(Script([1, 2])).key_by(abs).count_window(1)
         windows.aggregate(of_records, of_windows).sink_to(Collect())

@@ -19,7 +19,7 @@ from millstream.common import RestartStrategies, Types
 from millstream.common.time import Time
 from millstream.compiler.passes import compile_graph
 from millstream.connectors.contracts import CommitId, Sink, SinkWriter, WriterContext
-from millstream.connectors.foreach import ForeachSink
+from millstream.connectors.direct_sinks import ForeachSink
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.python import PythonSource, Split, TwoPhaseSink
 from millstream.datastream.functions import (

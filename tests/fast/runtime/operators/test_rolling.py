@@ -19,7 +19,7 @@ from millstream.aggregation.rolling_records import FieldReduce, mutable_copy
 from millstream.common import Row, Types
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
 from millstream.compiler.passes.roll_in_columns import rolling_operation
-from millstream.datastream.streams.rolling_fields import rolling_field
+from millstream.datastream.streams.ready_aggregates import rolling_field
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Node, Partitioning, Reduce
 from millstream.metrics.registry import MetricRegistry

@@ -527,6 +527,14 @@ def test_reduce_and_aggregate_work_with_an_evictor() -> None:
     assert results(items, lambda s: s.window(TENS).evictor(CountEvictor.of(2)).aggregate(Average())) == [3.5]
 
 
+def test_the_type_of_an_accumulator_is_not_that_of_the_records_an_evictor_is_shown() -> None:
+    """Behind an evictor, windows keep records; so do sliding windows by count."""
+    items, pair = [("a", n, n) for n in range(5)], Types.TUPLE([Types.LONG(), Types.LONG()])
+    evicted = results(items, lambda s: s.window(TENS).evictor(CountEvictor.of(2)).aggregate(Average(), None, pair))
+    assert evicted == [3.5]
+    assert results(items, lambda s: s.count_window(3, 2).aggregate(Average(), None, pair)) == [0.5, 2.0]
+
+
 class NoOdds(Evictor[Record, TimeWindow]):
     def evict_before(self, elements: list[Any], size: int, window: TimeWindow, ctx: Any) -> None:
         ctx.get_metric_group().counter("evicted").inc(sum(element.value[1] % 2 for element in elements))

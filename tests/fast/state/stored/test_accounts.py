@@ -157,6 +157,19 @@ def test_what_says_nothing_is_left_out_and_an_empty_version_is_not() -> None:
 
 REF = SegmentRef("f", 1, 0, 9, 0, 9, 1, 1)
 HISTORY = {"since": 1, "since_ms": 0, "type": "LONG", "shape": "value", "key": "string"}
+ODD_FIELDS: dict[str, list[Any]] = {
+    "since": ["1", 1.0, [], None],
+    "since_ms": [True, 2**63],
+    "type": [1, None, [], {}, {"row": [["", "LONG"]] * 2}, {"list": 7}],
+    "shape": [None, 1, []],
+    "key": [None, 1],
+    "version": ["1", []],
+    "ttl_ms": ["1", False],
+    "renames": [[], {"a": 1}, "ab"],
+    "defaults": [1, {"a": 1}, "?", {"a": "AAAA"}],
+    "upgrade": [1, []],
+    "of tomorrow": [1],
+}
 
 
 @pytest.mark.parametrize(
@@ -194,19 +207,7 @@ HISTORY = {"since": 1, "since_ms": 0, "type": "LONG", "shape": "value", "key": "
                 "state 'total' of 'count'",
                 "another",
             )
-            for name, odds in {
-                "since": ["1", 1.0, [], None],
-                "since_ms": [True, 2**63],
-                "type": [1, None, [], {}, {"row": [["", "LONG"]] * 2}, {"list": 7}],
-                "shape": [None, 1, []],
-                "key": [None, 1],
-                "version": ["1", []],
-                "ttl_ms": ["1", False],
-                "renames": [[], {"a": 1}, "ab"],
-                "defaults": [1, {"a": 1}, "?", {"a": "AAAA"}],
-                "upgrade": [1, []],
-                "of tomorrow": [1],
-            }.items()
+            for name, odds in ODD_FIELDS.items()
             for odd in odds
         ),
     ],

@@ -21,7 +21,8 @@ _STORES = count()
 def test_an_entry_that_tells_of_other_items_than_there_are_is_refused(items: int, change: dict[str, Any]) -> None:
     store = MemoryStore(f"lists-{next(_STORES)}")
     entry = entry_of(pa.array(range(items)), "split", "int64", store, "segments/list.arrow", None)
-    assert column_of([(entry, Slice(0, 0, items))], store, "state 'seen'").to_pylist() == list(range(items))
+    column = column_of([(entry, Slice(0, 0, items))], store, "state 'seen'")
+    assert column is not None and column.to_pylist() == list(range(items))
     damaged = replace(entry, **change)
     with pytest.raises(StoreDamagedError, match="state 'seen'"):
         column_of([(damaged, Slice(0, 0, damaged.items))], store, "state 'seen'")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors import generator
+from millstream.connectors import program_sources
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type
 
@@ -31,4 +31,6 @@ class DataGeneratorSource(Source):
     ) -> None:
         record_type = checked_output_type("DataGeneratorSource", type_info)
         with at_users_line():
-            super().__init__(generator.DataGeneratorSource(generator_function, count, rate_per_second, record_type))
+            super().__init__(
+                program_sources.DataGeneratorSource(generator_function, count, rate_per_second, record_type)
+            )

@@ -1,21 +1,44 @@
-"""Triggers that do not follow a clock of their own: by count, by how far records have moved, never, and one that purges
-whatever another fires."""
+"""Windows that follow no clock, counted and global ones, and triggers without a clock of their own: by count, by how
+far records have moved, never, and one that purges whatever another fires.
+
+An assigner of counted windows is pure: the windows of a record follow from a count in window state and the assigner's
+settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from millstream.common.serializer import TypeSerializer
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.datastream.functions.function import ReduceFunction
 from millstream.datastream.state import ReducingState, ReducingStateDescriptor, ValueState, ValueStateDescriptor
 from millstream.datastream.streams.argument_checks import checked_count
+from millstream.datastream.window.assigners import WindowAssigner
 from millstream.datastream.window.evictors import checked_delta
 from millstream.datastream.window.triggers import Trigger, TriggerResult
-from millstream.datastream.window.windows import CountWindow, GlobalWindow, Window
+from millstream.datastream.window.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    Window,
+)
 from millstream.graph.window_traits import TimedTrigger, as_described
 
-__all__ = ["CountTrigger", "DeltaTrigger", "NeverTrigger", "PurgingTrigger"]
+if TYPE_CHECKING:
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = [
+    "CountSlidingWindowAssigner",
+    "CountTrigger",
+    "CountTumblingWindowAssigner",
+    "DeltaTrigger",
+    "GlobalWindows",
+    "NeverTrigger",
+    "PurgingTrigger",
+]
 
 T = TypeVar("T")
 
@@ -162,3 +185,89 @@ class NeverTrigger(Trigger[T, GlobalWindow], TimedTrigger):
 
     def clear(self, window: GlobalWindow, ctx: Trigger.TriggerContext) -> None:
         """Nothing is kept."""
+
+
+class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
+    """Every `window_size` records of a key make a window."""
+
+    def __init__(self, window_size: int) -> None:
+        self._window_size = checked_count("CountTumblingWindowAssigner", window_size)
+        self._counter_state_descriptor = ValueStateDescriptor("assigner-count", Types.LONG())
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
+        """Of so many records."""
+        return CountTumblingWindowAssigner(window_size)
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[CountWindow]:
+        counter: ValueState[Any] = context.get_runtime_context().get_state(self._counter_state_descriptor)
+        count = counter.value() or 0
+        counter.update(count + 1)
+        return [CountWindow(count // self._window_size)]
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, CountWindow]:
+        return CountTrigger.of(self._window_size)
+
+    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
+    """A window of `window_size` records begins every `window_slide` records of a key."""
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        self._window_size = checked_count("CountSlidingWindowAssigner, window_size", window_size)
+        self._window_slide = checked_count("CountSlidingWindowAssigner, window_slide", window_slide)
+        self._count_descriptor = ValueStateDescriptor("slide-count-assigner", Types.LONG())
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Any]:
+        """Of so many records, every so many records."""
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[CountWindow]:
+        counter: ValueState[Any] = context.get_runtime_context().get_state(self._count_descriptor)
+        count = counter.value() or 0
+        counter.update(count + 1)
+        last = count // self._window_slide
+        first = max(0, -(-(count - self._window_size + 1) // self._window_slide))
+        return [CountWindow(id) for id in range(last, first - 1, -1)]
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, CountWindow]:
+        return CountTrigger.of(self._window_size)
+
+    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class GlobalWindows(WindowAssigner[T, GlobalWindow]):
+    """Everything in one window, which fires only by a trigger of the program's own."""
+
+    @staticmethod
+    def create() -> GlobalWindows[Any]:
+        """The assigner."""
+        return GlobalWindows()
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[GlobalWindow]:
+        return [GlobalWindow.get()]
+
+    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, GlobalWindow]:
+        return NeverTrigger()
+
+    def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:
+        return GlobalWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False

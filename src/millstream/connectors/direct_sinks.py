@@ -1,7 +1,11 @@
-"""A sink that calls the user's function with every record, in the task, while the epoch runs.
+"""Sinks that stage nothing but a count: they are done with a record when they have seen it.
 
-What the function does is visible at once and nothing can take it back: an epoch that is run again calls it again with
-the same records. That is at-least-once, and the plan says so. For exactly-once, write a `TwoPhaseSink`.
+`ForeachSink` calls the user's function with every record, in the task, while the epoch runs. What the function does is
+visible at once and nothing can take it back: an epoch that is run again calls it again with the same records. That is
+at-least-once, and the plan says so. For exactly-once, write a `TwoPhaseSink`.
+
+`DiscardingSink` throws records away. It never asks a batch for its other form, so what a benchmark measures with it is
+the engine, not the sink.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
-__all__ = ["ForeachSink"]
+__all__ = ["DiscardingSink", "ForeachSink"]
 
 
 class ForeachSink(Sink):
@@ -81,3 +85,30 @@ class _CallingWriter(SinkWriter):
     def _close(self) -> None:
         if callable(getattr(self._function, "close", None)):
             self._function.close()
+
+
+class DiscardingSink(Sink):
+    """Takes every record and keeps none; each task stages only its count."""
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _CountingWriter()
+
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        """Nothing is published, so there is nothing to repeat."""
+
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        return pending, ""
+
+    def describe(self) -> str:
+        return "discard"
+
+
+class _CountingWriter(SinkWriter):
+    def __init__(self) -> None:
+        self._records = 0
+
+    def write(self, batch: Batch) -> None:
+        self._records += batch.length
+
+    def stage(self) -> Sequence[Json]:
+        return ({"records": self._records},) if self._records else ()
