@@ -39,6 +39,8 @@ from telling import answer_shown, indented, show, window_table
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import StoreError
 from millstream.jobs.console.amounts import bytes_text, time_text
+from millstream.jobs.console.bottom_area import BottomArea
+from millstream.jobs.console.console_view import cut
 from millstream.jobs.epochs.progress_report import state_size
 from millstream.storage.store import open_store
 
@@ -46,10 +48,10 @@ HERE = Path(__file__).resolve().parent
 STORE = Path(".millstream", "impressions")
 OUTPUT = Path(".millstream", "impressions-output")
 SCREEN = Path(".millstream", "impressions-screen.txt")
-PATIENCE_S = 180
+# So long without a new epoch: a machine that has other things to do takes minutes to start Spark.
+PATIENCE_S = 600
 # A user who says nothing is not waited for, and one who never tires is thanked.
 SILENCE_S, QUESTIONS_S = 20, 60
-SHOW_CURSOR = "\x1b[?25h"
 
 
 class Unproved(Exception):
@@ -75,6 +77,8 @@ def main(records: int, rate: float) -> int:
     keyboard = Keyboard(sys.stdin.fileno()) if screen.is_terminal and is_ours(sys.stdin) else None
     for folder in (STORE, OUTPUT):
         shutil.rmtree(folder, ignore_errors=True)
+    SCREEN.parent.mkdir(exist_ok=True)
+    SCREEN.unlink(missing_ok=True)
     began = time.monotonic()
     length = records + (QUESTIONS_S * rate if keyboard else 0)
     server = server_until(int(time.time() * 1000), int(length), rate)
@@ -119,11 +123,10 @@ def busy_ad(server: AdServer) -> int:
 def introduce(demo: Demo) -> None:
     demo.screen.print(
         Panel(
-            "Ad impressions stream in, are parsed, cleaned of bots, numbered per ad in keyed state, summed up per ad "
-            "in windows of ten seconds of event time, and written to files, each exactly once, although the job is "
-            "killed with kill -9 half-way. One in fifty comes seconds late: some windows that have closed are "
-            "corrected, and what comes later still is dropped. Windows that are still open can be asked for: the job "
-            "is its own database. The program is examples/impressions/job.py.",
+            "Ad impressions stream in, are cleaned of bots, numbered per ad, summed up per ad in windows of ten "
+            "seconds of event time, and written to files: each exactly once, although the job is killed with kill -9 "
+            "half-way. One in fifty comes late: some correct windows that have closed, some are dropped. Windows that "
+            "are still open can be asked for. The program is examples/impressions/job.py.",
             title="[bold]Millstream demo",
             title_align="left",
             border_style="cyan",
@@ -136,19 +139,18 @@ def first_life(demo: Demo, watch: Watch) -> None:
     say(
         demo,
         1,
-        f"Start the job: {demo.rate:,.0f} impressions a second, {SPEED} times as fast as they were seen. (Spark takes "
-        f"seconds to start.) While it runs, ask it for the open windows of any ad, 0 to {ADS - 1}, from another "
-        "terminal:",
+        f"Start the job: {demo.rate:,.0f} impressions a second, {SPEED} times as fast as they were seen. While it "
+        f"runs, ask it from another terminal for the open windows of any ad, 0 to {ADS - 1}:",
     )
-    demo.screen.print(Text(f"\n    curl {demo.questions.url(demo.ad)}\n"), soft_wrap=True)
-    with running_job(demo, quiet=False) as job:
-        wait_until(job, lambda: records_in(newest_manifest()) >= demo.records // 2)
+    # Alone in its row and not indented: so it fits 80 columns, and can be copied as a whole.
+    demo.screen.print(Text(f"\ncurl {demo.questions.url(demo.ad)}\n"), soft_wrap=True)
+    half = demo.records // 2
+    with running_job(demo) as job, waiting(demo, f"It is killed when it has {half:,} impressions") as show:
+        wait_until(job, lambda: records_in(newest_manifest()) >= half, show)
         half_way = epoch_of(newest_manifest())
-        wait_until(job, lambda: bool(watch.answers) and watch.answers[-1].epoch >= half_way)
+        wait_until(job, lambda: bool(watch.answers) and watch.answers[-1].epoch >= half_way, show)
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-    if demo.screen.is_terminal:
-        print(SHOW_CURSOR, flush=True)  # the panel had hidden it, and had no time to give it back
     answers = watch.answers
     say(demo, 2, f"Ad {demo.ad} was asked for {len(answers):,} times while it ran. The last answer:")
     demo.screen.print("", answer_shown(answers[-1]), sep="\n")
@@ -168,19 +170,18 @@ def second_life(demo: Demo, watch: Watch, known: int) -> None:
     say(demo, 4, "Run the same command again. It opens that manifest and goes on; there is nothing to repair.")
     if not demo.screen.is_terminal:
         demo.screen.print()
-    # In a terminal this life has the questions on the screen, so what it has to say itself goes elsewhere.
-    with running_job(demo, quiet=demo.screen.is_terminal) as job:
-        with waiting(demo, "The job starts …"):
-            wait_until(job, lambda: len(watch.answers) > known)
+    with running_job(demo) as job:
+        with waiting(demo, "The job starts again") as show:
+            wait_until(job, lambda: len(watch.answers) > known, show)
         first = watch.answers[known]
         say(demo, 5, f"Ask the same again, at the same address. The first answer about ad {demo.ad} after the crash:")
         demo.screen.print("", answer_shown(first), "", sep="\n")
         if demo.keyboard is not None:
-            with waiting(demo, "Spark starts; until it runs, the answer stays what it was …"):
-                wait_until(job, lambda: watch.answers[-1].epoch > first.epoch)
+            with waiting(demo, "Until Spark runs, the answer stays what it was") as show:
+                wait_until(job, lambda: watch.answers[-1].epoch > first.epoch, show)
             ask_user(demo, demo.keyboard, job)
-        with waiting(demo, f"The job goes on until it has {demo.records:,} impressions …"):
-            wait_until(job, lambda: records_in(newest_manifest()) >= demo.records)
+        with waiting(demo, f"It goes on until it has {demo.records:,} impressions") as show:
+            wait_until(job, lambda: records_in(newest_manifest()) >= demo.records, show)
         say(demo, 6, f"Enough. End the stream, and let all windows close: millstream stop --drain {STORE}")
         stopping = [sys.executable, "-m", "millstream.cli", "stop", "--drain", str(STORE)]
         stopped = subprocess.run(stopping, capture_output=True, text=True, check=False)
@@ -225,10 +226,15 @@ def judged(demo: Demo, before: tuple[Answer, ...], after: tuple[Answer, ...], be
     look_around = (
         f"head {OUTPUT}/*/*.csv",
         f"less {STORE}/manifests/*.json",
-        f"{Path(sys.executable).parent / 'millstream'} list",
+        f"{relative(Path(sys.executable).parent / 'millstream')} list",
     )
     show(demo.screen, records_in(ended), count, windows, answers, time.monotonic() - began, look_around)
     return 0 if count.exact and windows.exact and answers.exact else 1
+
+
+def relative(path: Path) -> Path:
+    """The path from here, where it lies below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def say(demo: Demo, number: int, text: str) -> None:
@@ -239,21 +245,34 @@ def say(demo: Demo, number: int, text: str) -> None:
 
 
 @contextmanager
-def waiting(demo: Demo, text: str) -> Iterator[None]:
-    """Something moves on a terminal meanwhile; elsewhere the job itself tells how far it is."""
+def waiting(demo: Demo, text: str) -> Iterator[Callable[[], None]]:
+    """Gives what shows, in one row of a terminal, how far the job is; elsewhere the job itself tells that."""
     if not demo.screen.is_terminal:
-        yield
+        yield lambda: None
         return
-    with demo.screen.status(text):
-        yield
+    area, began = BottomArea(sys.stdout), time.monotonic()
+
+    def show() -> None:
+        manifest = newest_manifest()
+        far = f"epoch {manifest.epoch}, {records_in(manifest):,} impressions" if manifest else "Spark starts"
+        row = f"{text} … {far}, {time.monotonic() - began:.0f} s"
+        area.draw([cut(row, area.size.columns)])
+
+    try:
+        yield show
+    finally:
+        area.close()
 
 
 # --- the job, from outside ------------------------------------------------------------------------------------
 
 
 @contextmanager
-def running_job(demo: Demo, quiet: bool) -> Iterator[subprocess.Popen[bytes]]:
-    """The job in a process group of its own, so that all of it can be killed at once. None survives the block."""
+def running_job(demo: Demo) -> Iterator[subprocess.Popen[bytes]]:
+    """The job in a process group of its own, so that all of it can be killed at once. None survives the block.
+
+    On a terminal the screen is the story's: what the job has to say itself goes into a file.
+    """
     command = [sys.executable, "-m", "millstream.cli", "run", "--store", str(STORE)]
     # Small epochs, however far a slow start let the stream run ahead: a job done in two epochs has no half-way.
     command += ["-D", f"millstream.epoch.max-records={max(1, demo.records // 20)}"]
@@ -263,7 +282,7 @@ def running_job(demo: Demo, quiet: bool) -> Iterator[subprocess.Popen[bytes]]:
     command += ["--records", str(int(demo.records + 3 * QUESTIONS_S * demo.rate))]
     # The clock is read once, by the demo: after the crash the server must send the very same impressions again.
     command += ["--first-ms", str(demo.server.first_ms)]
-    with SCREEN.open("wb") if quiet else nullcontext() as screen:
+    with SCREEN.open("ab") if demo.screen.is_terminal else nullcontext() as screen:
         job = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=screen, stderr=screen)
         try:
             yield job
@@ -273,15 +292,18 @@ def running_job(demo: Demo, quiet: bool) -> Iterator[subprocess.Popen[bytes]]:
                 job.wait()
 
 
-def wait_until(job: subprocess.Popen[bytes], come: Callable[[], bool]) -> None:
-    """Wait for something that the job brings about."""
-    deadline = time.monotonic() + PATIENCE_S
+def wait_until(job: subprocess.Popen[bytes], come: Callable[[], bool], show: Callable[[], None]) -> None:
+    """Wait for something that the job brings about, as long as it goes on; `show` is called now and then."""
+    epoch, heard = epoch_of(newest_manifest()), time.monotonic()
     while not come():
         if job.poll() is not None:
             raise Unproved(f"The job ended by itself, with exit code {job.returncode}; its log is in {STORE / 'logs'}.")
-        if time.monotonic() > deadline:
-            raise Unproved(f"The job has not come far enough in {PATIENCE_S} s; its log is in {STORE / 'logs'}.")
-        time.sleep(0.03)
+        if epoch_of(newest_manifest()) != epoch:
+            epoch, heard = epoch_of(newest_manifest()), time.monotonic()
+        if time.monotonic() - heard > PATIENCE_S:
+            raise Unproved(f"The job has had no new epoch for {PATIENCE_S} s; its log is in {STORE / 'logs'}.")
+        show()
+        time.sleep(0.05)
 
 
 def newest_manifest() -> Manifest | None:
@@ -314,7 +336,7 @@ def epoch_of(manifest: Manifest | None) -> int:
 def kept_in(manifest: Manifest) -> str:
     """The keyed state and the event time that a manifest holds, in words."""
     size = state_size(manifest)
-    kept = f"the counts and open windows ({size.rows:,} rows of state, {bytes_text(size.bytes)})"
+    kept = f"the counts and open windows ({bytes_text(size.bytes)} of state)"
     at = f"the watermark {time_text(manifest.watermark or 0, manifest.created_ms)} UTC"
     return f"{kept}, {at}, {dropped_in(manifest):,} impressions dropped as too late"
 

@@ -327,11 +327,11 @@ def test_a_line_that_is_no_result_is_found(example: Example, tmp_path: Path) -> 
 # --- what is shown at the end ---------------------------------------------------------------------------------
 
 
-def shown(example: Example, folder: Path, dropped: int = 0, gone_back: int = 0) -> str:
-    """The last words of the demo, on a screen of 94 columns."""
+def shown(example: Example, folder: Path, dropped: int = 0, gone_back: int = 0, columns: int = 94) -> str:
+    """The last words of the demo, on a screen of so many columns."""
     count = example.judge.judge_count(example.humans, folder / "numbered")
     windows = judged_windows(example, folder / "windows", dropped)
-    screen = Console(width=94, record=True, file=io.StringIO())
+    screen = Console(width=columns, record=True, file=io.StringIO())
     screen.print(example.telling.window_table(windows))
     answers = example.judge.AnswersVerdict(before=7, after=1_234, gone_back=gone_back, wrong=0)
     example.telling.show(screen, RECORDS, count, windows, answers, took_s=42, look_around=["head", "tail"])
@@ -348,6 +348,9 @@ def test_the_end_says_what_was_proved(example: Example, tmp_path: Path) -> None:
     assert f"{len(results):,} windows of an ad, the last result of each right but for what was dropped" in text
     assert "7 answers before the crash and 1,234 after it, none of them went back" in text
     assert max(map(len, text.splitlines())) <= 94
+    # With the two rows of the step before it, a blank one and that of the prompt, it fits 80×24.
+    small = shown(example, tmp_path, dropped=1, columns=80).splitlines()
+    assert len(small) <= 20 and max(map(len, small)) <= 80
     last = max(start for _, start in results)
     assert example.job.window_text(last) in text
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import pty
 import re
-import select
-import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +15,7 @@ from typing import Any
 
 import pytest
 from demo_modules import FOLDER, RECORDS, Example
+from terminal import Screen, Terminal
 
 from millstream import query
 from millstream.common import Configuration, Types, WatermarkStrategy
@@ -212,82 +207,58 @@ def test_lines_are_waited_for_only_so_long(example: Example) -> None:
 
 # --- one demo, at a terminal ----------------------------------------------------------------------------------
 
+CAPTURES = Path(__file__).parent / "captures"
 
-class Terminal:
-    """A program at a terminal of its own, seen and typed at from outside."""
 
-    def __init__(self, command: list[str], cwd: Path) -> None:
-        self._here, there = pty.openpty()
-        termios.tcsetwinsize(there, (50, 100))
-        self.process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=os.environ | {"TERM": "xterm-256color"},
-            stdin=there,
-            stdout=there,
-            stderr=there,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+def keep(name: str, screen: Screen) -> None:
+    """Keep the picture for people to look at, if asked to (MILLSTREAM_CAPTURES=write). Its figures differ each time."""
+    if os.environ.get("MILLSTREAM_CAPTURES") == "write":
+        edge = f"+{'-' * screen.columns}+"
+        picture = "\n".join([edge, *(f"|{line:{screen.columns}}|" for line in screen.lines), edge, ""])
+        folder = str(Path(sys.executable).parent)  # of this machine: no other has it
+        picture = re.sub(
+            rf"{re.escape(folder)}(/millstream list)( *)", rf".venv/bin\1\2{' ' * (len(folder) - 9)}", picture
         )
-        os.close(there)
-        self._came = b""
-
-    @property
-    def text(self) -> str:
-        """All that was written, without colours and movements of the cursor."""
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._came.decode(errors="replace")).replace("\r", "")
-
-    def type(self, line: str) -> None:
-        os.write(self._here, line.encode() + b"\n")
-
-    def read_until(self, pattern: str, begin: int = 0, timeout_s: float = 120) -> int:
-        """Read until the text from `begin` on has the pattern; where it ends."""
-        until_s = time.monotonic() + timeout_s
-        while (found := re.compile(pattern).search(self.text, begin)) is None:
-            assert time.monotonic() < until_s and self._reads(), f"no {pattern!r} in:\n{self.text}"
-        return found.end()
-
-    def _reads(self) -> bool:
-        """Read a little; False when the program has ended."""
-        if select.select([self._here], [], [], 0.5)[0]:
-            try:
-                came = os.read(self._here, 65_536)
-            except OSError:  # how Linux says that nobody holds the other end
-                return False
-            self._came += came
-            return bool(came)
-        return True
-
-    def close(self) -> None:
-        self.process.terminate()  # it takes the job with it
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(20)
-        self.process.kill()
-        self.process.wait()
-        os.close(self._here)
+        CAPTURES.mkdir(exist_ok=True)
+        (CAPTURES / f"{name}.txt").write_text(picture, encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_at_a_terminal_the_user_asks_after_the_crash_and_the_demo_ends_exactly_once(tmp_path: Path) -> None:
+    """At 80×24, and for a while at 120×40. What the story tells is in sight when it is told."""
     demo = [sys.executable, str(FOLDER / "demo.py"), "--records", "20000", "--rate", "4000"]
-    terminal = Terminal(demo, tmp_path)
-    prompt = r"Enter to let it finish: "
+    terminal = Terminal(demo, cwd=tmp_path, rows=24, columns=80)
+    screen = terminal.screen
+    prompt = r"Enter to let it finish:$"
     try:
-        at = terminal.read_until(r"curl http://127\.0\.0\.1:\d+/v1/jobs/impressions/states/impressions/windows/\d+\s")
-        at = terminal.read_until(r"asked for \d+ times while it ran. The last answer:\s+ad \d+ as of epoch \d+", at)
-        at = terminal.read_until(r"kill -9!.*", at)
-        at = terminal.read_until(r"The first answer about ad \d+ after the\s+crash:\s+ad \d+ as of epoch \d+", at)
-        at = terminal.read_until(prompt, at)
+        terminal.read_until(r"It is killed when it has 10,000 impressions … Spark starts, \d+ s", 300)
+        # The story and the whole command that asks are in sight, and the command is in one row.
+        assert "Millstream demo" in screen.text
+        curl = r"(?m)^curl http://127\.0\.0\.1:\d+/v1/jobs/impressions/states/impressions/windows/\d+$"
+        assert re.search(curl, screen.text), screen.text
+        keep("demo-80x24-starts", screen)
+        terminal.resize(24, 60)
+        terminal.resize(24, 80)
+        terminal.read_until(r"… epoch \d+, [\d,]+ impressions, \d+ s", 300)
+        assert len(re.findall(r"It is killed when", screen.text)) == 1, screen.text
+        terminal.read_until(r"asked for [\d,]+ times while it ran. The last answer:\s+ad \d+ as of epoch \d+", 300)
+        terminal.read_until(r"kill -9!", 60)
+        keep("demo-80x24-killed", screen)
+        terminal.read_until(r"The first answer about ad \d+ after\s+the\s+crash:\s+ad \d+ as of epoch \d+", 300)
+        terminal.read_until(prompt, 300)
         terminal.type("17")
-        at = terminal.read_until(r"ad 17 as of epoch \d+, which is [\d.]+ s old", at)
-        at = terminal.read_until(prompt, at)
+        terminal.read_until(r"ad 17 as of epoch \d+, which is [\d.]+ s old", 60)
+        terminal.resize(40, 120)
+        terminal.read_until(prompt, 60)
+        keep("demo-120x40-asks", screen)
         terminal.type("seventeen")
-        at = terminal.read_until(r"key 'seventeen' is a text", at)
-        at = terminal.read_until(prompt, at)
+        terminal.read_until(r"key 'seventeen' is a text", 60)
+        terminal.read_until(prompt, 60)
+        terminal.resize(24, 80)
         terminal.type("")
-        at = terminal.read_until(r"Exactly once", at)
-        at = terminal.read_until(r"0 lost, 0 doubled", at)
-        at = terminal.read_until(r"\d+ answers before the crash and \d+ after it, none of them went back", at)
-        assert terminal.process.wait(20) == 0
+        assert terminal.read_to_end(300) == 0
+        keep("demo-80x24-ends", screen)
+        for words in ("Exactly once", "0 lost, 0 doubled", "after it, none of them went back", "The last windows"):
+            assert words in screen.text, screen.text
     finally:
         terminal.close()

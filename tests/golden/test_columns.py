@@ -168,7 +168,7 @@ ROW_FORMS = [
 ]
 
 
-@pytest.mark.parametrize("typed", [*SCALARS, *ROW_FORMS], ids=lambda typed: str(typed[0]))
+@pytest.mark.parametrize("typed", [*SCALARS, *ROW_FORMS], ids=lambda typed: typed[0].notation)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_every_simple_type_gives_back_what_the_slow_definition_says(typed: Typed, data: st.DataObject) -> None:

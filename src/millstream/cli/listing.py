@@ -17,7 +17,7 @@ from millstream.cli.refusals import refuse
 from millstream.cli.tables import aligned_text
 from millstream.errors import MillstreamError
 from millstream.jobs.console.amounts import count_text, span_text
-from millstream.state_reader.stored_jobs import DAMAGED, DEFAULT_ROOT, ListedJob
+from millstream.state_reader.stored_jobs import DAMAGED, DEFAULT_ROOT, INTERRUPTED, ListedJob
 from millstream.state_reader.stored_jobs import jobs as stored_jobs
 from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.store import open_store, shown_address
@@ -92,20 +92,30 @@ _HEADINGS = ("job", "id", "status", "epoch", "records", "last epoch", "store")
 def _cells(job: ListedJob, now_ms: int) -> tuple[str, ...]:
     last = "-" if job.last_epoch_ms is None else f"{span_text(max(0, now_ms - job.last_epoch_ms))} ago"
     status = f"{job.status}: {job.problem}" if job.problem else job.status
+    if job.status == "RUNNING" and job.is_alive is None:
+        status = "RUNNING when last heard of"
     return (job.name, job.id[:8], status, count_text(job.epoch), count_text(job.records), last, job.store)
 
 
 def table_text(jobs: Sequence[ListedJob], now_ms: int) -> str:
     """The list as aligned text, for a pipe.
 
-    >>> print(table_text([ListedJob("clicks", "0123456789", "RUNNING", 7, 1200, 1_000, "jobs/a")], now_ms=13_000))
+    >>> job = ListedJob("clicks", "0123456789", "RUNNING", 7, 1200, 1_000, "jobs/a", is_alive=True)
+    >>> print(table_text([job], now_ms=13_000))
     job     id        status   epoch  records  last epoch  store
     clicks  01234567  RUNNING      7    1,200  12 s ago    jobs/a
     """
     return aligned_text(_HEADINGS, [_cells(job, now_ms) for job in jobs], right=("epoch", "records"))
 
 
-_STATUS_STYLES = {"RUNNING": "green", "FINISHED": "blue", "DRAINED": "blue", "SUSPENDED": "yellow", DAMAGED: "red"}
+_STATUS_STYLES = {
+    "RUNNING": "green",
+    "FINISHED": "blue",
+    "DRAINED": "blue",
+    "SUSPENDED": "yellow",
+    INTERRUPTED: "red",
+    DAMAGED: "red",
+}
 
 
 def _print_table(jobs: Sequence[ListedJob], now_ms: int, screen: TextIO) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from millstream.cli.program_arguments import ProgramCommand
 from millstream.cli.query_commands import add_query_commands
 from millstream.cli.snapshot_commands import add_snapshot_commands
 from millstream.cli.state_commands import state_app
@@ -29,11 +30,32 @@ app = typer.Typer(
 )
 
 
-@app.command()
+def _print_versions(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def millstream(
+    is_version_asked: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_versions, is_eager=True, help="Print the versions, as `version` does."
+        ),
+    ] = False,
+) -> None:
+    """Stateful stream processing for Python: PyFlink's API and Flink's promises, on Apache Spark."""
+
+
+@app.command(cls=ProgramCommand)
 def run(
     script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The program, as `python JOB.PY` would run it.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]...", help="The program's own arguments.")
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS", help="The program's own arguments; behind `--` where an option has one of our names."
+        ),
     ] = None,
     pyflink: Annotated[bool, typer.Option("--pyflink", help="Serve its `pyflink` imports: run it unmodified.")] = False,
     parallelism: Annotated[
@@ -101,6 +123,25 @@ def list_(
     raise typer.Exit(list_jobs(root, as_json=as_json, snapshots=snapshots))
 
 
+@app.command()
+def remove(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="JOB", help="Their stores, names or ids. Several may be given.")
+    ] = None,
+    unnamed: Annotated[
+        bool, typer.Option("--unnamed", help="All that runs without --store have left below ./.millstream.")
+    ] = False,
+    root: Annotated[
+        str | None, typer.Option(metavar="ROOT", help="The folder of stores. [default: ./.millstream]")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove stores of jobs that nobody runs: epochs, state and logs. What they published stays."""
+    from millstream.cli.removal import remove_stores
+
+    raise typer.Exit(remove_stores(tuple(names or ()), root, unnamed=unnamed, asks=not yes))
+
+
 app.add_typer(state_app, name="state")
 add_snapshot_commands(app)
 add_query_commands(app)
@@ -130,13 +171,16 @@ def checkpoints(
     raise typer.Exit(show_checkpoints(job, epoch=epoch, last=last, as_json=as_json))
 
 
-@app.command()
+@app.command(cls=ProgramCommand)
 def replay(
     snapshot: Annotated[str, typer.Argument(metavar="JOB@EPOCH", help="The job's store, name or id, and an epoch.")],
     script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The job's program, as it was then.")],
     operator: Annotated[str, typer.Option("--operator", "-o", metavar="UID", help="The operator's uid, or its name.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]...", help="The program's own arguments.")
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS", help="The program's own arguments; behind `--` where an option has one of our names."
+        ),
     ] = None,
     debugger: Annotated[bool, typer.Option("--pdb", help="Enter the debugger where user code raises.")] = False,
     alone: Annotated[bool, typer.Option("--alone", help="Do not run what is behind the operator.")] = False,

@@ -94,7 +94,7 @@ def settings_of(request: RunRequest, start: Start | None = None, *, console_is_t
     Without `--store`, a snapshot of a job is started in that job's own store: it goes on, or back.
 
     >>> settings_of(RunRequest(Path("job.py"), parallelism=4, store="jobs/a"), console_is_terminal=True)
-    {'parallelism.default': '4', 'millstream.store': 'jobs/a'}
+    {'parallelism.default': '4', 'millstream.store': 'jobs/a', 'millstream.console': 'rich'}
     """
     settings = dict(_definition(text) for text in request.definitions)
     if request.parallelism is not None:
@@ -108,8 +108,7 @@ def settings_of(request: RunRequest, start: Start | None = None, *, console_is_t
         settings[_SNAPSHOT] = start.snapshot
     if request.drops:
         settings[_DROPS] = "true"
-    if request.plain or not console_is_terminal:
-        settings.setdefault(_CONSOLE, "plain")
+    settings.setdefault(_CONSOLE, "plain" if request.plain or not console_is_terminal else "rich")
     if request.pyflink:
         # Executors on other machines do not inherit this process's environment.
         settings[f"spark.executorEnv.{SERVE_VARIABLE}"] = "1"

@@ -1,23 +1,28 @@
 """Configuration: a bag of settings by key, all kept as text, as in a file or on a command line.
 
-Typed getters parse, typed setters write. A bag takes any key; whether a key means anything is asked where a job
-is made (`options.check_key`), so that a misspelt key is an error there and never here.
+Typed getters parse, typed setters write, as Flink writes: `true`, `1.0E10`, `[a, b]`. A bag takes any key; whether it
+means anything is asked where a job is made (`options.check_key`), so that a misspelt key is an error there and never
+here.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.config_options import ConfigOption
+from millstream.common.typeinfo.number_text import number_text
 from millstream.common.utils import refuse_java
 from millstream.errors import ConfigurationError
 
 __all__ = ["Configuration"]
 
 _TRUTHS = {"true": True, "false": False}
+_ITEM = r"""\s*(?:'(?P<single>(?:[^']|'')*)'|"(?P<double>[^"]*)"|(?P<bare>[^{separator}]*))\s*(?:{separator}|$)"""
+"""One item of a list, with or without quotes, and the separator after it."""
 
 
 class Configuration:
@@ -31,13 +36,14 @@ class Configuration:
     def __init__(self, other: Configuration | None = None, j_configuration: Any = None) -> None:
         refuse_java(j_configuration, "Configuration(j_configuration)", "use Configuration() and its setters")
         self._settings: dict[str, str] = {} if other is None else dict(other._settings)
+        self._values: dict[str, Any] = {} if other is None else dict(other._values)
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
         """A configuration of the mapping's settings."""
         configuration = cls()
         for key, value in map.items():
-            configuration._set(key, _text(value))
+            configuration._set(key, _text(value), value)
         return configuration
 
     def get_string(self, key: str, default_value: str | None) -> str | None:
@@ -49,18 +55,19 @@ class Configuration:
         return self._set(key, value)
 
     @staticmethod
-    def parse_list_value(value: str) -> list[str]:
-        """The items of a list setting, written `a;b` or `[a, b]`.
+    def parse_list_value(value: str | None) -> list[str]:
+        """The items of a list setting, written `a;b`, or as YAML writes lists: `[a, b]`, or a line `- a` for each.
 
         >>> Configuration.parse_list_value("['a;b', c]"), Configuration.parse_list_value("a;b")
         (['a;b', 'c'], ['a', 'b'])
         """
-        text = value.strip()
+        text = (value or "").strip()
         if text.startswith("[") and text.endswith("]"):
-            items = [item.strip().strip("'\"") for item in text[1:-1].split(",")]
-        else:
-            items = [item.strip() for item in text.split(";")]
-        return [item for item in items if item]
+            return _items(text[1:-1], ",")
+        lines = text.splitlines()
+        if lines and all(line.lstrip().startswith("- ") for line in lines):
+            return [item for line in lines for item in _items(line.lstrip()[2:], "\n")]
+        return _items(text, ";")
 
     def get_integer(self, key: str, default_value: int) -> int:
         """The setting as a whole number."""
@@ -74,7 +81,7 @@ class Configuration:
 
     def set_integer(self, key: str, value: int) -> Configuration:
         """Sets a whole number."""
-        return self._set(key, str(int(value)))
+        return self._set(key, str(int(value)), int(value))
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
         """The setting as True or False."""
@@ -87,7 +94,7 @@ class Configuration:
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
         """Sets True or False."""
-        return self._set(key, "true" if value else "false")
+        return self._set(key, "true" if value else "false", bool(value))
 
     def get_float(self, key: str, default_value: float) -> float:
         """The setting as a number."""
@@ -101,7 +108,7 @@ class Configuration:
 
     def set_float(self, key: str, value: float) -> Configuration:
         """Sets a number."""
-        return self._set(key, repr(float(value)))
+        return self._set(key, _text(float(value)), float(value))
 
     def get_bytearray(self, key: str, default_value: bytearray | None) -> bytearray | None:
         """The setting as bytes."""
@@ -115,7 +122,7 @@ class Configuration:
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
         """Sets bytes; kept as base64 text."""
-        return self._set(key, base64.b64encode(value).decode())
+        return self._set(key, base64.b64encode(value).decode(), bytearray(value))
 
     def get(self, option: ConfigOption[Any]) -> Any:
         """The setting of a typed option, or the option's default (beyond PyFlink)."""
@@ -131,14 +138,14 @@ class Configuration:
         """All keys."""
         return set(self._settings)
 
-    def add_all_to_dict(self, target_dict: dict[str, str]) -> None:
-        """Adds all settings to the dict."""
-        target_dict.update(self._settings)
+    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """Adds all settings to the dict, each as the value it was given: a number as a number."""
+        target_dict.update(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
         """Takes over all settings of another; with `prefix`, under longer keys."""
         for key, value in other._settings.items():
-            self._set(f"{prefix or ''}{key}", value)
+            self._set(f"{prefix or ''}{key}", value, other._values[key])
         return self
 
     def contains_key(self, key: str) -> bool:
@@ -151,15 +158,17 @@ class Configuration:
 
     def remove_config(self, key: str) -> bool:
         """Removes a setting; whether there was one."""
+        self._values.pop(key, None)
         return self._settings.pop(key, None) is not None
 
-    def _set(self, key: str, value: str) -> Configuration:
+    def _set(self, key: str, value: str, typed_value: Any = None) -> Configuration:
         if not isinstance(key, str) or not key or not isinstance(value, str):
             raise ConfigurationError(
                 f"setting {key!r} is given {value!r} ({type(value).__name__}), expected a key and a text. "
                 "Use the setter of the value's type, such as set_integer."
             )
         self._settings[key] = value
+        self._values[key] = value if typed_value is None else typed_value
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Configuration:
@@ -172,16 +181,46 @@ class Configuration:
         return hash(frozenset(self._settings.items()))
 
     def __str__(self) -> str:
-        return str(self._settings)
+        """Java's text of a map: `{k1=v1, k2=1}`."""
+        return "{" + ", ".join(f"{key}={value}" for key, value in self._settings.items()) + "}"
 
     def __repr__(self) -> str:
         return f"Configuration({self._settings})"
 
 
 def _text(value: Any) -> str:
+    """The value as Flink writes it into a configuration."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return number_text(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_item_text, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_item_text(item)}' for key, item in value.items())}}}"
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
     return value if isinstance(value, str) else str(value)
+
+
+def _item_text(item: Any) -> str:
+    """An item of a list as YAML writes it: in quotes if it has punctuation of its own."""
+    text = _text(item)
+    if text and text == text.strip() and not re.search(r"""[,;:\[\]{}'"#\n]""", text):
+        return text
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _items(text: str, separator: str) -> list[str]:
+    items = []
+    for match in re.finditer(_ITEM.format(separator=separator), text):
+        if match["single"] is not None:
+            items.append(match["single"].replace("''", "'"))
+        elif match["double"] is not None:
+            items.append(match["double"])
+        elif match["bare"].strip():
+            items.append(match["bare"].strip())
+    return items
 
 
 def _unreadable(key: str, text: str, expected: str) -> ConfigurationError:

@@ -11,7 +11,7 @@ import codecs
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.common.types import Row, print_text
+from millstream.common.types import Row
 from millstream.common.utils import JavaObjectWrapper, refuse_java
 from millstream.errors import NotAvailableError, ProgramError, TypeMismatchError
 
@@ -144,14 +144,16 @@ class RowFieldExtractorSchema(SerializationSchema):
         field = value[self.field_index]
         if field is None:
             return b""
-        return bytes(field) if isinstance(field, (bytes, bytearray)) else print_text(field).encode()
+        if isinstance(field, (bytes, bytearray)):
+            return bytes(field)
+        return (str(field).lower() if isinstance(field, bool) else str(field)).encode()
 
 
 class Encoder:
     """Writes a record into a file of records.
 
-    >>> Encoder.simple_string_encoder().encode(Row("a", 1))
-    b'+I[a,1]\\n'
+    >>> Encoder.simple_string_encoder().encode("a")
+    b'a\\n'
     """
 
     def __init__(self, j_encoder: Any = None) -> None:
@@ -159,7 +161,8 @@ class Encoder:
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """Each value's text, as `print` writes it, on a line of its own."""
+        """Each value's text on a line of its own. In a file sink it follows the declared type of the stream, as Flink's
+        does: `(hi,1)` for a TUPLE, `+I[a, null]` for a ROW. A value without a type has Python's text."""
         return _SimpleStringEncoder(charset_name)
 
     def encode(self, value: Any) -> bytes:
@@ -173,7 +176,7 @@ class _SimpleStringEncoder(Encoder):
         self._charset = _charset(charset_name)
 
     def encode(self, value: Any) -> bytes:
-        return f"{print_text(value)}\n".encode(self._charset)
+        return f"{value}\n".encode(self._charset)
 
 
 class BulkWriterFactory(JavaObjectWrapper):

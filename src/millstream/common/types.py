@@ -4,8 +4,8 @@ A row is an ordered list of values, optionally with field names, and a change ki
 tuple shared by all the rows of a batch, and values stay the tuple they were read as until somebody assigns
 to them: building rows in bulk is the hot path of every typed stream (`rows_from_columns`).
 
-Equality looks at names, kind and values. A row refuses attributes it has no field for, so a typo is an
-AttributeError and never a silent new field.
+Equality looks at names, kind and values; fields that have names may stand in another order. A row refuses attributes
+it has no field for, so a typo is an AttributeError and never a silent new field.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["Row", "RowKind"]
 class RowKind(Enum):
     """What a row means in a changelog.
 
-    >>> RowKind.DELETE.value
-    3
+    >>> RowKind.DELETE.value, str(RowKind.DELETE)
+    (3, '-D')
     """
 
     INSERT = 0
@@ -35,14 +35,22 @@ class RowKind(Enum):
         """PyFlink's bridge to the JVM; there is none here."""
         raise NotAvailableError(f"RowKind.{self.name} has no Java object behind it. Use the Python value itself.")
 
+    def __str__(self) -> str:
+        return KIND_TEXTS[self._value_]
 
-_SHORT_TEXTS = {
-    RowKind.INSERT: "+I",
-    RowKind.UPDATE_BEFORE: "-U",
-    RowKind.UPDATE_AFTER: "+U",
-    RowKind.DELETE: "-D",
-}
+
+KIND_TEXTS = ("+I", "-U", "+U", "-D")
+"""The short text of each kind, by its value."""
 _INSERT = RowKind.INSERT
+
+
+class _NoFieldError(ValueError, KeyError):
+    """A row has no field of that name. PyFlink says so with a ValueError, a dict would with a KeyError: it is both."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+    __str__ = Exception.__str__  # a KeyError shows its message in quotes
 
 
 class Row:
@@ -144,17 +152,22 @@ class Row:
             return self._values[item]
         position = self._position(item)
         if position < 0:
-            raise KeyError(f"{item!r} is not a field of {self!r}")
+            raise self._no_field(item)
         return self._values[position]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(key, (int, slice)):
             name, key = key, self._position(key)
             if key < 0:
-                raise KeyError(f"{name!r} is not a field of {self!r}")
+                raise self._no_field(name)
         values = self._values if isinstance(self._values, list) else list(self._values)
         values[key] = value
         self._values = values
+
+    def _no_field(self, name: Any) -> _NoFieldError:
+        if self._fields is None:
+            return _NoFieldError(f"{self!r} has no field names, so no field {name!r}. Name them with set_field_names.")
+        return _NoFieldError(f"{name!r} is not a field of {self!r}. Its fields are {list(self._fields)}.")
 
     def __getattr__(self, item: str) -> Any:
         if not item.startswith("_"):
@@ -164,7 +177,8 @@ class Row:
         raise AttributeError(item)
 
     def __contains__(self, item: object) -> bool:
-        return item in self._values
+        """Whether a row with names has a field of that name, as in a dict; whether one without has the value."""
+        return item in (self._values if self._fields is None else self._fields)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
@@ -175,14 +189,18 @@ class Row:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Row) or type(self) is not type(other):
             return False
-        return (
-            self._fields == other._fields
-            and self._row_kind is other._row_kind
-            and tuple(self._values) == tuple(other._values)
-        )
+        if self._row_kind is not other._row_kind:
+            return False
+        if self._fields == other._fields:
+            return tuple(self._values) == tuple(other._values)
+        if self._fields is None or other._fields is None or len(self._values) != len(other._values):
+            return False
+        return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        return hash(tuple(self._values))
+        # By the order of the fields, as in PyFlink: rows that are equal in another order are two keys of a dict, as
+        # they are in a stored map, which gives every key back as it was put in.
+        return hash((self._fields, tuple(self._values)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _row, (self._fields, tuple(self._values), self._row_kind)
@@ -220,34 +238,6 @@ def rows_from_columns(columns: Sequence[Sequence[Any]], names: Sequence[str], co
         row._row_kind = insert
         append(row)
     return rows
-
-
-def print_text(value: Any) -> str:
-    """The line a print sink writes: Flink's text of a row, Python's text of everything else.
-
-    >>> print_text(Row("a", None, Row.of_kind(RowKind.DELETE, True)))
-    '+I[a,null,-D[true]]'
-    >>> print_text(("a", 1))
-    "('a', 1)"
-    """
-    return _java_text(value) if isinstance(value, Row) else str(value)
-
-
-def _java_text(value: Any) -> str:
-    """A value inside a row, as Java writes it: null, true, (a,1), {k=v}."""
-    if isinstance(value, Row):
-        return f"{_SHORT_TEXTS[value._row_kind]}[{','.join(map(_java_text, value._values))}]"
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return f"({','.join(map(_java_text, value))})"
-    if isinstance(value, list):
-        return f"[{','.join(map(_java_text, value))}]"
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_java_text(k)}={_java_text(v)}" for k, v in value.items()) + "}"
-    return str(value)
 
 
 def _without_rows(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A sink that prints each record on a line, as PyFlink does.
+"""A sink that prints each record on a line, as PyFlink does: the text follows the type of the stream (`records/text`).
 
 The lines are made in the task and shown by the driver once their epoch is committed: nothing is printed that a retry
 or a crash would take back. A terminal cannot be asked what it has already shown, so an epoch whose printing was cut
@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from millstream.common.types import print_text
 from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.staging import read_staged, stage_bytes
 from millstream.records.batch import Batch
+from millstream.records.text import printed_texts
 from millstream.storage.store import Store
 
 __all__ = ["PrintSink", "print_prefix", "showable"]
@@ -100,7 +100,7 @@ class _PrintWriter(SinkWriter):
         if batch.length == 0:
             return
         prefix = self._prefix
-        self._texts.append("".join([f"{prefix}{print_text(value)}\n" for value in batch.values()]))
+        self._texts.append("".join([f"{prefix}{text}\n" for text in printed_texts(batch.values(), batch.type_info)]))
         self._records += batch.length
 
     def stage(self) -> Sequence[Json]:

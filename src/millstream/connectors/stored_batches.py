@@ -84,7 +84,7 @@ class StoredBatches:
 
     def __init__(self, store: Store, name: str, type_info: TypeInformation) -> None:
         self._store, self._name = store, name
-        self._type_text = str(type_info)
+        self._type_text = type_info.notation
         self._condition = threading.Condition()
         self._finished_numbers: set[int] = set()
         self._is_closed = False

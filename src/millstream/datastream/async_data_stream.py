@@ -37,7 +37,7 @@ class AsyncDataStream:
     >>> names = StreamExecutionEnvironment().from_collection(["tea", "bread"], Types.STRING())
     >>> prices = AsyncDataStream.ordered_wait(names, Price(), Time.seconds(5), 100, Types.INT())
     >>> print(prices.get_name(), prices.get_type())
-    Async Wait INT
+    Async Wait Integer
     """
 
     @staticmethod

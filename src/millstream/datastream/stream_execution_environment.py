@@ -8,7 +8,8 @@ not import PySpark: that happens when a job starts or a DataFrame is handed over
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -185,11 +186,11 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
         """Run the job and wait for its end. A streaming job over unbounded input ends only when it is stopped."""
         from millstream.jobs.console.foreground import run_in_foreground
 
-        return run_in_foreground(lambda: self._launch(job_name), self._configuration.to_dict())
+        return run_in_foreground(partial(self._launch, job_name), self._configuration.to_dict())
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start the job and return at once; the client asks for its status, its result, and stops it."""
-        return JobClient(self._launch(job_name))
+        return JobClient(self._start(job_name))
 
     def explain(self, job_name: str | None = None) -> str:
         """The plan as text: stages, operators, how records travel and in which form (beyond PyFlink). Runs nothing."""
@@ -226,7 +227,13 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
             return self._configuration.get_string("pipeline.name", _DEFAULT_JOB_NAME) or _DEFAULT_JOB_NAME
         return checked_text("job name", job_name)
 
-    def _launch(self, job_name: str | None) -> Job:
+    def _start(self, job_name: str | None) -> Job:
+        """Start the job without waiting for its end; on a terminal the user sees what is waited for meanwhile."""
+        from millstream.jobs.console.foreground import start_in_sight
+
+        return start_in_sight(partial(self._launch, job_name), self._configuration.to_dict())
+
+    def _launch(self, job_name: str | None, before_spark: Callable[[], None] = lambda: None) -> Job:
         """Start the job. The builder is emptied even when that fails: the next job must not contain this one."""
         from millstream.jobs.launch.launch import launch
 
@@ -235,7 +242,7 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
             receiver = job_receiver()
             if receiver is not None:
                 receiver(graph, self._job_settings())
-            return launch(graph, self._job_settings(), self._configuration.to_dict())
+            return launch(graph, self._job_settings(), self._configuration.to_dict(), before_spark)
         finally:
             self._builder.take()
 

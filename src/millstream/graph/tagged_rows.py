@@ -49,7 +49,7 @@ def tagged_type(first: TypeInformation | None, second: TypeInformation | None) -
     """The type of the rows; None (pickled) unless both streams have columns.
 
     >>> print(tagged_type(Types.LONG(), Types.STRING()), tagged_type(Types.LONG(), None))
-    ROW<is_one BOOLEAN, one LONG, two STRING> None
+    RowTypeInfo(is_one: Boolean, one: Long, two: String) None
     """
     if first is None or second is None or not is_typed(first) or not is_typed(second):
         return None

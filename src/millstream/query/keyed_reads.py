@@ -57,7 +57,7 @@ class KeyEncoding:
     @property
     def type_name(self) -> str:
         """For errors."""
-        return "any type" if self._type is None else str(self._type)
+        return "any type" if self._type is None else self._type.notation
 
     def column(self, keys: list[Any]) -> KeyColumn:
         """These keys."""
@@ -165,11 +165,11 @@ class KeyedReads:
         if self.view.layout.is_pickled:
             return _NOT_PLAIN
         kind = value_type_of(self.location)
-        if kind is None or str(kind) in _PLAIN_VALUES:
+        if kind is None or kind.notation in _PLAIN_VALUES:
             return None if kind is not None else _NOT_PLAIN
-        if isinstance(kind, TupleTypeInfo) and all(str(field) in _PLAIN_VALUES for field in kind.get_field_types()):
+        if isinstance(kind, TupleTypeInfo) and all(field.notation in _PLAIN_VALUES for field in kind.get_field_types()):
             return lambda fields: tuple(fields.values())
-        if isinstance(kind, RowTypeInfo) and all(str(field) in _PLAIN_VALUES for field in kind.get_field_types()):
+        if isinstance(kind, RowTypeInfo) and all(field.notation in _PLAIN_VALUES for field in kind.get_field_types()):
             named = Row(*kind.get_field_names())
             return lambda fields: named(*fields.values())
         return _NOT_PLAIN

@@ -245,8 +245,8 @@ class WindowReads:
 
 def _is_as_stored(measure: Measure) -> bool:
     """Whether the result is the one part of the accumulator, a number that Python reads as it is."""
-    types = [str(kind) for _, kind in measure.parts]
-    return measure.kind in _AS_STORED and types == [str(measure.result_type)] and types[0] in ("LONG", "DOUBLE")
+    types = [kind.notation for _, kind in measure.parts]
+    return measure.kind in _AS_STORED and types == [measure.result_type.notation] and types[0] in ("LONG", "DOUBLE")
 
 
 def _bounds(token: bytes) -> tuple[int | None, int | None]:

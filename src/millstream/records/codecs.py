@@ -128,6 +128,22 @@ class FloatCodec(Codec):
         return pa.array(narrow, self.arrow, mask=nulls), is_kept
 
 
+class DecimalCodec(Codec):
+    """Decimals of so many digits; kept where they are written with just the digits after the point that come back."""
+
+    def __init__(self, precision: int, scale: int) -> None:
+        super().__init__(pa.decimal128(precision, scale), decimal.Decimal)
+        self._exponent = -scale
+
+    def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
+        array, _ = super().encode(values)
+        return array, all(value is None or self._comes_back(value) for value in values)
+
+    def _comes_back(self, value: decimal.Decimal) -> bool:
+        is_negative_zero = not value and value.is_signed()
+        return value.as_tuple().exponent == self._exponent and not is_negative_zero
+
+
 class CharCodec(Codec):
     """Text of one character each."""
 

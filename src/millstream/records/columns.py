@@ -21,6 +21,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
+    DecimalTypeInfo,
     MapTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
@@ -242,6 +243,8 @@ def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = refuse_
         if not is_hashable(plain.key_type):
             raise ProgramError(f"{type_info} has keys that a dict cannot have. Use a ROW, a TUPLE or a single value.")
         return codecs.MapCodec(_codec(plain.key_type, open_pickle), _codec(plain.value_type, open_pickle))
+    if isinstance(plain, DecimalTypeInfo):
+        return codecs.DecimalCodec(plain.precision, plain.scale)
     temporal: dict[TypeInformation, Codec] = {
         Types.SQL_DATE(): codecs.DateCodec(),
         Types.SQL_TIME(): codecs.TimeCodec(),

@@ -25,6 +25,7 @@ from millstream.common.time import Instant
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
+    DecimalTypeInfo,
     MapTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
@@ -110,6 +111,8 @@ def _conform(value: Any, declared: TypeInformation, top: bool = False) -> Any:
         return _list(value, type_info.element_type)
     if isinstance(type_info, MapTypeInfo):
         return _map(value, type_info)
+    if isinstance(type_info, DecimalTypeInfo):
+        return _decimal(value, type_info)
     if type_info in _TEMPORAL:
         return _TEMPORAL[type_info](value)
     return _picklable(value)
@@ -246,6 +249,19 @@ def _big_dec(value: Any) -> decimal.Decimal:
     if not isinstance(value, decimal.Decimal):
         raise _MisfitError(value, "a decimal.Decimal")
     return decimal.Decimal(value)
+
+
+def _decimal(value: Any, type_info: DecimalTypeInfo) -> decimal.Decimal:
+    """The value with exactly the type's digits after the point; nothing is rounded."""
+    precision, scale = type_info.precision, type_info.scale
+    exact = decimal.Context(prec=precision, traps=[decimal.Inexact, decimal.InvalidOperation])
+    try:
+        fixed = _big_dec(value).quantize(decimal.Decimal(1).scaleb(-scale), context=exact)
+    except (decimal.Inexact, decimal.InvalidOperation):
+        fixed = decimal.Decimal("NaN")
+    if not fixed.is_finite():
+        raise _MisfitError(value, f"a number of at most {precision} digits, {scale} of them after the point")
+    return fixed if fixed else abs(fixed)
 
 
 def _instant(value: Any) -> Instant:

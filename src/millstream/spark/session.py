@@ -33,6 +33,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from millstream.errors import PlatformError
@@ -46,6 +47,7 @@ __all__ = [
     "ShuffleFolder",
     "check_platform",
     "fresh_shuffle_folder",
+    "has_application",
     "make_session",
     "our_session",
 ]
@@ -107,6 +109,11 @@ def check_platform() -> None:
     version = int(match.group(1)) if match else 0
     if version not in JAVA_VERSIONS:
         raise PlatformError(f"{java} is Java {version or output.strip()!r}; Spark 4.3 runs on 17 or 21. {install}")
+
+
+def has_application() -> bool:
+    """Whether this process has a JVM with an application of Spark in it: a session is there at once."""
+    return SparkContext._active_spark_context is not None
 
 
 def make_session(master: str, settings: Mapping[str, str], log: Path | None = None) -> SparkSession:

@@ -1,7 +1,8 @@
 """The jobs under a folder, read from their stores.
 
-A store tells how far a job has come, not whether somebody runs it now: there is no file that says so, because such a
-file would lie after a crash. What is told instead is when the newest epoch was committed.
+A store tells how far a job has come. Whether somebody runs it now is told by no file, because such a file would lie
+after a crash, but by a lock, which the system lets go of with the driver (`storage/log_lock.py`). Where there are no
+locks, as in an object store, nobody knows: what is told is the status at the newest epoch, and when that was committed.
 """
 
 from __future__ import annotations
@@ -15,19 +16,27 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import MillstreamError, StoreError
 from millstream.storage.layered_stores import ReadOnlyStore
+from millstream.storage.log_lock import is_anybody_running
 from millstream.storage.names import job_name
 from millstream.storage.store import Store, open_store
 
-__all__ = ["DAMAGED", "DEFAULT_ROOT", "ListedJob", "jobs", "records_of"]
+__all__ = ["DAMAGED", "DEFAULT_ROOT", "INTERRUPTED", "ListedJob", "jobs", "records_of"]
 
 DEFAULT_ROOT = ".millstream"
 NO_EPOCH = "NO EPOCH YET"
 DAMAGED = "DAMAGED"
+INTERRUPTED = "INTERRUPTED"
+STARTING = "STARTING"
 
 
 @dataclass(frozen=True)
 class ListedJob:
-    """A job by its newest manifest. `last_epoch_ms` is when the newest epoch was committed; None: none was."""
+    """A job by its newest manifest. `last_epoch_ms` is when the newest epoch was committed; None: none was. `is_alive`:
+    whether somebody runs it; None: that cannot be told.
+
+    `status` is the manifest's, but INTERRUPTED if that says RUNNING and nobody runs the job (it was killed, or
+    aborted), and STARTING if the job has ended there and somebody runs it again.
+    """
 
     name: str
     id: str
@@ -37,6 +46,7 @@ class ListedJob:
     last_epoch_ms: int | None
     store: str
     problem: str = ""
+    is_alive: bool | None = None
 
 
 def jobs(root: str | None = None) -> list[ListedJob]:
@@ -81,11 +91,26 @@ def _listed(store: Store, shown: str) -> ListedJob:
         newest = ManifestLog(store).newest()
     except MillstreamError as error:
         return ListedJob(record.job, record.job_id, DAMAGED, 0, 0, None, shown, error.message)
+    is_alive = is_anybody_running(store)
     if newest is None:
-        return ListedJob(record.job, record.job_id, NO_EPOCH, 0, 0, None, shown)
+        return ListedJob(record.job, record.job_id, NO_EPOCH, 0, 0, None, shown, is_alive=is_alive)
     return ListedJob(
-        record.job, record.job_id, newest.status, newest.epoch, records_of(newest), newest.created_ms, shown
+        record.job,
+        record.job_id,
+        _status(newest.status, is_alive),
+        newest.epoch,
+        records_of(newest),
+        newest.created_ms,
+        shown,
+        is_alive=is_alive,
     )
+
+
+def _status(last: str, is_alive: bool | None) -> str:
+    """The status of a job whose newest manifest has the status `last`."""
+    if last == "RUNNING" and is_alive is False:
+        return INTERRUPTED
+    return STARTING if last == "SUSPENDED" and is_alive else last
 
 
 def records_of(manifest: Manifest) -> int:

@@ -13,9 +13,11 @@ import pytest
 
 from millstream.checkpoint.job_record import claim
 from millstream.checkpoint.manifest import Manifest, ManifestLog, SplitPosition
-from millstream.cli.listing import list_jobs
+from millstream.cli.listing import list_jobs, table_text
 from millstream.cli.run import RunRequest, run_program, settings_of
 from millstream.errors import ConfigurationError
+from millstream.jobs.launch.job_log import attach_log
+from millstream.state_reader.stored_jobs import ListedJob
 from millstream.storage.store import open_store
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -76,11 +78,16 @@ def test_options_become_settings() -> None:
         "user.name": "a=b",
         "parallelism.default": "3",
         "millstream.store": "jobs/x",
+        "millstream.console": "rich",
     }
 
 
-@pytest.mark.parametrize(("plain", "terminal", "expected"), [(True, True, "plain"), (False, False, "plain")])
-def test_the_console_is_plain_when_asked_or_without_a_terminal(plain: bool, terminal: bool, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("plain", "terminal", "expected"), [(True, True, "plain"), (False, False, "plain"), (False, True, "rich")]
+)
+def test_the_console_is_a_panel_but_plain_when_asked_or_without_a_terminal(
+    plain: bool, terminal: bool, expected: str
+) -> None:
     settings = settings_of(RunRequest(Path("job.py"), plain=plain), console_is_terminal=terminal)
     assert settings["millstream.console"] == expected
 
@@ -232,7 +239,7 @@ def test_jobs_are_listed_newest_work_first(tmp_path: Path) -> None:
     lines = [line.split(maxsplit=7) for line in listed(tmp_path).splitlines()[1:]]
     assert [(row[0], row[2], row[3], row[4]) for row in lines] == [
         ("orders", "FINISHED", "3", "1,200"),
-        ("clicks", "RUNNING", "7", "1,200"),
+        ("clicks", "INTERRUPTED", "7", "1,200"),
         ("new", "NO", "EPOCH", "YET"),
     ]
     assert "2.5 s ago" in listed(tmp_path) and "12 s ago" in listed(tmp_path)
@@ -244,13 +251,53 @@ def test_one_store_is_a_list_of_one_job(tmp_path: Path) -> None:
     assert job == {
         "name": "clicks",
         "id": "id-of-clicks",
-        "status": "RUNNING",
+        "status": "INTERRUPTED",
         "epoch": 7,
         "records": 1200,
         "last_epoch_ms": 88_000,
         "store": str(tmp_path),
         "problem": "",
+        "is_alive": False,
     }
+
+
+DRIVER = """
+import sys, time
+from millstream.jobs.launch.job_log import attach_log
+from millstream.storage.store import open_store
+log = attach_log(open_store(sys.argv[1]), "a1")
+print("runs", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_job_is_running_until_its_driver_dies_however_it_dies(tmp_path: Path) -> None:
+    store_of(tmp_path, "clicks", epoch=7, created_ms=88_000)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert driver.stdout is not None and driver.stdout.readline() == "runs\n"
+        assert " RUNNING " in listed(tmp_path)
+    finally:
+        driver.kill()
+        driver.communicate()
+    assert " INTERRUPTED " in listed(tmp_path)
+
+
+def test_a_stopped_job_that_is_run_again_is_starting_until_its_next_epoch(tmp_path: Path) -> None:
+    store_of(tmp_path, "clicks", epoch=7, created_ms=88_000, status="SUSPENDED")
+    assert " SUSPENDED " in listed(tmp_path)
+    log = attach_log(open_store(str(tmp_path)), "a2")
+    assert " STARTING " in listed(tmp_path)
+    log.close()
+    assert " SUSPENDED " in listed(tmp_path)
+
+
+def test_where_nobody_can_tell_a_job_was_running_when_last_heard_of() -> None:
+    job = ListedJob("clicks", "j1", "RUNNING", 7, 1, 1_000, "s3://bucket/clicks")
+    assert "RUNNING when last heard of" in table_text([job], now_ms=2_000)
 
 
 def test_a_damaged_store_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -251,7 +251,8 @@ def copied(build: Build, folder: Path, epochs: int) -> None:
 
 def started(text: str, store: str | None = None, drops: bool = False) -> dict[str, str]:
     request = RunRequest(Path("job.py"), store=store, resume=text, drops=drops)
-    return settings_of(request, start_of(text), console_is_terminal=True)
+    settings = settings_of(request, start_of(text), console_is_terminal=True)
+    return {key: value for key, value in settings.items() if key != "millstream.console"}
 
 
 def test_from_goes_on_in_the_jobs_store_unless_another_is_given(tmp_path: Path) -> None:

@@ -58,11 +58,39 @@ def test_bags_are_copied_compared_and_joined() -> None:
     assert first.to_dict() == {"a": "1", "b": "true", "p.a": "1", "p.b": "true", "p.c": "x"}
     assert first.remove_config("a") and not first.remove_config("a")
     assert first.contains_key("b") and not first.contains_key("a")
-    target: dict[str, str] = {}
+    target: dict[str, object] = {}
     second.add_all_to_dict(target)
-    assert target == second.to_dict()
+    assert target == {"a": 1, "b": True, "c": "x"}  # as they were given, as in PyFlink
+    first.add_all_to_dict(target)
+    assert target["p.a"] == 1
     with pytest.raises(NotAvailableError):
         Configuration(j_configuration=object())
+
+
+def test_texts_are_flinks() -> None:
+    bag = Configuration().set_string("k1", "v1").set_integer("k2", 1).set_float("k3", 1e10)
+    assert str(bag) == "{k1=v1, k2=1, k3=1.0E10}"
+    assert bag.get_float("k3", 0) == 1e10
+    lists = Configuration.from_dict({"jars": ["a.jar", "b;c", "it's"], "map": {"a": 1.5}, "none": []})
+    assert lists.to_dict() == {"jars": "[a.jar, 'b;c', 'it''s']", "map": "{a: 1.5}", "none": "[]"}
+    assert Configuration.parse_list_value(lists.get_string("jars", None)) == ["a.jar", "b;c", "it's"]
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        (None, []),
+        ("", []),
+        ("jar1;jar2;jar3", ["jar1", "jar2", "jar3"]),
+        ("'a;b'; c", ["a;b", "c"]),
+        ("[jar1, jar2, jar3]", ["jar1", "jar2", "jar3"]),
+        ("""['a, b', "c"]""", ["a, b", "c"]),
+        ("- jar1\n- 'jar2'\n- jar3", ["jar1", "jar2", "jar3"]),
+        ("[]", []),
+    ],
+)
+def test_lists_are_written_in_flinks_old_way_or_in_yaml(text: str | None, items: list[str]) -> None:
+    assert Configuration.parse_list_value(text) == items
 
 
 def test_typed_options_read_settings() -> None:

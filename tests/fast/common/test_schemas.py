@@ -51,7 +51,7 @@ def test_one_field_of_a_row_is_taken_by_position() -> None:
 
 def test_records_are_encoded_a_line_each() -> None:
     encoder = Encoder.simple_string_encoder()
-    assert encoder.encode("a") + encoder.encode(Row("b", None)) == b"a\n+I[b,null]\n"
+    assert encoder.encode("a") + encoder.encode(("b", None)) == b"a\n('b', None)\n"
 
 
 class JsonSchema(SerializationSchema, DeserializationSchema):

@@ -67,10 +67,10 @@ def test_no_type_has_a_java_side(type_info: TypeInformation) -> None:
 
 def test_short_text_reads_like_sql() -> None:
     nested = Types.ROW_NAMED(["who", "tags"], [Types.STRING(), Types.MAP(Types.STRING(), Types.LIST(Types.INT()))])
-    assert str(nested) == "ROW<who STRING, tags MAP<STRING, LIST<INT>>>"
-    assert str(Types.ROW([Types.INT()])) == "ROW<INT>"
-    assert str(ExternalTypeInfo(Types.TUPLE([Types.INT()]))) == "TUPLE<INT>"
-    assert str(LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_DATE)) == "LOCAL_DATE"
+    assert f"{nested}" == nested.notation == "ROW<who STRING, tags MAP<STRING, LIST<INT>>>"
+    assert Types.ROW([Types.INT()]).notation == "ROW<INT>"
+    assert ExternalTypeInfo(Types.TUPLE([Types.INT()])).notation == "TUPLE<INT>"
+    assert LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_DATE).notation == "LOCAL_DATE"
 
 
 def test_rows_know_their_fields() -> None:
@@ -122,3 +122,28 @@ def test_wire_forms_go_both_ways(type_info: TypeInformation, value: Any, interna
 def test_a_zoned_timestamp_is_its_utc_time() -> None:
     zoned = dt.datetime(1970, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2)))
     assert Types.SQL_TIMESTAMP().to_internal_type(zoned) == 0
+
+
+@pytest.mark.parametrize(
+    ("type_info", "expected"),
+    [
+        (Types.INT(), "Integer"),
+        (Types.BIG_DEC(), "BigDecimal"),
+        (Types.INSTANT(), "Instant"),
+        (Types.SQL_DATE(), "DateTypeInfo"),
+        (Types.SQL_TIME(), "TimeTypeInfo"),
+        (Types.SQL_TIMESTAMP(), "TimestampTypeInfo"),
+        (Types.PICKLED_BYTE_ARRAY(), "PickledByteArrayTypeInfo"),
+        (Types.ROW([Types.INT(), Types.STRING()]), "RowTypeInfo(Integer, String)"),
+        (Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.LONG()]), "RowTypeInfo(a: Integer, b: Long)"),
+        (Types.TUPLE([Types.INT(), Types.BOOLEAN()]), "TupleTypeInfo(Integer, Boolean)"),
+        (Types.LIST(Types.LIST(Types.INT())), "ListTypeInfo<ListTypeInfo<Integer>>"),
+        (Types.MAP(Types.STRING(), Types.LIST(Types.INT())), "MapTypeInfo<String, ListTypeInfo<Integer>>"),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), "PrimitiveArrayTypeInfo<Byte>"),
+        (Types.BASIC_ARRAY(Types.STRING()), "BasicArrayTypeInfo<String>"),
+        (Types.OBJECT_ARRAY(Types.ROW([Types.INT()])), "ObjectArrayTypeInfo<RowTypeInfo(Integer)>"),
+        (ExternalTypeInfo(Types.ROW([Types.INT()])), "ExternalTypeInfo<RowTypeInfo(Integer)>"),
+    ],
+)
+def test_the_text_of_a_type_is_pyflinks(type_info: TypeInformation, expected: str) -> None:
+    assert str(type_info) == expected

@@ -138,7 +138,7 @@ def test_input_from_before_there_were_series_is_read_on(store: Store) -> None:
     assert path is not None
     pq.write_table(pa.table({"n": pa.array([1, 2], pa.int64())}), path)
     file = {"file": "input/in/batch-000000000005/part-0.parquet", "rows": 2}
-    store.put("input/in/markers/000000000005.json", json.dumps({"type": str(NUMBERS), "files": [file]}).encode())
+    store.put("input/in/markers/000000000005.json", json.dumps({"type": NUMBERS.notation, "files": [file]}).encode())
     store.put("input/in/consumed.json", b'{"through": 4}')
     batches = opened(store)
     [split] = batches.splits()

@@ -151,7 +151,7 @@ def test_every_transformation_adds_one_node_with_its_name_type_and_line(pairs: D
         "Timestamps/Watermarks",
         "Sink: Print to Std. Out",
     ]
-    assert [str(node.output_type) for node in graph_nodes[3:8]] == [
+    assert [f"{node.output_type}" for node in graph_nodes[3:8]] == [
         "ROW<word STRING, count LONG>",
         "ROW<word STRING, count LONG>",
         "ROW<count LONG>",

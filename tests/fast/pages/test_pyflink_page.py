@@ -57,7 +57,6 @@ def texts_of_page() -> dict[str, tuple[Any, str]]:
     ],
 )
 def test_files_have_the_texts_of_the_page(kind: str, type_info: Any, tmp_path: Path) -> None:
-    pytest.importorskip("millstream.records.text", reason="text by declared type is not merged yet")
     value, expected = texts_of_page()[kind]
 
     def program(env: StreamExecutionEnvironment) -> None:

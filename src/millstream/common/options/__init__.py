@@ -186,7 +186,7 @@ CONSOLE = Option(
     "millstream.console",
     OptionType.STRING,
     "auto",
-    "The live view of a running job: rich, plain, off, or auto (rich in a terminal).",
+    "The live view of a running job: rich, plain, off, or auto (one line in a terminal; millstream run: rich there).",
     choices=("auto", "rich", "plain", "off"),
 )
 SPARK_MASTER = Option(

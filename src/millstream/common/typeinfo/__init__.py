@@ -20,6 +20,7 @@ from millstream.common.typeinfo.composite_types import (
     RowTypeInfo,
     TupleTypeInfo,
 )
+from millstream.common.typeinfo.decimal_type import DecimalTypeInfo
 from millstream.common.typeinfo.scalar_types import (
     BasicType,
     BasicTypeInfo,
@@ -38,6 +39,7 @@ __all__ = [
     "BasicType",
     "BasicTypeInfo",
     "DateTypeInfo",
+    "DecimalTypeInfo",
     "ExternalTypeInfo",
     "InstantTypeInfo",
     "ListTypeInfo",
@@ -62,7 +64,7 @@ class Types:
     >>> Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()]).get_field_names()
     ['word', 'count']
     >>> print(Types.MAP(Types.STRING(), Types.LIST(Types.DOUBLE())))
-    MAP<STRING, LIST<DOUBLE>>
+    MapTypeInfo<String, ListTypeInfo<Double>>
     """
 
     @staticmethod
@@ -119,6 +121,11 @@ class Types:
     def BIG_DEC() -> TypeInformation:
         """A decimal number of any size: `decimal.Decimal`."""
         return BasicTypeInfo.BIG_DEC_TYPE_INFO()
+
+    @staticmethod
+    def DECIMAL(precision: int = 10, scale: int = 0) -> DecimalTypeInfo:
+        """A decimal number of up to 38 digits, `scale` of them after the point: `decimal.Decimal` (beyond PyFlink)."""
+        return DecimalTypeInfo(precision, scale)
 
     @staticmethod
     def INSTANT() -> TypeInformation:

@@ -39,8 +39,9 @@ class RowTypeInfo(TypeInformation):
     """The type of a `Row`: a type per field, and names (`f0`, `f1`, ... unless given).
 
     >>> from millstream.common.typeinfo import Types
-    >>> str(Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()]))
-    'ROW<name STRING, age INT>'
+    >>> row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+    >>> row_type.notation, str(row_type)
+    ('ROW<name STRING, age INT>', 'RowTypeInfo(name: String, age: Integer)')
     """
 
     def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
@@ -92,11 +93,18 @@ class RowTypeInfo(TypeInformation):
     def _parts(self) -> tuple[object, ...]:
         return self._field_names, self._field_types
 
-    def __str__(self) -> str:
+    @property
+    def notation(self) -> str:
         if self._has_own_names:
             fields = (f"{n} {t}" for n, t in zip(self._field_names, self._field_types, strict=True))
             return f"ROW<{', '.join(fields)}>"
-        return f"ROW<{', '.join(map(str, self._field_types))}>"
+        return f"ROW<{', '.join(map(format, self._field_types))}>"
+
+    def __str__(self) -> str:
+        if not self._has_own_names:
+            return f"RowTypeInfo({', '.join(map(str, self._field_types))})"
+        fields = (f"{name}: {field!s}" for name, field in zip(self._field_names, self._field_types, strict=True))
+        return f"RowTypeInfo({', '.join(fields)})"
 
     def __repr__(self) -> str:
         if self._has_own_names:
@@ -143,8 +151,12 @@ class TupleTypeInfo(TypeInformation):
     def _parts(self) -> tuple[object, ...]:
         return self._field_types
 
+    @property
+    def notation(self) -> str:
+        return f"TUPLE<{', '.join(map(format, self._field_types))}>"
+
     def __str__(self) -> str:
-        return f"TUPLE<{', '.join(map(str, self._field_types))}>"
+        return f"TupleTypeInfo({', '.join(map(str, self._field_types))})"
 
     def __repr__(self) -> str:
         return f"Types.TUPLE({list(self._field_types)!r})"
@@ -166,8 +178,12 @@ class SequenceTypeInfo(TypeInformation):
     def _parts(self) -> tuple[object, ...]:
         return (self._element_type,)
 
-    def __str__(self) -> str:
+    @property
+    def notation(self) -> str:
         return f"{self._name}<{self._element_type}>"
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}<{self._element_type!s}>"
 
     def __repr__(self) -> str:
         return f"Types.{self._name}({self._element_type!r})"
@@ -232,8 +248,12 @@ class MapTypeInfo(TypeInformation):
     def _parts(self) -> tuple[object, ...]:
         return self._key_type_info, self._value_type_info
 
-    def __str__(self) -> str:
+    @property
+    def notation(self) -> str:
         return f"MAP<{self._key_type_info}, {self._value_type_info}>"
+
+    def __str__(self) -> str:
+        return f"MapTypeInfo<{self._key_type_info!s}, {self._value_type_info!s}>"
 
     def __repr__(self) -> str:
         return f"Types.MAP({self._key_type_info!r}, {self._value_type_info!r})"
@@ -262,5 +282,9 @@ class ExternalTypeInfo(TypeInformation):
     def _parts(self) -> tuple[object, ...]:
         return (self._type_info,)
 
+    @property
+    def notation(self) -> str:
+        return self._type_info.notation
+
     def __str__(self) -> str:
-        return str(self._type_info)
+        return f"ExternalTypeInfo<{self._type_info!s}>"

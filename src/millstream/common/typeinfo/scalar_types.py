@@ -1,8 +1,9 @@
 """Types of single values: numbers, text, dates, bytes, and the untyped pickle.
 
 A type is a plain immutable value: two are equal when they describe the same thing, and they can be hashed,
-pickled and printed. `str` gives the short form used in plans and errors, `repr` the expression that makes it.
-There is no Java type behind any of them.
+pickled and printed. `notation` is the short form in which plans, messages and stored files name it, and in which an
+f-string writes it; `str` is PyFlink's text, `repr` the expression that makes it. There is no Java type behind any of
+them.
 """
 
 from __future__ import annotations
@@ -59,6 +60,18 @@ class TypeInformation:
     def __hash__(self) -> int:
         return hash((type(self).__name__, *self._parts()))
 
+    @property
+    def notation(self) -> str:
+        """The short form: `ROW<name STRING, age INT>`. It is stored with state, so it does not change."""
+        return repr(self)
+
+    def __format__(self, specification: str) -> str:
+        return format(self.notation, specification)
+
+    def __str__(self) -> str:
+        """PyFlink's text: `RowTypeInfo(name: String, age: Integer)`."""
+        return type(self).__name__
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self._parts()))})"
 
@@ -98,8 +111,12 @@ class BasicTypeInfo(TypeInformation):
     def _parts(self) -> tuple[object, ...]:
         return (self._basic_type,)
 
-    def __str__(self) -> str:
+    @property
+    def notation(self) -> str:
         return self._basic_type.name
+
+    def __str__(self) -> str:
+        return self._basic_type.value
 
     def __repr__(self) -> str:
         return f"Types.{self._basic_type.name}()"
@@ -195,7 +212,8 @@ class DateTypeInfo(TypeInformation):
     def from_internal_type(self, v: int | None) -> date | None:
         return None if v is None else date.fromordinal(v + self.EPOCH_ORDINAL)
 
-    def __str__(self) -> str:
+    @property
+    def notation(self) -> str:
         return "SQL_DATE"
 
     def __repr__(self) -> str:
@@ -222,7 +240,8 @@ class TimeTypeInfo(TypeInformation):
         seconds, micros = divmod(t, 1_000_000)
         return time(seconds // 3600, seconds // 60 % 60, seconds % 60, micros)
 
-    def __str__(self) -> str:
+    @property
+    def notation(self) -> str:
         return "SQL_TIME"
 
     def __repr__(self) -> str:
@@ -247,7 +266,8 @@ class TimestampTypeInfo(TypeInformation):
     def from_internal_type(self, ts: int | None) -> datetime | None:
         return None if ts is None else _EPOCH + timedelta(microseconds=ts)
 
-    def __str__(self) -> str:
+    @property
+    def notation(self) -> str:
         return "SQL_TIMESTAMP"
 
     def __repr__(self) -> str:
@@ -294,15 +314,23 @@ class LocalTimeTypeInfo(TypeInformation):
     def _parts(self) -> tuple[object, ...]:
         return (self._time_type,)
 
-    def __str__(self) -> str:
+    @property
+    def notation(self) -> str:
         return self._time_type.name
+
+    def __str__(self) -> str:
+        return f"LocalTimeTypeInfo({self._time_type.name})"
 
 
 class PickledBytesTypeInfo(TypeInformation):
     """The type of any Python value at all: it travels as a pickle."""
 
-    def __str__(self) -> str:
+    @property
+    def notation(self) -> str:
         return "PICKLED"
+
+    def __str__(self) -> str:
+        return "PickledByteArrayTypeInfo"
 
     def __repr__(self) -> str:
         return "Types.PICKLED_BYTE_ARRAY()"

@@ -26,21 +26,28 @@ _FIELD_CHARS_MAX = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class CsvDialect:
-    """How fields are written. `header`: 'skip' the first record, or take the columns' 'names' from it."""
+    """How fields are written. `header`: 'skip' the first record, or take the columns' 'names' from it; 'position' does
+    the same as 'names' where all columns are named in it, and else skips it, as Flink does. `column_separators` are the
+    separators inside lists and rows of single columns, by their position; other columns have `array_separator`."""
 
     delimiter: str = ","
     quote: str | None = '"'
     escape: str | None = None
     null_text: str | None = None
     array_separator: str = ";"
-    header: Literal["none", "skip", "names"] = "none"
+    header: Literal["none", "skip", "names", "position"] = "none"
     comments: bool = False
+    column_separators: tuple[tuple[int, str], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("delimiter", "quote", "escape"):
             letter = getattr(self, name)
             if letter is not None and (len(letter) != 1 or letter in "\r\n"):
                 raise ProgramError(f"CSV {name} is {letter!r}. Give one character that is no line end.")
+
+    def separator(self, position: int) -> str:
+        """What stands between the parts of a list or row in the column at this position."""
+        return dict(self.column_separators).get(position, self.array_separator)
 
 
 class CsvRecords(ByteFormat):
@@ -71,7 +78,7 @@ class CsvRecords(ByteFormat):
         csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARS_MAX))
         size = None if is_compressed(path) else split.info["size"]
         with opened_bytes(split) as file:
-            order = self._order(file, size, path) if self.dialect.header == "names" else None
+            order = self._order(file, size, path) if self.dialect.header in ("names", "position") else None
             file.seek(start)
             records = _Records(file, start, size, self.dialect, bad)
             if start == 0 and self.dialect.header != "none":
@@ -87,12 +94,14 @@ class CsvRecords(ByteFormat):
         bad.report()
         return {"end": records.position} if size is None and records.has_ended else records.position
 
-    def _order(self, file: BinaryIO, size: int | None, path: str) -> list[int]:
-        """Where each field of the type stands in this file, by the names in its first record."""
+    def _order(self, file: BinaryIO, size: int | None, path: str) -> list[int] | None:
+        """Where each field of the type stands in this file, by the names in its first record; None: in this order."""
         file.seek(0)
         first = _Records(file, 0, size, self.dialect, BadRecords(path, self.name, False)).next()
         header = [] if first is None else [name.strip() for name in first[1]]
         missing = [name for name in self._names if name not in header]
+        if missing and self.dialect.header == "position":
+            return None
         if missing:
             raise JobFailedError(
                 f"File {path} has the columns {header}, and {missing} of the declared type is not among them. "
@@ -130,7 +139,8 @@ class CsvRecords(ByteFormat):
 
     def _converters(self) -> list[Converter | None]:
         assert isinstance(self.type_info, (RowTypeInfo, TupleTypeInfo))
-        return [text_converter(field, self.dialect.array_separator) for field in self.type_info.get_field_types()]
+        types = self.type_info.get_field_types()
+        return [text_converter(field, self.dialect.separator(at)) for at, field in enumerate(types)]
 
 
 def _column(texts: tuple[str, ...], convert: Converter | None, null_text: str | None) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +21,13 @@ import pyarrow.parquet as pq
 
 from millstream.common.serialization import Encoder
 from millstream.common.typeinfo import TypeInformation
-from millstream.common.types import Row, print_text
+from millstream.common.types import Row
+from millstream.connectors.files.csv_text import CsvLines
 from millstream.connectors.foreign_columns import outward
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema, to_record_batch
+from millstream.records.text import texts
 
 __all__ = [
     "CsvParts",
@@ -82,7 +83,7 @@ class _Rows(PartEncoder):
         self._size_bytes = 0
 
     def add(self, batch: Batch) -> None:
-        piece = self._format.encode(batch.values())
+        piece = self._format.encode(batch.values(), batch.type_info)
         self._pieces.append(piece)
         self._size_bytes += len(piece)
 
@@ -98,13 +99,13 @@ class _RowFormat(PartFormat):
         return _Rows(self)
 
     @abstractmethod
-    def encode(self, values: list[Any]) -> bytes:
-        """The bytes of these records, end to end."""
+    def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
+        """The bytes of these records of a stream of that type, end to end."""
 
 
 @dataclass(frozen=True)
 class TextParts(_RowFormat):
-    r"""Each record's text on a line.
+    r"""Each record's text on a line: Flink's text of the stream's type (`records/text`).
 
     >>> TextParts().encode(["a", 1])
     b'a\n1\n'
@@ -115,12 +116,17 @@ class TextParts(_RowFormat):
     def __post_init__(self) -> None:
         _check_charset(self.charset)
 
-    def encode(self, values: list[Any]) -> bytes:
+    def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
         try:
             # Most streams of lines are str already; the join itself finds out whether this one is.
-            text = "\n".join(values)
+            lines = values
+            text = "\n".join(lines)
         except TypeError:
-            text = "\n".join([print_text(value) for value in values])
+            lines = texts(values, type_info)
+            text = "\n".join(lines)
+        if "\n".encode(self.charset) != b"\n":
+            # Each text of this charset has a mark at its start, as UTF-16 has: Flink writes record by record.
+            return b"".join([f"{line}\n".encode(self.charset) for line in lines])
         return (text + "\n").encode(self.charset) if values else b""
 
 
@@ -130,7 +136,7 @@ class EncodedParts(_RowFormat):
 
     encode_value: Any
 
-    def encode(self, values: list[Any]) -> bytes:
+    def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
         pieces = list(map(self.encode_value.encode, values))
         try:
             return b"".join(pieces)
@@ -143,17 +149,14 @@ class EncodedParts(_RowFormat):
 
 
 def parts_of_encoder(encoder: Encoder) -> PartFormat:
-    """The format that writes what `encoder` writes; the usual string encoder has a faster way than record by record.
+    """The format that writes what `encoder` writes; the usual string encoder is told the type of the stream.
 
     >>> parts_of_encoder(Encoder.simple_string_encoder())
     TextParts(charset='utf-8')
     """
     usual = Encoder.simple_string_encoder()
     if type(encoder) is type(usual):
-        charset: str = vars(encoder)["_charset"]
-        # Joining first is the same only where text has no mark of its own at the start (UTF-16 has).
-        if "\n".encode(charset) == b"\n":
-            return TextParts(charset)
+        return TextParts(vars(encoder)["_charset"])
     return EncodedParts(encoder)
 
 
@@ -167,14 +170,14 @@ class JsonParts(_RowFormat):
 
     suffix = ".json"
 
-    def encode(self, values: list[Any]) -> bytes:
+    def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
         write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode
         return "".join([write(value) + "\n" for value in values]).encode("utf-8")
 
 
 @dataclass(frozen=True)
 class CsvParts(_RowFormat):
-    r"""Rows as CSV records, quoted where needed; `header` writes the column names once per file.
+    r"""Rows as CSV records, quoted as Flink does (`csv_text`); `header` writes the column names once per file.
 
     >>> CsvParts(("name", "note")).encode([Row("a", 'say "hi", twice'), ("b", None)])
     b'a,"say ""hi"", twice"\nb,\n'
@@ -185,6 +188,8 @@ class CsvParts(_RowFormat):
     quote: str = '"'
     null_text: str = ""
     header: bool = False
+    array_separator: str = ";"
+    separators: tuple[tuple[int, str], ...] = ()
     suffix = ".csv"
 
     def __post_init__(self) -> None:
@@ -195,21 +200,9 @@ class CsvParts(_RowFormat):
     def whole_chunks(self) -> bool:  # type: ignore[override]
         return not self.header
 
-    def encode(self, values: list[Any]) -> bytes:
-        special = re.compile(f"[{re.escape(self.delimiter + self.quote)}\r\n]")
-        lines = []
-        for value in values:
-            fields = value if isinstance(value, (Row, tuple, list)) else (value,)
-            line = self.delimiter.join([self._field(field, special) for field in fields])
-            # A lone empty field would be a blank line, which readers skip.
-            lines.append((line or self.quote * 2) + "\n")
-        return "".join(lines).encode("utf-8")
-
-    def _field(self, field: Any, special: re.Pattern[str]) -> str:
-        text = self.null_text if field is None else _csv_text(field)
-        if special.search(text) is None:
-            return text
-        return f"{self.quote}{text.replace(self.quote, self.quote * 2)}{self.quote}"
+    def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
+        lines = CsvLines(self.delimiter, self.quote, self.null_text, self.array_separator, self.separators)
+        return "".join([f"{line}\n" for line in lines.write(values, type_info)]).encode("utf-8")
 
     def assemble(self, chunks: Sequence[bytes]) -> bytes:
         head = self.encode([self.columns]) if self.header else b""
@@ -287,9 +280,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return list(value)
     raise ProgramError(f"JSON cannot hold {value!r} ({type(value).__name__}). Map it to text or numbers first.")
-
-
-def _csv_text(field: Any) -> str:
-    if isinstance(field, bool):
-        return "true" if field else "false"
-    return field if isinstance(field, str) else str(field)

@@ -18,6 +18,7 @@ from millstream.common.time import Instant
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
+    DecimalTypeInfo,
     MapTypeInfo,
     PickledBytesTypeInfo,
     RowTypeInfo,
@@ -120,15 +121,39 @@ def text_converter(type_info: TypeInformation, array_separator: str = ";") -> Co
         if plain.basic_type in (BasicType.STRING, BasicType.CHAR):
             return None
         return _integer if plain.basic_type in _INTEGERS else _FROM_TEXT[plain.basic_type]
+    if isinstance(plain, DecimalTypeInfo):
+        return _decimal
     if is_byte_array(plain):
         return _bytes
     if is_sequence(plain):
-        inner = text_converter(plain.element_type, array_separator)
+        inner = _part_converter(plain.element_type, array_separator, type_info)
         return lambda text: _split_text(text, array_separator, inner)
+    if isinstance(plain, (RowTypeInfo, TupleTypeInfo)):
+        inners = [_part_converter(field, array_separator, type_info) for field in plain.get_field_types()]
+        return lambda text: _split_row(text, array_separator, inners)
     temporal = _temporal(plain)
     if temporal is None:
         raise ProgramError(f"A CSV field cannot hold {type_info}. Use JSON or Parquet, or read it as STRING.")
     return temporal
+
+
+def _part_converter(type_info: TypeInformation, separator: str, whole: TypeInformation) -> Converter | None:
+    """The converter of one part of a field. A part has no parts: they would be separated as it is from the next."""
+    plain = plain_type(type_info)
+    if is_sequence(plain) or isinstance(plain, (RowTypeInfo, TupleTypeInfo)):
+        raise ProgramError(
+            f"A CSV field cannot hold {whole}: its parts have parts. Use JSON or Parquet, or read it as STRING."
+        )
+    return text_converter(type_info, separator)
+
+
+def _split_row(text: str, separator: str, inners: list[Converter | None]) -> tuple[Any, ...]:
+    pieces = text.split(separator)
+    if len(pieces) != len(inners):
+        raise ValueError(f"{text!r} has {len(pieces)} parts between {separator!r}, expected {len(inners)}")
+    return tuple(
+        piece if inner is None else inner(piece) if piece else None for piece, inner in zip(pieces, inners, strict=True)
+    )
 
 
 def _split_text(text: str, separator: str, inner: Converter | None) -> list[Any]:
@@ -146,6 +171,8 @@ def json_converter(type_info: TypeInformation, fail_on_missing_field: bool = Fal
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         return _nullable({BasicType.BIG_DEC: _decimal, BasicType.INSTANT: _instant}.get(plain.basic_type))
+    if isinstance(plain, DecimalTypeInfo):
+        return _nullable(_decimal)
     if isinstance(plain, RowTypeInfo):
         return _nullable(_object(plain, fail_on_missing_field))
     if isinstance(plain, TupleTypeInfo):

@@ -124,11 +124,11 @@ def checked_text(method: str, value: Any) -> str:
 def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) -> TypeInformation:
     """The type of a row or tuple cut down to the fields at `indexes`, in that order.
 
-    >>> str(projected_type(Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()]), (1,)))
+    >>> projected_type(Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()]), (1,)).notation
     'ROW<b INT>'
     """
     if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
-        found = "untyped" if type_info is None else str(type_info)
+        found = "untyped" if type_info is None else type_info.notation
         raise refuse(
             f"project: the stream is {found}; only rows and tuples have fields. Declare output_type= before it"
         )

@@ -62,7 +62,7 @@ class ConnectedStreams:
     >>> env = StreamExecutionEnvironment.get_execution_environment()
     >>> numbers, words = env.from_collection([1, 2], Types.LONG()), env.from_collection(["a"], Types.STRING())
     >>> print(numbers.connect(words).map(Labels(), Types.STRING()).get_type())
-    STRING
+    String
     """
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:

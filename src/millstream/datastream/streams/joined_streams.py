@@ -255,9 +255,9 @@ class JoinedStreams(PairedStreams[JoinedWindows]):
     >>> minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
     >>> windows = orders.join(payments).where("id").equal_to("id").window(minutes)
     >>> print(windows.apply(lambda order, payment: order.cents - payment.paid, Types.LONG()).get_type())
-    LONG
+    Long
     >>> print(windows.project(["id", "cents"], ["paid"]).get_type())
-    ROW<id STRING, cents LONG, paid LONG>
+    RowTypeInfo(id: String, cents: Long, paid: Long)
     """
 
     _method = "join"

@@ -274,7 +274,7 @@ class DataStreamUtils:
         >>> sums = env.from_collection([("a", 1), ("b", 2)], pair).key_by(0).sum(1)
         >>> highest = DataStreamUtils.reinterpret_as_keyed_stream(sums, 0).max(1)
         >>> print(highest.get_type())
-        TUPLE<STRING, LONG>
+        TupleTypeInfo(String, Long)
         """
         if not isinstance(stream, DataStream):
             raise refuse(f"reinterpret_as_keyed_stream: found {stream!r} ({type(stream).__name__}), expected a stream")

@@ -70,7 +70,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     >>> env = StreamExecutionEnvironment.get_execution_environment()
     >>> words = env.from_collection(["to be", "or not"], Types.STRING()).flat_map(str.split, Types.STRING())
     >>> print(words.name("words").get_name(), words.get_type())
-    words STRING
+    words String
     """
 
     def __init__(

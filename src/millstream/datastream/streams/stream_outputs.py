@@ -132,7 +132,7 @@ class StreamOutputs(StreamEdges):
         sink = CollectSink(type_info)
         queue = open_queue(sink.id, _COLLECT_RECORDS_MAX)
         self._written(sink, "Data stream collect sink")
-        job = self._environment._launch(job_execution_name)
+        job = self._environment._start(job_execution_name)
         iterator = CloseableIterator(type_info=type_info, job=job, queue=queue, queue_id=sink.id)
         if limit is None:
             return iterator

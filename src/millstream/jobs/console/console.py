@@ -1,8 +1,9 @@
 """The live console: how a job that runs in the foreground shows itself.
 
-Two forms of one thing. In a terminal a panel stands at the bottom of the screen and is redrawn a few times a second;
-what the program, its logs and the print sink write appears above it, whole lines at a time. Elsewhere there are plain
-lines, one a second at most and only when something has changed.
+Three forms of one thing. In a terminal a panel (`millstream run`) or one quiet line (`python job.py`) stands at the
+bottom of the screen and is redrawn a few times a second; what the program, its logs and the print sink write appears
+above it, whole lines at a time. The panel stays when the job has ended, the line does not. Elsewhere there are plain
+lines, one a second at most and only when something has changed. Standard output is never written to.
 
 The console only reads the job's progress board. It never waits for the job, and the job never waits for it. Closing it
 restores the streams as they were, also after an error.
@@ -11,23 +12,34 @@ restores the streams as they were, also after an error.
 from __future__ import annotations
 
 import io
-import logging
-import sys
+import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol, TextIO
+from typing import Literal, Protocol, TextIO, TypeAlias
 
-from millstream.jobs.console.console_view import ConsoleView, RateMeter, plain_line, render
+from millstream.jobs.console.bottom_area import BottomArea
+from millstream.jobs.console.console_view import ConsoleView, RateMeter, cut, plain_line, render, status_line
+from millstream.jobs.console.printed_above import streams_above
 from millstream.jobs.epochs.progress import ProgressBoard
 
-__all__ = ["Console", "ConsoleMode", "attach_console", "console_mode"]
+__all__ = ["Console", "ConsoleMode", "attach_console", "console_mode", "starting_line"]
 
-ConsoleMode = Literal["rich", "plain", "off"]
+ConsoleMode = Literal["rich", "line", "plain", "off"]
+_Rows: TypeAlias = Callable[[ConsoleView, os.terminal_size], list[str]]
 
 _FRAMES_PER_SECOND = 8
+_SIZE_INTERVAL_S = 0.03
 _PLAIN_INTERVAL_S = 1.0
+_PANEL_ROWS_MIN, _PANEL_COLUMNS_MIN = 5, 30
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+def system_ms() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)
 
 
 class Console(Protocol):
@@ -39,22 +51,27 @@ class Console(Protocol):
 
 
 def console_mode(setting: str, is_terminal: bool) -> ConsoleMode:
-    """The form for a `millstream.console` setting: `auto` shows the panel in a terminal and nothing elsewhere.
+    """The form for a `millstream.console` setting: `auto` shows a line in a terminal and nothing elsewhere. What
+    moves the cursor is for terminals only.
 
     >>> console_mode("auto", is_terminal=True), console_mode("auto", is_terminal=False)
-    ('rich', 'off')
+    ('line', 'off')
     """
     if setting == "auto":
-        return "rich" if is_terminal else "off"
-    modes: dict[str, ConsoleMode] = {"rich": "rich", "plain": "plain", "off": "off"}
+        return "line" if is_terminal else "off"
+    modes: dict[str, ConsoleMode] = {"rich": "rich" if is_terminal else "plain", "plain": "plain", "off": "off"}
     return modes[setting]
 
 
-def attach_console(board: ProgressBoard, mode: ConsoleMode, stream: TextIO) -> Console:
+def attach_console(
+    board: ProgressBoard, mode: ConsoleMode, stream: TextIO, now_ms: Callable[[], int] = system_ms
+) -> Console:
     """Show `board` on `stream` until the console is closed."""
-    watch = _Watch(board, lambda: int(time.time() * 1000))
+    watch = _Watch(board, now_ms)
     if mode == "rich":
-        return _PanelConsole(watch, stream)
+        return _TerminalConsole(watch, stream, _panel_rows, _panel_rows)
+    if mode == "line":
+        return _TerminalConsole(watch, stream, _line_rows, None)
     if mode == "plain":
         return _PlainConsole(watch, stream)
     return _SilentConsole(stream)
@@ -139,124 +156,85 @@ class _PlainConsole:
             self._show()
 
 
-# --- the panel ------------------------------------------------------------------------------------------------
+# --- in a terminal --------------------------------------------------------------------------------------------
 
 
-class _PanelConsole:
-    """A panel that Rich draws. Invariant: whoever draws or writes lines holds `_drawing` for all of it.
+class _TerminalConsole:
+    """Rows at the bottom of the terminal, drawn again and again. `view` makes them for a size of the terminal; what
+    `last_view` makes is left standing in the end."""
 
-    Rich works out what to erase before it writes, under a lock that it lets go in between: a line that another thread
-    writes meanwhile would stand behind the panel.
-    """
-
-    def __init__(self, watch: _Watch, stream: TextIO) -> None:
-        from rich.console import Console as RichConsole
-        from rich.live import Live
-
-        self._watch = watch
-        self._screen = RichConsole(file=stream, force_terminal=True if stream.isatty() else None)
-        self._live = Live(
-            console=self._screen,
-            get_renderable=lambda: render(watch.look()),
-            auto_refresh=False,
-            # We lead the streams through it ourselves: Rich would break long lines, and would send a standard
-            # output that is a file to the terminal.
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._drawing = threading.RLock()  # a signal handler may write while its own thread writes
-        self._streams = _streams_above(self._screen, self._drawing)
+    def __init__(self, watch: _Watch, stream: TextIO, view: _Rows, last_view: _Rows | None) -> None:
+        self._watch, self._view, self._last_view = watch, view, last_view
+        self._area = BottomArea(stream)
+        self._streams = streams_above(self._area)
         self._ended = threading.Event()
-        self._live.start()
         self._streams.__enter__()
         self._thread = threading.Thread(target=self._run, name="millstream-console", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._ended.wait(1 / _FRAMES_PER_SECOND):
-            self._draw()
+        size, drawn_s = self._area.size, -math.inf
+        while not self._ended.is_set():
+            now_s = time.monotonic()
+            # While a window is dragged, every width that is missed is a chance for fragments.
+            if now_s - drawn_s >= 1 / _FRAMES_PER_SECOND or self._area.size != size:
+                size, drawn_s = self._area.size, now_s
+                self._draw()
+            self._ended.wait(_SIZE_INTERVAL_S)
 
     def _draw(self) -> None:
-        with self._drawing:
-            self._live.refresh()
+        self._area.draw(self._view(self._watch.look(), self._area.size))
 
     def notice(self, text: str) -> None:
         self._watch.notice = text
         self._draw()
 
     def close(self) -> None:
-        """Draw the last picture, leave it on the screen, and give the streams back."""
+        """Draw the last picture if it is to stay, and give the streams back."""
         if self._ended.is_set():
             return
         self._ended.set()
         self._thread.join()
         self._streams.__exit__(None, None, None)
-        self._live.stop()
+        self._area.close(self._last_view(self._watch.look(), self._area.size) if self._last_view else ())
+
+
+def _panel_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
+    """The panel, in half of the terminal's rows at most: the rest is the program's. A tiny terminal gets a line."""
+    rows_max = size.lines // 2
+    if rows_max < _PANEL_ROWS_MIN or size.columns < _PANEL_COLUMNS_MIN:
+        return _line_rows(view, size)
+    from rich.console import Console as RichConsole
+
+    # One column stays free: a row that fills the last one makes some terminals go on in the next.
+    screen = RichConsole(file=io.StringIO(), width=size.columns - 1, height=rows_max, force_terminal=True)
+    with screen.capture() as capture:
+        screen.print(render(view, rows_max))
+    return capture.get().splitlines()[:rows_max]
+
+
+def _line_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
+    """One quiet row."""
+    return [f"{_DIM}{status_line(view, size.columns)}{_PLAIN}"]
 
 
 @contextmanager
-def _streams_above(screen: Any, drawing: threading.RLock) -> Iterator[None]:
-    """While inside, what goes to the terminal through `sys.stdout` and `sys.stderr` appears above the panel."""
-    streams = sys.stdout, sys.stderr
-    above_panel = {stream: _AbovePanel(screen, drawing, stream) for stream in streams if stream.isatty()}
-    # Handlers made by logging.basicConfig hold the stream they were made with.
-    handlers = [
-        handler
-        for handler in logging.getLogger().handlers
-        if isinstance(handler, logging.StreamHandler) and handler.stream in above_panel
-    ]
-    streams_before = [handler.setStream(above_panel[handler.stream]) for handler in handlers]
-    sys.stdout, sys.stderr = above_panel.get(streams[0], streams[0]), above_panel.get(streams[1], streams[1])
-    try:
-        yield
-    finally:
-        for panel_stream in above_panel.values():
-            panel_stream.finish()
-        sys.stdout, sys.stderr = streams
-        for handler, stream in zip(handlers, streams_before, strict=True):
-            handler.setStream(stream)
+def starting_line(text: str, stream: TextIO) -> Iterator[None]:
+    """Inside, one row of the terminal says what is waited for, and for how long; afterwards it is gone."""
+    area, began_s, ended = BottomArea(stream), time.monotonic(), threading.Event()
 
+    def draw() -> None:
+        while not ended.is_set():
+            row = cut(f"{text} {int(time.monotonic() - began_s)} s", area.size.columns)
+            area.draw([f"{_DIM}{row}{_PLAIN}"])
+            ended.wait(1.0)
 
-class _AbovePanel(io.TextIOBase):
-    """A stream whose complete lines are written above the panel, as they are: not wrapped, not coloured."""
-
-    def __init__(self, screen: Any, drawing: threading.RLock, terminal: TextIO) -> None:
-        self._screen, self._drawing, self._terminal = screen, drawing, terminal
-        self._unfinished_line = ""
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._terminal.encoding
-
-    def isatty(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._terminal.fileno()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        with self._drawing:
-            whole, newline, self._unfinished_line = (self._unfinished_line + text).rpartition("\n")
-            if newline:
-                self._screen.print(_Verbatim(whole + newline), end="", crop=False)
-        return len(text)
-
-    def finish(self) -> None:
-        """Write what has no newline yet."""
-        if self._unfinished_line:
-            self.write("\n")
-
-
-class _Verbatim:
-    """Text for Rich that Rich leaves alone: one segment, whatever its length."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __rich_console__(self, console: object, options: object) -> Iterator[Any]:
-        from rich.segment import Segment
-
-        yield Segment(self._text)
+    thread = threading.Thread(target=draw, name="millstream-starting", daemon=True)
+    with streams_above(area):
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            area.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, rate_text, span_text, time_text
 from millstream.jobs.epochs.progress import JobProgress
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["ConsoleView", "RateMeter", "plain_line", "render"]
+__all__ = ["ConsoleView", "RateMeter", "cut", "plain_line", "render", "status_line"]
 
 _WINDOW_MS = 3_000
 _TRAIL_STEP_MS = 500
 _TRAIL_LENGTH = 32
 _BARS = "▁▂▃▄▅▆▇█"
 _BUSY_CELLS = 10
+_FRAME_ROWS = 2
+# The busiest operators stand between the watermark (4) and the size of the state (6).
+_OPERATORS_IMPORTANCE, _OPERATORS_MIN = 5, 3
 _STATUS_STYLES = {
     "CREATED": "cyan",
     "RUNNING": "bold green",
@@ -115,23 +118,52 @@ def plain_line(view: ConsoleView) -> str:
     return "  ".join(parts)
 
 
-def render(view: ConsoleView) -> RenderableType:
-    """The view as a panel for Rich."""
+def status_line(view: ConsoleView, columns: int) -> str:
+    """The view in one row of a terminal, the most important first; what does not fit is cut.
+
+    >>> progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", epoch=7, epoch_ms=118, records_in=1200)
+    >>> status_line(ConsoleView(progress, elapsed_ms=3_000, in_per_second=400), columns=60)
+    'clicks RUNNING 3 s  epoch 7  in 1,200 (400/s)  out 0 (0/s)'
+    """
+    progress = view.progress
+    # Whole seconds: the line changes once a second, and is quiet.
+    elapsed = span_text(view.elapsed_ms) if view.elapsed_ms >= 10_000 else f"{view.elapsed_ms // 1000} s"
+    parts = [f"{progress.job_name} {progress.status} {elapsed}"]
+    if view.notice:
+        parts.append(view.notice)
+    if progress.last_error and progress.status != "RUNNING":
+        parts.append(f"last error: {_first_line(progress.last_error)}")
+    parts += [f"epoch {count_text(progress.epoch)}" if progress.epoch else "first epoch"]
+    parts.append(f"in {count_text(progress.records_in)} ({rate_text(view.in_per_second)})")
+    parts.append(f"out {count_text(progress.records_out)} ({rate_text(view.out_per_second)})")
+    if progress.watermark_ms is not None:
+        parts.append(f"watermark {_watermark(view)}")
+    return cut("  ".join(parts), columns)
+
+
+def cut(text: str, columns: int) -> str:
+    """The text in one row that leaves the last column free: some terminals go on in the next row after it.
+
+    >>> cut("0123456789", 11), cut("0123456789", 8)
+    ('0123456789', '012345…')
+    """
+    return text if len(text) < columns else text[: max(columns - 2, 0)] + "…"
+
+
+def render(view: ConsoleView, rows_max: int = 1_000) -> RenderableType:
+    """The view as a panel for Rich, of at most so many rows: what matters least is left out first.
+
+    A last error and the records in and out are what people look for; the store's address is known already.
+    """
     from rich.console import Group
     from rich.panel import Panel
     from rich.text import Text
 
     progress = view.progress
     style = _STATUS_STYLES.get(progress.status, "white")
-    blocks: list[RenderableType] = [_flow(view), *_facts(view)]
-    if progress.operators:
-        blocks += [Text(), _operators(progress)]
-    if progress.last_error:
-        parts = ("last error  ", "red"), _first_line(progress.last_error)
-        blocks += [Text(), Text.assemble(*parts, no_wrap=True, overflow="ellipsis")]
     footer = "" if progress.status in _ENDED else view.notice or "Ctrl-C finishes the epoch, then stops"
     return Panel(
-        Group(*blocks),
+        Group(*_body(view, rows_max - _FRAME_ROWS)),
         title=Text.assemble((progress.job_name, "bold"), "  ", (f"● {progress.status}", style)),
         title_align="left",
         subtitle=Text(footer, "bold yellow" if view.notice else "dim") if footer else None,
@@ -139,6 +171,75 @@ def render(view: ConsoleView) -> RenderableType:
         border_style=style.removeprefix("bold "),
         padding=(0, 1),
     )
+
+
+def _body(view: ConsoleView, rows_max: int) -> list[RenderableType]:
+    """What stands in the frame, from top to bottom, in at most `rows_max` rows."""
+    from rich.text import Text
+
+    operators = view.progress.operators
+    lines = _lines(view)
+    left = rows_max
+    fitting: list[_Line] = []
+    operator_rows = 0
+    for line in sorted(lines, key=lambda line: line.importance):
+        if line.importance > _OPERATORS_IMPORTANCE and operators and not operator_rows and left > 1:
+            operator_rows = min(len(operators), _OPERATORS_MIN, left - 1)
+            left -= operator_rows + 1  # and their heading
+        if line.rows <= left:
+            fitting.append(line)
+            left -= line.rows
+    more_operators = min(left, len(operators) - operator_rows) if operator_rows else 0
+    left -= more_operators
+    above = [line.text for line in lines if line in fitting and line.place == "above"]
+    below = [line.text for line in lines if line in fitting and line.place == "below"]
+    blanks = [Text()] * min(left, bool(operator_rows) + bool(below))  # between the parts, where there is room
+    table = [_operators(view.progress, operator_rows + more_operators)] if operator_rows else []
+    return [
+        *above,
+        *(blanks[:1] if operator_rows else []),
+        *table,
+        *(blanks[bool(operator_rows) :] if below else []),
+        *below,
+    ]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A part of the panel. The smaller its importance's number, the longer it stays."""
+
+    importance: int
+    text: RenderableType
+    place: Literal["above", "below"] = "above"
+    rows: int = 1
+
+
+def _lines(view: ConsoleView) -> list[_Line]:
+    """Every row that the panel may have but for the operators, in the order they stand in."""
+    from rich.text import Text
+
+    progress = view.progress
+
+    def line(importance: int, text: Text | str, place: Literal["above", "below"] = "above") -> _Line:
+        shown = Text(text) if isinstance(text, str) else text
+        shown.no_wrap, shown.overflow = True, "ellipsis"
+        return _Line(importance, shown, place)
+
+    epoch = (
+        f"epoch {count_text(progress.epoch)} took {epoch_time_text(progress.epoch_ms)}, published up to "
+        f"{count_text(progress.published)}, running for {span_text(view.elapsed_ms)}"
+    )
+    restarts = f"restarts {progress.restarts}, " if progress.restarts else ""
+    lines = [_Line(0, _flow(view), rows=2), line(2, epoch), line(4, f"watermark: {_watermark(view)}")]
+    lines.append(line(6, f"state: {_state(progress)}"))
+    if progress.query_url:
+        lines.append(line(3, f"queries: {progress.query_url}"))
+    store = Text.assemble((restarts, "yellow"), (f"store {_short_store(progress.store)}", "dim"))
+    lines.append(line(7, store))
+    if progress.last_error:
+        error = Text.assemble(("last error  ", "red"), _first_line(progress.last_error))
+        lines.append(line(1, error, "below"))
+    return lines
 
 
 def _flow(view: ConsoleView) -> Table:
@@ -158,42 +259,28 @@ def _flow(view: ConsoleView) -> Table:
     return grid
 
 
-def _facts(view: ConsoleView) -> list[RenderableType]:
-    from rich.text import Text
-
-    progress = view.progress
-    epoch = (
-        f"epoch {count_text(progress.epoch)} took {epoch_time_text(progress.epoch_ms)}, published up to "
-        f"{count_text(progress.published)}, running for {span_text(view.elapsed_ms)}"
-    )
-    restarts = f"restarts {progress.restarts}, " if progress.restarts else ""
-    queries = [Text(f"queries: {progress.query_url}", no_wrap=True, overflow="ellipsis")] if progress.query_url else []
-    return [
-        Text(epoch, no_wrap=True, overflow="ellipsis"),
-        Text(f"watermark: {_watermark(view)}", no_wrap=True, overflow="ellipsis"),
-        Text(f"state: {_state(progress)}", no_wrap=True, overflow="ellipsis"),
-        *queries,
-        Text.assemble(
-            (restarts, "yellow"), (f"store {_short_store(progress.store)}", "dim"), no_wrap=True, overflow="ellipsis"
-        ),
-    ]
-
-
-def _operators(progress: JobProgress) -> Table:
+def _operators(progress: JobProgress, rows_max: int) -> Table:
+    """The operators in the order of the plan; where they do not all fit, the busiest of them."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
     table.add_column("operator", ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column("in", justify="right")
-    table.add_column("out", justify="right")
+    table.add_column("in", justify="right", no_wrap=True)
+    table.add_column("out", justify="right", no_wrap=True)
     table.add_column("busy", no_wrap=True)
-    for operator in progress.operators.values():
+    operators = list(progress.operators.values())
+    if len(operators) > rows_max:
+        busiest = sorted(operators, key=lambda operator: -operator.busy_share)[: rows_max - 1]
+        operators = [operator for operator in operators if operator in busiest]
+    for operator in operators:
         share = min(max(operator.busy_share, 0.0), 1.0)
         full = round(share * _BUSY_CELLS)
         colour = "red" if share > 0.9 else "yellow" if share > 0.6 else "green"
         busy = Text.assemble(("█" * full, colour), ("░" * (_BUSY_CELLS - full), "dim"), f" {share:4.0%}")
         table.add_row(Text(operator.name), _or_blank(operator.records_in), _or_blank(operator.records_out), busy)
+    if len(operators) < len(progress.operators):
+        table.add_row(Text(f"… {len(progress.operators) - len(operators)} less busy ones", "dim"))
     return table
 
 
@@ -224,7 +311,8 @@ def _watermark(view: ConsoleView) -> str:
 
 def _state(progress: JobProgress) -> str:
     in_loops = f", {count_text(progress.in_loops)} records in loops" if progress.in_loops else ""
-    return f"{count_text(progress.state_rows)} rows, {bytes_text(progress.state_bytes)}{in_loops}"
+    # A key that was written in three epochs has three versions until compaction: these are not keys.
+    return f"{bytes_text(progress.state_bytes)}, {count_text(progress.state_rows)} row versions{in_loops}"
 
 
 def _first_line(text: str) -> str:

@@ -11,18 +11,25 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import TextIO
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TextIO, TypeAlias
 
 from millstream.common import options
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.errors import JobFailedError
-from millstream.jobs.console.console import ConsoleMode, attach_console, console_mode
+from millstream.jobs.console.console import attach_console, console_mode, starting_line
 from millstream.jobs.console.interrupts import stop_on_interrupt
 from millstream.jobs.launch.job import Job
 from millstream.storage.store import shown_address
 
-__all__ = ["FailureInTask", "run_in_foreground"]
+__all__ = ["FailureInTask", "Launcher", "run_in_foreground", "start_in_sight"]
+
+_STARTING = "starting Spark …"
+
+Launcher: TypeAlias = Callable[[Callable[[], None]], Job]
+"""Starts a job; it is given what to call before it starts a JVM, if it has to."""
 
 
 class FailureInTask(Exception):
@@ -33,15 +40,14 @@ class FailureInTask(Exception):
 
 
 def run_in_foreground(
-    start: Callable[[], Job], configuration: Mapping[str, str], stream: TextIO | None = None
+    launch: Launcher, configuration: Mapping[str, str], stream: TextIO | None = None
 ) -> JobExecutionResult:
     """Start a job, show it on `stream` (standard error), wait for its end; its result, or raises why it failed."""
     if threading.current_thread() is not threading.main_thread():
-        return _result(start())
+        return _result(launch(_say_nothing))
     stream = stream or sys.stderr
     mode = console_mode(options.read(options.CONSOLE, configuration), stream.isatty())
-    _say_that_it_starts(mode, stream)
-    job = start()
+    job = start_in_sight(launch, configuration, stream)
     console = attach_console(job.board, mode, stream)
     try:
         with stop_on_interrupt(job, console.notice, lambda: job.board.now.epoch + 1) as interrupts:
@@ -52,7 +58,26 @@ def run_in_foreground(
         raise KeyboardInterrupt
     if job.status() is JobStatus.SUSPENDED:
         _say_how_to_resume(job, stream)
+    elif mode != "off" and options.read(options.STORE, configuration) is None:
+        _say_where_the_store_is(job, stream)
     return _result(job)
+
+
+def start_in_sight(launch: Launcher, configuration: Mapping[str, str], stream: TextIO | None = None) -> Job:
+    """Start a job. Spark's JVM takes many seconds to come up, and an empty screen would look like a hang: meanwhile a
+    terminal has a line that says so. It is gone when Spark is there."""
+    stream = stream or sys.stderr
+    mode = console_mode(options.read(options.CONSOLE, configuration), stream.isatty())
+    if mode == "off" or threading.current_thread() is not threading.main_thread():
+        return launch(_say_nothing)
+    if mode == "plain":
+        return launch(lambda: print(_STARTING, file=stream, flush=True))
+    with ExitStack() as line:
+        return launch(lambda: line.enter_context(starting_line(_STARTING, stream)))
+
+
+def _say_nothing() -> None:
+    """Nobody looks."""
 
 
 def _result(job: Job) -> JobExecutionResult:
@@ -66,13 +91,6 @@ def _result(job: Job) -> JobExecutionResult:
         raise
 
 
-def _say_that_it_starts(mode: ConsoleMode, stream: TextIO) -> None:
-    """Spark's JVM takes seconds to come up: an empty screen would look like a hang."""
-    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    if mode != "off" and getattr(context, "_active_spark_context", None) is None:
-        print("starting Spark …", file=stream, flush=True)
-
-
 def _say_how_to_resume(job: Job, stream: TextIO) -> None:
     now = job.board.now
     print(
@@ -81,3 +99,10 @@ def _say_how_to_resume(job: Job, stream: TextIO) -> None:
         file=stream,
         flush=True,
     )
+
+
+def _say_where_the_store_is(job: Job, stream: TextIO) -> None:
+    """Nobody gave the job a store: it made one, which stays until somebody removes it."""
+    now = job.board.now
+    folder = shown_address(now.store).removeprefix(f"{Path.cwd()}/")
+    print(f"millstream: the store of this run stays in {folder} (millstream remove)", file=stream, flush=True)

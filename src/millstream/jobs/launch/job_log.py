@@ -17,6 +17,7 @@ from pathlib import Path
 
 from millstream.jobs.console.console_view import ConsoleView, plain_line
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
+from millstream.storage.log_lock import hold
 from millstream.storage.names import log_name
 from millstream.storage.store import Store
 from millstream.storage.temporary_logs import fresh_log
@@ -39,6 +40,8 @@ class JobLog:
         self._progress_noted = time.monotonic()
         root = logging.getLogger()
         self._file = _LogFile(path, encoding="utf-8", delay=False)
+        assert self._file.stream is not None, "it was opened at once"
+        hold(self._file.stream.fileno())  # who looks at the store sees that somebody runs the job
         self._file.setFormatter(logging.Formatter(_FORMAT))
         self._handlers: list[logging.Handler] = [self._file]
         if not root.handlers:

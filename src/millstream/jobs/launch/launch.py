@@ -55,11 +55,15 @@ T = TypeVar("T")
 
 @dataclass
 class Launch:
-    """How a job is launched. Tests bring their own clock, runner and store; everybody else uses `launch`."""
+    """How a job is launched. Tests bring their own clock, runner and store; everybody else uses `launch`.
+
+    `before_spark` is called when everything else was found right and Spark's JVM is about to be started.
+    """
 
     clock: Clock
     runner: Runner | None = None
     store: Store | None = None
+    before_spark: Callable[[], object] = lambda: None
 
     def start(self, graph: Graph, settings: JobSettings) -> Job:
         """Check everything, then start the job on a thread of its own; other processes may now ask things of it."""
@@ -144,8 +148,10 @@ class Launch:
         if self.runner is not None:
             return self.runner, settings.session
         from millstream.spark.runner import SparkRunner
-        from millstream.spark.session import our_session
+        from millstream.spark.session import has_application, our_session
 
+        if not has_application():
+            self.before_spark()
         session = our_session(session_for(settings))
         _ship_files(session, settings.configuration)
         return SparkRunner(session), session
@@ -161,11 +167,16 @@ def _at(site: str, open_it: Callable[[], T]) -> T:
         raise
 
 
-def launch(graph: Graph, settings: JobSettings, configuration: dict[str, str] | None = None) -> Job:
-    """Start a job on Spark."""
+def launch(
+    graph: Graph,
+    settings: JobSettings,
+    configuration: dict[str, str] | None = None,
+    before_spark: Callable[[], object] = lambda: None,
+) -> Job:
+    """Start a job on Spark. `before_spark` is called if that takes a JVM that is not there yet, just before."""
     if configuration:
         settings = replace(settings, configuration={**settings.configuration, **configuration})
-    return Launch(SystemClock()).start(graph, settings)
+    return Launch(SystemClock(), before_spark=before_spark).start(graph, settings)
 
 
 def session_for(settings: JobSettings) -> Any:

@@ -197,7 +197,7 @@ def _from_text(text: str, written: str) -> Any:
             return dt.date.fromisoformat(text)
         if written == "TIME":
             return dt.time.fromisoformat(text)
-        if written == "BIG_DEC":
+        if written == "BIG_DEC" or written.startswith("DECIMAL("):
             return Decimal(text)
     except (ValueError, binascii.Error, InvalidOperation) as error:
         raise _misfit(text, written, "Give one of that type") from error

@@ -79,7 +79,7 @@ class LoopTailOperator(Operator):
                 file = segment_name(self.uid, LOOP, self._epoch, self.setting.context.subtask, self._nonce)
                 entry = entry_of(column, "split", _STORED_AS, self.setting.facts.store, file, None)
             self.busy_ns += time.perf_counter_ns() - started
-        tail = LoopTail(self.records_in, str(self.node.output_type), entry)
+        tail = LoopTail(self.records_in, format(self.node.output_type), entry)
         acknowledgement.states[self.uid] = SubtaskAccount(loop=tail)
         super().acknowledge(acknowledgement)
 
@@ -129,7 +129,7 @@ class LoopHeadOperator(Operator):
                 yield from decode_block(block.as_buffer(), self.node.output_type)
 
     def _check(self, tail: LoopTail, entry: ListEntry) -> None:
-        type_name = str(self.node.output_type)
+        type_name = format(self.node.output_type)
         if tail.type != type_name or entry.type != _STORED_AS:
             raise ProgramError(
                 f"{tail.records} records of type {tail.type} are in the loop '{self.node.name}' "

@@ -10,7 +10,7 @@ key. `simplify` brings a value to a form in which equal means same:
     str, bytes                          themselves, hashed as string and binary
     date, time, timedelta               themselves, hashed as Spark's date, time and day-time interval
     datetime                            itself if naive, else the instant; hashed as timestamp
-    tuple, named tuple, Row             the tuple of its values (a Row's names and kind are not part of it)
+    tuple, named tuple, Row, list       the tuple of its values (a Row's names and kind are not part of it)
     frozen dataclass, Enum, UUID,       the class's name and the values that make two of them equal, because
     Instant                             UserId(1) and OrderId(1) are not one key; hashed as a tuple
     int, str and other value Enums      their value, to which they are equal
@@ -156,6 +156,7 @@ _SIMPLIFIERS_BY_TYPE: dict[type, Callable[[Any], Any]] = {
     bool: int,
     float: _of_float,
     Row: tuple,
+    list: tuple,
     ClassKey: _of_class_key,
 }
 
@@ -171,7 +172,7 @@ _SIMPLIFIERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] =
     (dt.date, _of_date),
     (dt.time, _of_time),
     (dt.timedelta, lambda key: dt.timedelta(key.days, key.seconds, key.microseconds)),
-    ((tuple, Row), tuple),
+    ((tuple, Row, list), tuple),
     (enum.Enum, _of_enum),
     (uuid.UUID, lambda key: NamedKey("UUID", (str(key),))),
     (Instant, lambda key: NamedKey("Instant", (key.seconds, key.nanos))),
@@ -181,7 +182,6 @@ _SIMPLIFIERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] =
 _INSTEAD: tuple[tuple[type | tuple[type, ...], str, str], ...] = (
     (dict, "can change and has no fixed order", "tuple(sorted(key.items()))"),
     ((set, frozenset), "has no fixed order", "tuple(sorted(key))"),
-    (list, "can change", "tuple(key)"),
     ((bytearray, memoryview), "can change", "bytes(key)"),
     (np.ndarray, "can change", "tuple(key.tolist())"),
     (np.timedelta64, "is a number without its unit", "key.item()"),

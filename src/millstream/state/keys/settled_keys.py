@@ -5,10 +5,10 @@ is brought to its settled form before it is used, and again when it is read, by 
 keys that are one key by the rule of `key_columns` are one key of a dictionary, and settling twice is settling once.
 
 Without a declared type the settled form is the simplest one (`canonical_decoding`): an int where a number is whole,
-else a float, else a Decimal; a tuple for rows and named tuples. With a declared type it is the type's own form, with
-0.0 for -0.0 and tuples for lists. It depends on the key alone, never on the values that came before, so a function sees
-the same key in every repetition, after a restore and at another parallelism. All NaNs are the one object `math.nan`:
-dictionaries, tuples and rows compare by identity before they compare values.
+else a float, else a Decimal; a tuple for rows, lists and named tuples. With a declared type it is the type's own form,
+with 0.0 for -0.0 and tuples for lists. It depends on the key alone, never on the values that came before, so a function
+sees the same key in every repetition, after a restore and at another parallelism. All NaNs are the one object
+`math.nan`: dictionaries, tuples and rows compare by identity before they compare values.
 
 Keys of the program's classes are made again by `decode_key`. In a task that is `runtime.exchange.key_classes`, in a
 reader `canonical_decoding.decode`; there is no default, because a function must never be given the reader's form.
@@ -135,7 +135,7 @@ def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
         try:
             form = tuples.get(key) if isinstance(key, tuple) else None
         except TypeError:
-            form = None  # it holds a list or the like, which is refused below
+            form = None  # it holds a list, or what is refused below
         if form is None:
             form = _settled(key, forms, decode_key)
             if isinstance(key, tuple) and _SIMPLE.issuperset(map(type, key)):
@@ -151,7 +151,7 @@ def _settled(key: Any, forms: dict[Any, Any], decode_key: DecodeKey) -> Any:
         return key
     if kind is float:
         return (int(key) if key.is_integer() else key) if key == key else math.nan
-    if isinstance(key, tuple | Row):
+    if isinstance(key, tuple | Row | list):
         if _PLAIN.issuperset(map(type, key)):
             return key if kind is tuple else tuple(key)
         return tuple([_settled(part, forms, decode_key) for part in key])

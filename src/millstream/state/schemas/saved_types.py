@@ -3,7 +3,7 @@
 Arrow's types in a segment do not say all: a TUPLE and a ROW are both structs, a decimal is text, a large number is
 bytes. What a state was saved as is therefore written down beside its segments, as the program declared it:
 
-    "LONG"   "DATE"   "BYTES"   "PICKLED"
+    "LONG"   "DATE"   "BYTES"   "PICKLED"   "DECIMAL(10, 2)"
     {"row": [["word", "STRING"], ["count", "LONG"]]}   {"tuple": [...]}   {"list": ...}   {"map": [key, value]}
 
 Types that mean the same to Python are written alike: an array is a list, a wrapper is what it wraps, and all that
@@ -12,6 +12,7 @@ travels as a pickle is "PICKLED". Invariant: `type_from(written_type(t))` is wri
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pyarrow as pa
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
+    DecimalTypeInfo,
     MapTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
@@ -51,6 +53,8 @@ def written_type(type_info: TypeInformation | None) -> Any:
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         return plain.basic_type.name
+    if isinstance(plain, DecimalTypeInfo):
+        return plain.notation
     if isinstance(plain, RowTypeInfo):
         named = zip(plain.get_field_names(), plain.get_field_types(), strict=True)
         return {"row": [[name, written_type(field)] for name, field in named]}
@@ -68,8 +72,8 @@ def written_type(type_info: TypeInformation | None) -> Any:
 def type_from(written: Any, subject: str) -> TypeInformation:
     """The type that `written_type` wrote; StoreDamagedError naming `subject` if it did not.
 
-    >>> print(type_from({"map": ["STRING", {"list": "LONG"}]}, "state 'total'"))
-    MAP<STRING, LIST<LONG>>
+    >>> type_from({"map": ["STRING", {"list": "LONG"}]}, "state 'total'").notation
+    'MAP<STRING, LIST<LONG>>'
     """
     try:
         return _type_from(written)
@@ -85,6 +89,8 @@ def _type_from(written: Any) -> TypeInformation:
             return Types.PICKLED_BYTE_ARRAY()
         if written == "BYTES":
             return _BYTES
+        if match := re.fullmatch(r"DECIMAL\((\d+), (\d+)\)", written):
+            return Types.DECIMAL(int(match[1]), int(match[2]))
         return _TIMES[written] if written in _TIMES else _basic(BasicType[written])
     [(kind, parts)] = written.items()
     if kind == "row":
@@ -106,8 +112,8 @@ def _basic(basic: BasicType) -> TypeInformation:
 def type_of_arrow(field: pa.Field) -> TypeInformation:
     """The type that was most likely declared for a column: for states whose manifest does not tell.
 
-    >>> print(type_of_arrow(pa.field("value", pa.list_(pa.int32()))))
-    LIST<INT>
+    >>> type_of_arrow(pa.field("value", pa.list_(pa.int32()))).notation
+    'LIST<INT>'
     """
     mark = (field.metadata or {}).get(b"millstream.type", b"").decode()
     kind = field.type
@@ -123,6 +129,8 @@ def type_of_arrow(field: pa.Field) -> TypeInformation:
         return Types.MAP(type_of_arrow(kind.key_field), type_of_arrow(kind.item_field))
     if t.is_list(kind):
         return Types.LIST(type_of_arrow(kind.value_field))
+    if t.is_decimal128(kind):
+        return Types.DECIMAL(kind.precision, kind.scale)
     plain = (
         (t.is_boolean, Types.BOOLEAN()),
         (t.is_int8, Types.BYTE()),
@@ -147,6 +155,6 @@ def shown_types(old: TypeInformation, new: TypeInformation) -> tuple[str, str]:
     """
     columns = [arrow_type(one) for one in (old, new)]
     if columns[0] == columns[1]:
-        return str(old), str(new)
+        return old.notation, new.notation
     was, now = ("pickles" if column is None else str(column) for column in columns)
     return was, now

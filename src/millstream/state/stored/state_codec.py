@@ -36,7 +36,7 @@ def _exact_fields(type_info: TypeInformation) -> tuple[type, ...] | None:
     """The Python types of a TUPLE's fields, if tuples of just these come back as they are."""
     if not isinstance(type_info, TupleTypeInfo):
         return None
-    fields = [_EXACT.get(str(field)) for field in type_info.get_field_types()]
+    fields = [_EXACT.get(field.notation) for field in type_info.get_field_types()]
     return None if None in fields else tuple(field for field in fields if field is not None)
 
 
@@ -66,7 +66,7 @@ class StateCodec:
             _ANNOUNCED.add(what)
             _LOG.info("%s has no declared type: its values are pickled. Declare one to query and evolve it", what)
         # Values of exactly this Python type need no settling; None: there is no such type.
-        self.exact = None if self._type_info is None else _EXACT.get(str(self._type_info))
+        self.exact = None if self._type_info is None else _EXACT.get(self._type_info.notation)
         self._exact_fields = None if self._type_info is None else _exact_fields(self._type_info)
         # Pairs of exactly these Python types need no settling.
         self.exact_pair = self._exact_fields if self._exact_fields and len(self._exact_fields) == 2 else None

@@ -299,7 +299,7 @@ def test_a_bad_csv_record_is_named_with_file_position_and_text(tmp_path: Path, l
 
 def test_csv_refuses_types_it_cannot_hold() -> None:
     with pytest.raises(ProgramError, match="CSV field cannot hold"):
-        CsvRecords(Types.ROW([PERSON]))
+        CsvRecords(Types.ROW([Types.MAP(Types.STRING(), Types.INT())]))
     with pytest.raises(ProgramError, match="Give a ROW or TUPLE"):
         CsvRecords(Types.STRING())
     with pytest.raises(ProgramError, match="delimiter"):

@@ -64,7 +64,7 @@ def test_the_panel_of_a_running_job() -> None:
 │ out  10,803/s  371,022 total                                         │
 │ epoch 1,041 took 118 ms, published up to 1,040, running for 1 min 2… │
 │ watermark: 00:00:58 UTC (1.5 s behind)                               │
-│ state: 1,200 rows, 1.5 KiB                                           │
+│ state: 1.5 KiB, 1,200 row versions                                   │
 │ restarts 1, store /jobs/impressions                                  │
 │                                                                      │
 │ operator                                in      out  busy            │
@@ -87,7 +87,7 @@ def test_the_panel_of_a_job_that_has_done_nothing_yet() -> None:
 │ out  0/s  0 total                                                    │
 │ epoch 0 took 0 ms, published up to 0, running for 0.0 s              │
 │ watermark: none                                                      │
-│ state: 0 rows, 0 B                                                   │
+│ state: 0 B, 0 row versions                                           │
 │ store s3://bucket/new                                                │
 ╰─ Ctrl-C finishes the epoch, then stops ──────────────────────────────╯
 """
@@ -109,7 +109,7 @@ def test_the_plain_line_has_all_in_one_line() -> None:
     line = plain_line(ConsoleView(RUNNING, now_ms=60_000, in_per_second=12_004, out_per_second=10_803))
     assert line == (
         "impressions RUNNING  epoch 1041 (118 ms)  in 412,330 (12,004/s)  out 371,022 (10,803/s)  "
-        "watermark 00:00:58 UTC (1.5 s behind)  state 1,200 rows, 1.5 KiB  restarts 1  "
+        "watermark 00:00:58 UTC (1.5 s behind)  state 1.5 KiB, 1,200 row versions  restarts 1  "
         "last error: ValueError: no number"
     )
 
@@ -149,10 +149,11 @@ def test_a_job_with_nothing_to_do_comes_to_rest() -> None:
 @pytest.mark.parametrize(
     ("setting", "terminal", "mode"),
     [
-        ("auto", True, "rich"),
+        ("auto", True, "line"),
         ("auto", False, "off"),
         ("plain", True, "plain"),
-        ("rich", False, "rich"),
+        ("rich", True, "rich"),
+        ("rich", False, "plain"),
         ("off", True, "off"),
     ],
 )
@@ -239,14 +240,15 @@ def test_what_is_printed_appears_whole_above_the_panel() -> None:
         before, _, after = written.partition(expected)
         assert after, expected
         # The panel is erased (2K clears a terminal's line) before a line is written: it never stands behind the frame.
-        assert before.endswith(("\n", "\x1b[2K", "\x1b[?25l")), repr(before[-80:] + expected)
+        assert not before or before.endswith(("\n", "\x1b[2K\x1b[J")), repr(before[-80:] + expected)
     assert written.count("half whole\n") == 3 and "half \n" not in written
     assert "\x1b[31mred\x1b[0m [bold]as is[/bold]\n" in written
     assert "no newline\n" in written
     assert written.rstrip().endswith("after True True")
     panel = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
     assert "● RUNNING" in panel and "● FINISHED" in panel[panel.rindex("╭") :]
-    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l"), "the cursor is shown again"
+    assert "\x1b[?25l" not in written, "the cursor is never hidden: a job that is killed could not give it back"
+    assert written.rindex("\x1b[?7h") > written.rindex("\x1b[?7l"), "long lines are wrapped again"
 
 
 def test_logging_goes_on_to_other_handlers_while_a_panel_stands() -> None:

@@ -230,9 +230,9 @@ def test_chosen_fields_are_named_as_they_were_or_as_the_program_says() -> None:
     env = StreamExecutionEnvironment()
     orders, payments = env.from_collection([], ORDER), env.from_collection([], PAYMENT)
     windows = by_id(orders, payments)
-    assert str(windows.project(["id", 1], ["paid"]).get_type()) == "ROW<id STRING, cents LONG, paid LONG>"
+    assert windows.project(["id", 1], ["paid"]).get_type().notation == "ROW<id STRING, cents LONG, paid LONG>"
     renamed = windows.project(["at_ms"], ["at_ms"], names=["asked_ms", "paid_ms"])
-    assert str(renamed.get_type()) == "ROW<asked_ms LONG, paid_ms LONG>"
+    assert renamed.get_type().notation == "ROW<asked_ms LONG, paid_ms LONG>"
     with Refused("join(...).project", "at_ms", "names="):
         windows.project(["at_ms"], ["at_ms"])
     with Refused("join(...).project('due')", "no such field"):

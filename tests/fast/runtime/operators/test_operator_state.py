@@ -641,7 +641,7 @@ VALUES: list[tuple[Any, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_info", "values"), VALUES, ids=[str(type_info) for type_info, _ in VALUES])
+@pytest.mark.parametrize(("type_info", "values"), VALUES, ids=[type_info.notation for type_info, _ in VALUES])
 def test_values_come_back_as_they_were(type_info: Any, values: list[Any]) -> None:
     class Keeps(Seen):
         def process_element(self, value: Any, ctx: Any) -> Any:

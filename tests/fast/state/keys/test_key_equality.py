@@ -21,11 +21,13 @@ from millstream.common import Row, RowKind, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.functions import BroadcastProcessFunction, KeyedProcessFunction
 from millstream.datastream.state import MapStateDescriptor
+from millstream.errors import ProgramError
 from millstream.query.wire.json_values import json_of_key, key_of_json, key_of_text
 from millstream.query.wire.refusals import KeyMisfitError
 from millstream.runtime.exchange.key_classes import decode_key
-from millstream.state.keys.canonical import canonical_bytes
+from millstream.state.keys.canonical import canonical_bytes, canonical_hash
 from millstream.state.keys.canonical_decoding import ClassKey, decode
+from millstream.state.keys.key_columns import key_column
 from millstream.state.tables import map_keys
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
 
@@ -38,6 +40,7 @@ MIXED: dict[str, list[Any]] = {
     "an int, then a bool": [1, True, 1],
     "all kinds of numbers": [Decimal("1.0"), np.float32(1), 1, True, 1.0, np.int8(1), Decimal(1)],
     "zeros": [0, -0.0, 0.0, False],
+    "lists, also inside": [[1, "a"], (1, "a"), Row(1.0, "a"), [True, "a"], (1, "a")],
     "NaN": [NAN, OTHER_NAN, 1, NAN, Decimal("NaN")],
     "inside of tuples": [(1, "a"), (1.0, "a"), Row(True, "a"), Point(1, "a"), (NAN, None), (OTHER_NAN, None)],
     "inside of classes": [Account(1), Account(True), Account(NAN), Account((OTHER_NAN,)), Account(OTHER_NAN)],
@@ -54,6 +57,15 @@ def script(keys: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_equal_keys_of_mixed_types_are_one_key(keys: list[Any], parallelism: int) -> None:
     assert counted("process", script(keys), None, parallelism)[1] == expected(script(keys))
+
+
+def test_a_list_is_the_key_that_a_tuple_of_its_values_is_however_deep() -> None:
+    lists = [[1, "a"], ["x", [2, [3.0]]], []]
+    tuples: list[Any] = [(1, "a"), ("x", (2, (3,))), ()]
+    assert key_column(lists, None).hashes.tolist() == [canonical_hash(key) for key in tuples]
+    assert [canonical_bytes(key) for key in lists] == [canonical_bytes(key) for key in tuples]
+    with pytest.raises(ProgramError, match="a dict, which can change"):
+        canonical_bytes([{}])
 
 
 def test_what_python_calls_equal_but_is_another_instant_is_another_key() -> None:

@@ -426,7 +426,7 @@ VALUES: dict[str, Any] = {
     "BIG_DEC": Decimal(5),
     "LIST<LONG>": [5],
     "MAP<LONG, LONG>": {1: 2},
-    str(COUNTED): ("x", 5),
+    COUNTED.notation: ("x", 5),
 }
 
 
@@ -452,7 +452,7 @@ VALUES: dict[str, Any] = {
 def test_a_change_that_does_not_fit_is_refused_and_nothing_is_lost(old: Any, new: Any, said: str) -> None:
     table = Table()
     table.declare(old)
-    table.run({"a": VALUES[str(old)]})
+    table.run({"a": VALUES[old.notation]})
     before = table.run({})
     table.declare(new)
     with pytest.raises(StateSchemaError, match=f"state 'total' of 'count-words'.*{said}"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
+from millstream.connectors.files.csv_text import CsvLines, field_text
 from millstream.connectors.files.parts import CsvParts
 from millstream.connectors.files.values import text_converter
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
@@ -65,11 +66,16 @@ class CsvBulkWriters:
             raise NotAvailableError(
                 "CsvBulkWriters: files are written with quotes and without an escape character. Set them so"
             )
-        if dialect.array_separator != _USUAL.array_separator:
-            raise NotAvailableError("CsvBulkWriters: lists are written with ';' between their elements. Set it so")
-        columns = tuple(schema.get_row_type().get_field_names())
         return PartsWriterFactory(
-            CsvParts(columns, dialect.delimiter, dialect.quote, dialect.null_text or "", dialect.header == "names")
+            CsvParts(
+                tuple(schema.get_row_type().get_field_names()),
+                dialect.delimiter,
+                dialect.quote,
+                dialect.null_text or "",
+                dialect.header in ("names", "position"),
+                dialect.array_separator,
+                dialect.column_separators,
+            )
         )
 
 
@@ -204,11 +210,19 @@ class CsvRowSerializationSchema(SerializationSchema):
     def serialize(self, value: Any) -> bytes:
         row_type, dialect = self._settings.row_type, self._settings.dialect
         row = as_declared([value], row_type)[0]
+        types = row_type.get_field_types()
+        if dialect.quote is not None and dialect.escape is None:
+            lines = CsvLines(dialect.delimiter, dialect.quote, dialect.null_text or "", dialect.array_separator)
+            return (lines.write([row], row_type)[0] + self._settings.line_delimiter).encode()
+        fields = [
+            field_text(field, field_type, dialect.array_separator, dialect.null_text or "")
+            for field, field_type in zip(row, types, strict=True)
+        ]
         text = io.StringIO(newline="")
         # The writer quotes only the line ends it is told of, and a reader knows both: so it is told of both.
         writer = csv.writer(text, **_dialect_arguments(dialect), lineterminator=_LINE_END)
         try:
-            writer.writerow([_field_text(field, dialect) for field in row])
+            writer.writerow(fields)
         except csv.Error as error:
             raise TypeMismatchError(
                 f"{value!r} cannot be written as a CSV record without quotes: {error}. "
@@ -251,13 +265,3 @@ def _dialect_arguments(dialect: CsvDialect) -> dict[str, Any]:
         "escapechar": dialect.escape,
         "quoting": csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
     }
-
-
-def _field_text(field: Any, dialect: CsvDialect) -> str:
-    if field is None:
-        return dialect.null_text or ""
-    if isinstance(field, bool):
-        return "true" if field else "false"
-    if isinstance(field, (list, tuple)):
-        return dialect.array_separator.join(_field_text(element, dialect) for element in field)
-    return str(field)

@@ -68,12 +68,9 @@ class CsvSchemaBuilder:
         """The schema."""
         if not self._columns:
             raise refuse("CsvSchema: no column was added")
-        separators = set(self._separators.values())
-        if len(separators) > 1:
-            raise refuse(
-                f"CsvSchema: the array columns use the separators {sorted(separators)}; use one for all of them"
-            )
-        dialect = replace(self._dialect, array_separator=separators.pop()) if separators else self._dialect
+        positions = {name: position for position, name in enumerate(self._columns)}
+        separators = tuple((positions[name], separator) for name, separator in self._separators.items())
+        dialect = replace(self._dialect, column_separators=separators)
         row_type = Types.ROW_NAMED(list(self._columns), list(self._columns.values()))
         with at_users_line():
             CsvRecords(row_type, dialect)
@@ -107,8 +104,12 @@ class CsvSchemaBuilder:
     def add_columns_from(self, schema: CsvSchema) -> Self:
         """All columns of another schema."""
         row_type = schema.get_row_type()
-        for name, type_info in zip(row_type.get_field_names(), row_type.get_field_types(), strict=True):
+        separators = dict(schema._dialect.column_separators)
+        columns = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
+        for position, (name, type_info) in enumerate(columns):
             self._add(name, type_info)
+            if position in separators:
+                self._separators[name] = separators[position]
         return self
 
     def clear_columns(self) -> Self:
@@ -177,12 +178,17 @@ class CsvSchemaBuilder:
         return self._head("skip", skip)
 
     def set_strict_headers(self, strict: bool = True) -> Self:
-        """Use the first line as the columns' names; it must name the schema's columns."""
+        """Use the first line as the columns' names; it must name all columns of the schema."""
+        if strict and self._dialect.header == "position":
+            return self._punctuate(header="names")
         return self._head("names", strict)
 
     def set_use_header(self, use: bool = True) -> Self:
-        """Use the first line as the columns' names, in whatever order."""
-        return self._head("names", use)
+        """The first line names the columns, and a written file begins with such a line. Where it names all columns of
+        the schema, they may stand in any order; else the columns go by position, as in Flink."""
+        if use and self._dialect.header == "names":  # set_strict_headers asks for more
+            return self
+        return self._head("position", use)
 
     def _head(self, header: str, on: bool) -> Self:
         now = self._dialect.header

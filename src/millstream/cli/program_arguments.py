@@ -1,0 +1,87 @@
+"""Whose is what is typed behind a program: `millstream run job.py --store jobs/a --output out` has one option of each.
+
+Behind the program's file, an option that the command knows is the command's, written as its help writes it
+(`--store x`, `--store=x`, `-p 4`, `-Dkey=value`). Everything else is the program's, in its order. What stands behind
+`--` is the program's whatever it looks like: that is how a program gets an option that has one of our names.
+
+Before the program's file nothing is the program's: an unknown option there is refused, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+__all__ = ["ProgramCommand", "arranged", "misspelt"]
+
+
+class ProgramCommand(TyperCommand):
+    """A command whose last named argument is a program, which has arguments of its own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        takes_value = dict.fromkeys(ctx.help_option_names, False)
+        named = 0
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":
+                named += parameter.nargs == 1
+            else:
+                takes_value |= dict.fromkeys(parameter.opts, not getattr(parameter, "is_flag", False))
+        words = arranged(args, takes_value, named)
+        typed = args[: args.index("--")] if "--" in args else args
+        handed_over = [word for word in words[words.index("--") :] if word in typed] if "--" in words else []
+        for option, ours in misspelt(handed_over, list(takes_value)).items():
+            typer.echo(f"millstream: {option} is handed to the program. Did you mean {ours}, which is ours?", err=True)
+        return super().parse_args(ctx, words)
+
+
+def arranged(arguments: Sequence[str], takes_value: Mapping[str, bool], named: int = 1) -> list[str]:
+    """The same arguments, the command's first, then the `named` ones, and the program's own behind `--`.
+
+    >>> arranged(["job.py", "--output", "x", "-p", "4"], {"-p": True})
+    ['-p', '4', 'job.py', '--', '--output', 'x']
+    """
+    ours: list[str] = []
+    names: list[str] = []
+    theirs: list[str] = []
+    waiting = list(arguments)
+    while waiting:
+        word = waiting.pop(0)
+        if word == "--":
+            theirs += waiting
+            break
+        if _is_known(word, takes_value):
+            ours.append(word)
+            if takes_value.get(word) and waiting:
+                ours.append(waiting.pop(0))
+        elif len(names) < named:
+            (ours if word.startswith("-") and word != "-" else names).append(word)
+        else:
+            theirs.append(word)
+    return [*ours, *names, *(["--", *theirs] if theirs else [])]
+
+
+def _is_known(word: str, takes_value: Mapping[str, bool]) -> bool:
+    """Whether the command has this option, alone or with its value in the same word."""
+    if word in takes_value:
+        return True
+    if word.startswith("--"):
+        name, equals, _ = word.partition("=")
+        return bool(equals) and takes_value.get(name, False)
+    # A short option with its value: `-input` is no `-i`, so the value must look like one.
+    value = word[2:]
+    return takes_value.get(word[:2], False) and (value.isdecimal() or "=" in value)
+
+
+def misspelt(arguments: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Options for the program that are all but one of ours, with ours: they are handed over, and it is said.
+
+    >>> misspelt(["--paralelism", "4", "--output", "x"], ["--parallelism", "--plain"])
+    {'--paralelism': '--parallelism'}
+    """
+    options = [word.partition("=")[0] for word in arguments if word.startswith("--")]
+    near = {option: get_close_matches(option, names, n=1, cutoff=0.85) for option in options}
+    return {option: matches[0] for option, matches in near.items() if matches and matches[0] != option}

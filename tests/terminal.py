@@ -1,0 +1,263 @@
+"""A small terminal of our own, for tests of what a person sees: bytes go in, a screen of characters comes out.
+
+It knows what our programs and Rich use: moving, erasing, scrolling, wrapping, colours (which it forgets). On resizing
+it is either of the two kinds there are: one that cuts rows which have become too long (xterm), and one that breaks them
+in two and joins them again (tmux, VTE, most of today's). An escape sequence that it does not know is an error: a
+picture that is guessed proves nothing.
+
+`Terminal` runs a program at such a screen, over a pty.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_CSI = re.compile(r"\x1b\[([?]?)([0-9;]*)([A-Za-z])")
+_UNFINISHED = re.compile(r"\x1b(\[[?0-9;]*)?$")
+_BLANK = " "
+
+
+@dataclass
+class Row:
+    """A row of the screen. `is_wrapped`: it goes on in the next one."""
+
+    text: str = ""
+    is_wrapped: bool = False
+
+
+class Screen:
+    """What a terminal of so many rows and columns shows."""
+
+    def __init__(self, rows: int, columns: int, *, breaks_rows: bool = True) -> None:
+        self.rows, self.columns, self.breaks_rows = rows, columns, breaks_rows
+        self.scrolled: list[Row] = []
+        self._screen = [Row() for _ in range(rows)]
+        self._at, self._column, self._wraps = 0, 0, True
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """The rows that are seen, without blanks at their ends."""
+        return [row.text.rstrip() for row in self._screen]
+
+    @property
+    def text(self) -> str:
+        """The rows that are seen, down to the last that is not empty."""
+        return "\n".join(self.lines).rstrip()
+
+    @property
+    def all_text(self) -> str:
+        """What has scrolled out of sight, and the rows that are seen."""
+        return "\n".join(row.text.rstrip() for row in (*self.scrolled, *self._screen)).rstrip()
+
+    def feed(self, data: bytes) -> None:
+        text = self._waiting + self._decoder.decode(data)
+        self._waiting = ""
+        at = 0
+        while at < len(text):
+            if text[at] != "\x1b":
+                self._put(text[at])
+                at += 1
+                continue
+            sequence = _CSI.match(text, at)
+            if sequence is None:
+                assert _UNFINISHED.match(text, at), f"unknown escape sequence {text[at : at + 12]!r}"
+                self._waiting = text[at:]
+                return
+            self._obey(*sequence.groups())
+            at = sequence.end()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """The window has another size: the rows are cut or broken, and the cursor stays where it was in the text."""
+        if self.breaks_rows and columns != self.columns:
+            self._break_rows(columns)
+        else:
+            self._screen = [Row(row.text[:columns], row.is_wrapped) for row in self._screen]
+        self.rows, self.columns = rows, columns
+        while len(self._screen) > rows and self._at < len(self._screen) - 1:
+            self._screen.pop()
+        while len(self._screen) > rows:
+            self._scroll()
+        while len(self._screen) < rows:
+            if self.scrolled and self.breaks_rows:
+                self._screen.insert(0, self.scrolled.pop())
+                self._at += 1
+            else:
+                self._screen.append(Row())
+        self._column = min(self._column, columns)
+
+    def _break_rows(self, columns: int) -> None:
+        """Join what was broken, and break it at the new width."""
+        broken: list[Row] = []
+        at, text, offset = 0, "", None
+        for number, row in enumerate([*self.scrolled, *self._screen]):
+            if number == len(self.scrolled) + self._at:
+                offset = len(text) + self._column
+            text += row.text.ljust(self.columns) if row.is_wrapped else row.text.rstrip()
+            if row.is_wrapped:
+                continue
+            starts = range(0, max(len(text), 1), columns)
+            if offset is not None:
+                within = min(offset // columns, len(starts) - 1)
+                at, self._column, offset = len(broken) + within, offset - within * columns, None
+            broken += [Row(text[start : start + columns], start != starts[-1]) for start in starts]
+            text = ""
+        while len(broken) > at + 1 and not broken[-1].text:
+            broken.pop()
+        above = max(len(broken) - max(len(self._screen), 1), 0)
+        self.scrolled, self._screen, self._at = broken[:above], broken[above:], at - above
+
+    def _put(self, character: str) -> None:
+        if character == "\n":
+            self._down()
+        elif character == "\r":
+            self._column = 0
+        elif character == "\b":
+            self._column = max(0, self._column - 1)
+        elif character != "\a":
+            if self._column >= self.columns:
+                if not self._wraps:
+                    self._column = self.columns - 1
+                else:
+                    self._screen[self._at].is_wrapped = True
+                    self._down()
+                    self._column = 0
+            row = self._screen[self._at]
+            padded = row.text.ljust(self._column + 1)
+            row.text = padded[: self._column] + character + padded[self._column + 1 :]
+            self._column += 1
+
+    def _down(self) -> None:
+        if self._at == self.rows - 1:
+            self._scroll()
+        self._at += 1
+
+    def _scroll(self) -> None:
+        self.scrolled.append(self._screen.pop(0))
+        if len(self._screen) < self.rows:
+            self._screen.append(Row())
+        self._at -= 1
+
+    def _obey(self, private: str, parameters: str, command: str) -> None:
+        numbers = [int(number or 0) for number in parameters.split(";")]
+        if private:
+            assert command in "hl" and numbers[0] in (7, 25, 2004, 2026), f"unknown mode {numbers}{command}"
+            if numbers[0] == 7:
+                self._wraps = command == "h"
+            return
+        row, count = self._screen[self._at], max(numbers[0], 1)
+        self._column = min(self._column, self.columns - 1) if command in "ABCD" else self._column
+        if command == "A":
+            self._at = max(0, self._at - count)
+        elif command == "B":
+            self._at = min(self.rows - 1, self._at + count)
+        elif command == "C":
+            self._column = min(self.columns - 1, self._column + count)
+        elif command == "D":
+            self._column = max(0, self._column - count)
+        elif command == "G":
+            self._column = count - 1
+        elif command == "H":
+            self._at, self._column = count - 1, max(([*numbers, 1])[1], 1) - 1
+        elif command == "K":
+            assert numbers[0] in (0, 2)
+            row.text, row.is_wrapped = ("" if numbers[0] == 2 else row.text[: self._column]), False
+        elif command == "J":
+            assert numbers[0] == 0
+            row.text, row.is_wrapped = row.text[: self._column], False
+            self._screen[self._at + 1 :] = [Row() for _ in self._screen[self._at + 1 :]]
+        else:
+            assert command == "m", f"unknown escape sequence {parameters}{command}"
+
+
+class Terminal:
+    """A program at a terminal of its own, seen, typed at and resized from outside."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        rows: int = 24,
+        columns: int = 80,
+        breaks_rows: bool = True,
+        echoes: bool = True,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.screen = Screen(rows, columns, breaks_rows=breaks_rows)
+        self._here, there = pty.openpty()
+        termios.tcsetwinsize(there, (rows, columns))
+        if not echoes:
+            settings = termios.tcgetattr(there)
+            settings[3] &= ~termios.ECHO
+            termios.tcsetattr(there, termios.TCSANOW, settings)
+        unset = ("COLUMNS", "LINES", "NO_COLOR")
+        self.process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env={**{k: v for k, v in environment.items() if k not in unset}, "TERM": "xterm-256color"},
+            stdin=there,
+            stdout=there,
+            stderr=there,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(there)
+
+    def type(self, line: str) -> None:
+        os.write(self._here, line.encode() + b"\n")
+
+    def resize(self, rows: int, columns: int) -> None:
+        self.screen.resize(rows, columns)
+        termios.tcsetwinsize(self._here, (rows, columns))
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        os.write(self._here, b"\x03")
+
+    def read_until(self, is_there: str | Callable[[Screen], bool], timeout_s: float = 120) -> None:
+        """Read until the screen has a pattern, or is as wanted."""
+        until_s = time.monotonic() + timeout_s
+        pattern = re.compile(is_there) if isinstance(is_there, str) else None
+        while not (pattern.search(self.screen.text) if pattern else is_there(self.screen)):  # type: ignore[operator]
+            assert time.monotonic() < until_s and self.read(), f"no {is_there!r} on the screen:\n{self.screen.all_text}"
+
+    def read_to_end(self, timeout_s: float = 120) -> int:
+        """Read until the program has ended; its exit code."""
+        until_s = time.monotonic() + timeout_s
+        while self.read():
+            assert time.monotonic() < until_s, f"it has not ended:\n{self.screen.all_text}"
+        return self.process.wait(20)
+
+    def read(self, wait_s: float = 0.5) -> bool:
+        """Read a little; False when the program has ended."""
+        if select.select([self._here], [], [], wait_s)[0]:
+            try:
+                data = os.read(self._here, 65_536)
+            except OSError:  # how Linux says that nobody holds the other end
+                return False
+            self.screen.feed(data)
+            return bool(data)
+        return True
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(20)
+        self.process.kill()
+        self.process.wait()
+        os.close(self._here)
