@@ -34,7 +34,7 @@ def _run_in_memory(graph: Any, settings: Any) -> Any:
     runner = LocalRunner()
     try:
         run_in_foreground(
-            lambda: Launch(ManualClock(), runner, MemoryStore("wrong")).prepare(graph, settings).start(),
+            lambda _: Launch(ManualClock(), runner, MemoryStore("wrong")).prepare(graph, settings).start(),
             {"millstream.console": "off"},
         )
     finally:
