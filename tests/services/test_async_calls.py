@@ -241,7 +241,7 @@ class FirstWaits(AsyncFunction[int, int]):
 
 
 def test_results_that_wait_for_an_earlier_one_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.runtime.operators.epoch_calls._HELD_MAX", 5)
+    monkeypatch.setattr("millstream.runtime.operators.epoch_calls._OUT_OF_TURN_MAX", 5)
     monkeypatch.setattr("millstream.runtime.operators.epoch_calls._FINISHED_MAX", 2)
     begun, *rest = through(FirstWaits(), Script(NUMBERS), capacity=4)["out"]
     assert 6 <= begun <= 1 + 5 + 4
@@ -555,7 +555,7 @@ class Exits(AsyncFunction[int, int]):
 
 
 def test_a_function_that_exits_fails_the_job_and_not_the_process() -> None:
-    assert "SystemExit: 3" in fails(Exits(), Script([1])).report
+    assert "the function called sys.exit(3)" in fails(Exits(), Script([1])).report
 
 
 class Blocks(AsyncFunction[int, int]):
