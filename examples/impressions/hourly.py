@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from millstream.common import Configuration, Duration, Types, WatermarkStrategy
 from millstream.connectors.contracts import Split
-from millstream.connectors.generator import DataGeneratorSource
+from millstream.connectors.program_sources import DataGeneratorSource
 from millstream.datastream import DataStream, StreamExecutionEnvironment, WindowedStream
 from millstream.datastream import aggregates as agg
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig
