@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.savepoints import open_job_store
 from millstream.cli.job_argument import find_snapshot_name
@@ -41,7 +41,7 @@ def show_checkpoints(
 ) -> int:
     """Print the history of a job, or one `epoch` of it (also asked for as JOB@EPOCH); returns the exit code."""
     screen = screen or sys.stdout
-    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    now_ms = system_ms() if now_ms is None else now_ms
     try:
         name = find_snapshot_name(job)
         manifests = _manifests(open_job_store(name.store, read_only=True), name.store)

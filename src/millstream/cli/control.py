@@ -10,9 +10,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from millstream.checkpoint.leases import system_ms
 from millstream.cli.job_argument import open_store_of_job
 from millstream.cli.refusals import refuse
-from millstream.cli.savepoint import now_ms, save
+from millstream.cli.savepoint import save
 from millstream.errors import MillstreamError
 from millstream.jobs.control.requests import Mailbox
 
@@ -29,7 +30,7 @@ def ask_job(job: str, root: str | None, command: str, arguments: Mapping[str, An
         return refuse(error)
     try:
         taken_s = min(_TAKEN_WITHIN_S, timeout_s)
-        print(Mailbox(store).ask(command, arguments, now_ms(), taken_s, timeout_s), file=sys.stderr)
+        print(Mailbox(store).ask(command, arguments, system_ms(), taken_s, timeout_s), file=sys.stderr)
     except MillstreamError as error:
         return refuse(error, 1)
     return 0

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
 from millstream.cli.job_argument import find_snapshot_name
 from millstream.cli.refusals import refuse
-from millstream.cli.savepoint import now_ms
 from millstream.errors import ConfigurationError, MillstreamError, StoreError
 from millstream.jobs.snapshots.forking import claim_fork
 from millstream.state_reader.stored_jobs import DEFAULT_ROOT
@@ -48,7 +48,7 @@ def _make(original: StoredSnapshot, name: str, where: str) -> None:
     store.check_writable()
     record = read_job_record(original.store)
     program = original.manifest.job if record is None else record.program or record.job
-    claim_fork(store, original, name, now_ms(), program="" if program == name else program)
+    claim_fork(store, original, name, system_ms(), program="" if program == name else program)
 
 
 def _folder_of(name: str) -> str:

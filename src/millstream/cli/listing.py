@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
 from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.savepoints import epoch_ranges
@@ -35,7 +35,7 @@ def list_jobs(
 ) -> int:
     """Print the jobs under `root`, with what can be started from if asked; returns the exit code."""
     screen = screen or sys.stdout
-    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    now_ms = system_ms() if now_ms is None else now_ms
     try:
         jobs = stored_jobs(root)
     except MillstreamError as error:

@@ -8,11 +8,11 @@ error.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import Pin, pins_of, unpin
 from millstream.checkpoint.receipts import known_published
@@ -65,7 +65,7 @@ def save(store: Store, to: str | None, name: str | None) -> None:
     """Save the newest published epoch of the job in `store`, and say how to start from it."""
     if to is not None:
         check_folder(to)
-    snapshot = save_newest(store, lambda: published_epoch(store), now_ms, to=to, name=name, note=_progress())
+    snapshot = save_newest(store, lambda: published_epoch(store), system_ms, to=to, name=name, note=_progress())
     how = "by reference; its files stay in the store" if to is None else "in a folder of its own"
     place = short_address(snapshot.name)
     print(
@@ -84,7 +84,7 @@ def published_epoch(store: Store) -> int:
     if newest is None or known_published(store, newest, newest.job_id) == newest.epoch:
         return epoch_to_save(store)
     try:
-        return int(Mailbox(store).ask("published", {}, now_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S))
+        return int(Mailbox(store).ask("published", {}, system_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S))
     except UnansweredError:
         epoch = epoch_to_save(store)
         print(
@@ -93,11 +93,6 @@ def published_epoch(store: Store) -> int:
             file=sys.stderr,
         )
         return epoch
-
-
-def now_ms() -> int:
-    """The machine's clock."""
-    return int(time.time() * 1000)
 
 
 def _is_in_use(pin: Pin) -> bool:

@@ -11,7 +11,6 @@ import csv
 import datetime as dt
 import json
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from millstream import state_reader
+from millstream.checkpoint.leases import system_ms
 from millstream.cli.refusals import refuse
 from millstream.cli.tables import print_table
 from millstream.errors import MillstreamError, ProgramError, StoreDamagedError
@@ -48,7 +48,7 @@ def show_catalog(
     name: str, *, as_json: bool, read_only: bool = False, screen: TextIO | None = None, now_ms: int | None = None
 ) -> int:
     """Print operators and states; returns the exit code."""
-    now_ms = now_ms or int(time.time() * 1000)
+    now_ms = now_ms or system_ms()
     return _explained(lambda: _catalog(name, as_json, read_only, screen or sys.stdout, now_ms))
 
 

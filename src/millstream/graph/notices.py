@@ -16,18 +16,22 @@ _LOG = logging.getLogger("millstream.datastream")
 _SAID: set[str] = set()
 
 
+def _is_new(subject: str) -> bool:
+    """Whether nothing was said about it before; from now on something was."""
+    is_new = subject not in _SAID
+    _SAID.add(subject)
+    return is_new
+
+
 def say_once(subject: str, sentence: str) -> None:
     """Log `sentence` at INFO unless something was said about `subject` before."""
-    if subject not in _SAID:
-        _SAID.add(subject)
+    if _is_new(subject):
         _LOG.info("%s", sentence)
 
 
 def warn_once(subject: str, sentence: str, at: object) -> None:
     """Log `sentence` as a warning, with the user's line `at`, unless one about `subject` at that line was logged."""
-    place = f"{subject} at {at}"
-    if place not in _SAID:
-        _SAID.add(place)
+    if _is_new(f"{subject} at {at}"):
         _LOG.warning("%s (%s)", sentence, at)
 
 
@@ -36,7 +40,6 @@ def relay_once(name: str, level: int, text: str) -> bool:
     whether it was a notice."""
     if name != _LOG.name:
         return False
-    if text not in _SAID:
-        _SAID.add(text)
+    if _is_new(text):
         _LOG.log(level, "%s", text)
     return True

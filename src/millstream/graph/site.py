@@ -11,7 +11,9 @@ import os
 import sys
 from dataclasses import dataclass
 
-__all__ = ["PACKAGE_FOLDER", "UNKNOWN_SITE", "Site", "here"]
+from millstream.errors import ProgramError
+
+__all__ = ["PACKAGE_FOLDER", "UNKNOWN_SITE", "Site", "here", "refuse"]
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 """Where Millstream's own modules lie: what a frame or a module is told by."""
@@ -49,3 +51,8 @@ def here() -> Site:
             return Site(file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return UNKNOWN_SITE
+
+
+def refuse(message: str) -> ProgramError:
+    """A ProgramError at the user's line."""
+    return ProgramError(message, at=str(here()))

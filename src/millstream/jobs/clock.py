@@ -3,8 +3,9 @@ what time it is."""
 
 from __future__ import annotations
 
-import time
 from typing import Protocol
+
+from millstream.checkpoint.leases import system_ms
 
 __all__ = ["Clock", "SystemClock"]
 
@@ -20,4 +21,4 @@ class SystemClock:
     """The machine's clock."""
 
     def now_ms(self) -> int:
-        return int(time.time() * 1000)
+        return system_ms()

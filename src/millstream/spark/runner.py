@@ -2,7 +2,7 @@
 
     range(width) ─ mapInArrow(stage 0) ─ repartitionById ─ mapInArrow(stage 1) ─ … ─ collect
 
-The rows are envelopes (`runtime.exchange.blocks`); the last stage returns acknowledgements only. What runs inside
+The rows are envelopes (`runtime.exchange.messages`); the last stage returns acknowledgements only. What runs inside
 `mapInArrow` is `spark.worker`. What differs from epoch to epoch, the spec, reaches the tasks as a local property, so
 that neither Python nor Spark plans anything twice; a spec too large for that is written to a file in the job's store.
 

@@ -33,7 +33,7 @@ def worker_death(error: BaseException, plan: Plan, stage_ids: Sequence[int], epo
     match = _TASK.search(text)
     subtask, stage_id = (int(match.group(1)), int(match.group(2))) if match else (-1, -1)
     is_known = stage_id in stage_ids and len(stage_ids) == len(plan.stages)
-    stages = [plan.stages[sorted(stage_ids).index(stage_id)]] if is_known else plan.stages
+    stages = [plan.stages[stage_ids.index(stage_id)]] if is_known else plan.stages
     suspects = _suspects([node for stage in stages for node in stage.operators])
     names = ", ".join(f"'{node.name}' ({node.site})" for node in suspects)
     fault = _FAULT.search(text)

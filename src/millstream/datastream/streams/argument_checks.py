@@ -12,8 +12,8 @@ from typing import Any
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from millstream.datastream.functions.function import Function
 from millstream.datastream.streams.function_calls import check_calls
-from millstream.errors import MillstreamError, ProgramError
-from millstream.graph.site import here
+from millstream.errors import MillstreamError
+from millstream.graph.site import here, refuse
 from millstream.records.columns import arrow_type
 
 __all__ = [
@@ -26,11 +26,6 @@ __all__ = [
     "projected_type",
     "refuse",
 ]
-
-
-def refuse(message: str) -> ProgramError:
-    """A ProgramError at the user's line."""
-    return ProgramError(message, at=str(here()))
 
 
 def checked_function(method: str, func: Any, function_class: type[Function], *, callables: bool = True) -> Any:

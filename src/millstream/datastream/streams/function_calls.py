@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from millstream.datastream.functions.function import Function
-from millstream.errors import ProgramError
-from millstream.graph.site import here
+from millstream.graph.site import refuse
 
 __all__ = ["check_calls"]
 
@@ -32,11 +31,11 @@ def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
         _check_arguments(subject, name, pattern, call)
         code = inspect.unwrap(call) if callable(call) else call
         if inspect.iscoroutinefunction(code) and not inspect.iscoroutinefunction(pattern):
-            raise _refused(f"{subject} is an async def, and nobody would await it. Use AsyncDataStream, or a plain def")
+            raise refuse(f"{subject} is an async def, and nobody would await it. Use AsyncDataStream, or a plain def")
         takes_one = name in _ONE_RESULT or (name == "join" and function_class.__name__ == "JoinFunction")
         if takes_one and inspect.isgeneratorfunction(code):
             instead = f", or use {_SEVERAL_INSTEAD[name]}" if name in _SEVERAL_INSTEAD else ""
-            raise _refused(f"{subject} yields, and exactly one result is expected of it. Return the result{instead}")
+            raise refuse(f"{subject} yields, and exactly one result is expected of it. Return the result{instead}")
 
 
 def _calls(func: Any, function_class: type[Function]) -> Iterator[tuple[str, Callable[..., Any], Any]]:
@@ -61,10 +60,10 @@ def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call:
         signature.bind(*expected)
     except TypeError:
         count = "one argument" if len(expected) == 1 else f"{len(expected)} arguments"
-        raise _refused(f"{subject} takes {signature}, expected {count}: ({shown})") from None
+        raise refuse(f"{subject} takes {signature}, expected {count}: ({shown})") from None
     first = next(iter(signature.parameters), "")
     if first in _CONTEXTS and expected[0] not in _CONTEXTS:
-        raise _refused(f"{subject} takes {signature}: the context stands first, expected ({shown})")
+        raise refuse(f"{subject} takes {signature}: the context stands first, expected ({shown})")
 
 
 def _shown_name(func: Any, name: str) -> str:
@@ -77,7 +76,3 @@ def _shown_name(func: Any, name: str) -> str:
         return f"{type(func).__name__}.{name}()"
     own_name = getattr(func, "__name__", type(func).__name__)
     return "the lambda" if own_name == "<lambda>" else f"the function {own_name}"
-
-
-def _refused(message: str) -> ProgramError:
-    return ProgramError(message, at=str(here()))

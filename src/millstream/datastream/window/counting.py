@@ -187,25 +187,18 @@ class NeverTrigger(Trigger[T, GlobalWindow], TimedTrigger):
         """Nothing is kept."""
 
 
-class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
-    """Every `window_size` records of a key make a window."""
+class _CountedWindows(WindowAssigner[T, CountWindow]):
+    """Windows by the numbers that records of a key have: what the two assigners below share."""
 
-    def __init__(self, window_size: int) -> None:
-        self._window_size = checked_count("CountTumblingWindowAssigner", window_size)
-        self._counter_state_descriptor = ValueStateDescriptor("assigner-count", Types.LONG())
+    _window_size: int
+    _count_descriptor: ValueStateDescriptor
 
-    @staticmethod
-    def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
-        """Of so many records."""
-        return CountTumblingWindowAssigner(window_size)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[CountWindow]:
-        counter: ValueState[Any] = context.get_runtime_context().get_state(self._counter_state_descriptor)
-        count = counter.value() or 0
-        counter.update(count + 1)
-        return [CountWindow(count // self._window_size)]
+    def _next_number(self, context: WindowAssigner.WindowAssignerContext) -> int:
+        """The number of this record among those of its key, from 0."""
+        counter: ValueState[Any] = context.get_runtime_context().get_state(self._count_descriptor)
+        number: int = counter.value() or 0
+        counter.update(number + 1)
+        return number
 
     def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, CountWindow]:
         return CountTrigger.of(self._window_size)
@@ -217,7 +210,26 @@ class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
         return False
 
 
-class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
+class CountTumblingWindowAssigner(_CountedWindows[T]):
+    """Every `window_size` records of a key make a window."""
+
+    def __init__(self, window_size: int) -> None:
+        self._window_size = checked_count("CountTumblingWindowAssigner", window_size)
+        self._count_descriptor = ValueStateDescriptor("assigner-count", Types.LONG())
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
+        """Of so many records."""
+        return CountTumblingWindowAssigner(window_size)
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[CountWindow]:
+        count = self._next_number(context)
+        return [CountWindow(count // self._window_size)]
+
+
+class CountSlidingWindowAssigner(_CountedWindows[T]):
     """A window of `window_size` records begins every `window_slide` records of a key."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
@@ -233,21 +245,10 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[CountWindow]:
-        counter: ValueState[Any] = context.get_runtime_context().get_state(self._count_descriptor)
-        count = counter.value() or 0
-        counter.update(count + 1)
+        count = self._next_number(context)
         last = count // self._window_slide
         first = max(0, -(-(count - self._window_size + 1) // self._window_slide))
         return [CountWindow(id) for id in range(last, first - 1, -1)]
-
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, CountWindow]:
-        return CountTrigger.of(self._window_size)
-
-    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
-        return CountWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return False
 
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow]):

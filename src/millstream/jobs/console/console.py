@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol, TextIO, TypeAlias
 
+from millstream.checkpoint.leases import system_ms
 from millstream.jobs.console.bottom_area import BottomArea
 from millstream.jobs.console.console_view import ConsoleView, RateMeter, cut, plain_line, render, status_line
 from millstream.jobs.console.printed_above import streams_above
@@ -35,11 +36,6 @@ _SIZE_INTERVAL_S = 0.03
 _PLAIN_INTERVAL_S = 1.0
 _PANEL_ROWS_MIN, _PANEL_COLUMNS_MIN = 5, 30
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
-
-
-def system_ms() -> int:
-    """Milliseconds since 1970."""
-    return int(time.time() * 1000)
 
 
 class Console(Protocol):

@@ -45,14 +45,19 @@ class _FileSettings:
     """What both file sinks' builders collect."""
 
     def __init__(
-        self, j_builder: Any, base_path: str, parts: PartFormat | None, policy: part_rules.RollingPolicy
+        self,
+        j_builder: Any = None,
+        *,
+        base_path: str = "",
+        parts: PartFormat | None = None,
+        policy: part_rules.RollingPolicy | None = None,
     ) -> None:
         no_java_object(self, j_builder)
         if parts is None:
             raise refuse(f"{type(self).__qualname__}: begin with FileSink.for_row_format(path, encoder)")
         self._base_path = checked_text("file sink, base_path", base_path)
         self._parts = parts
-        self._policy = policy
+        self._policy = policy or part_rules.OnCheckpoint()
         self._buckets: part_rules.BucketAssigner = part_rules.DateTimeBuckets()
         self._prefix = "part"
         self._suffix: str | None = None
@@ -97,16 +102,6 @@ class FileSink(Sink, SupportsPreprocessing):
 
     class BaseBuilder(_FileSettings, ABC):
         """Collects a file sink's settings."""
-
-        def __init__(
-            self,
-            j_builder: Any = None,
-            *,
-            base_path: str = "",
-            parts: PartFormat | None = None,
-            policy: part_rules.RollingPolicy | None = None,
-        ) -> None:
-            super().__init__(j_builder, base_path, parts, policy or part_rules.OnCheckpoint())
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
             raise NotYetError.of(
@@ -182,16 +177,6 @@ class StreamingFileSink(SinkFunction):
 
     class BaseBuilder(_FileSettings, ABC):
         """Collects a file sink's settings."""
-
-        def __init__(
-            self,
-            j_builder: Any = None,
-            *,
-            base_path: str = "",
-            parts: PartFormat | None = None,
-            policy: part_rules.RollingPolicy | None = None,
-        ) -> None:
-            super().__init__(j_builder, base_path, parts, policy or part_rules.OnCheckpoint())
 
         @abstractmethod
         def with_rolling_policy(self, policy: RollingPolicy) -> Self:
