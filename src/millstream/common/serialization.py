@@ -8,12 +8,15 @@ can be sent to tasks; it never holds an open file or connection.
 from __future__ import annotations
 
 import codecs
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.common.utils import JavaObjectWrapper, refuse_java
 from millstream.errors import NotAvailableError, ProgramError, TypeMismatchError
+
+if TYPE_CHECKING:
+    from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
 
 __all__ = [
     "BulkWriterFactory",
@@ -46,6 +49,10 @@ class SerializationSchema:
             f"{type(self).__name__} does not say how to write. Override serialize(self, value) -> bytes."
         )
 
+    def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder | None:
+        """What writes rows of `input_type` in columns; None (the default): `serialize` is called for each."""
+        return None
+
 
 class DeserializationSchema:
     """Turns bytes into a value."""
@@ -60,6 +67,10 @@ class DeserializationSchema:
     def produced_type(self) -> TypeInformation:
         """The type of the values; untyped unless a subclass says more."""
         return Types.PICKLED_BYTE_ARRAY()
+
+    def column_decoder(self) -> MessageDecoder | None:
+        """What reads messages in columns; None (the default): `deserialize` is called for each."""
+        return None
 
 
 def _charset(name: str) -> str:

@@ -70,7 +70,7 @@ def test_what_the_package_needs_is_locked_at_a_version_it_accepts(lock: str) -> 
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-@pytest.mark.parametrize("extra", ["query-client", "query-server"])
+@pytest.mark.parametrize("extra", sorted(project()["project"]["optional-dependencies"]))
 def test_what_faces_the_network_is_locked_too(lock: str, extra: str) -> None:
     missing = unmet(project()["project"]["optional-dependencies"][extra], lock)
     assert not missing, f"{lock} does not meet {missing} of {extra}; run `make lock`"

@@ -1,0 +1,156 @@
+"""What turns messages into batches, and batches into messages.
+
+A connector that carries bytes knows nothing of formats. It reads `Messages`, some of one split in their order, and has
+them decoded: `decoder_of(schema)` is the columnar decoder of a schema that has one, and else calls the schema's
+`deserialize` per message. Both give the same: the columnar one is the fast path, the other the reference.
+
+Rows are not always as many as messages: a change of a row is two of them, and what the schema leaves out is none. So
+`Decoded.origins` tells which message each row came from, and whoever has more to say about a message (its time, its
+headers) takes it along by these numbers.
+
+A message that cannot be read is never a silent null and never lost: it is among `Decoded.bad`, and the connector raises
+`bad_message_error`, with the message's place and bytes, or sends it where the user said.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.common.serialization import DeserializationSchema, SerializationSchema
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import TypeMismatchError
+from millstream.records.batch import Batch, is_typed
+
+__all__ = [
+    "BadMessage",
+    "Decoded",
+    "MessageDecoder",
+    "MessageEncoder",
+    "Messages",
+    "bad_message_error",
+    "decoder_of",
+    "encoder_of",
+]
+
+_SHOWN_BYTES_MAX = 200
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Some messages of one split, in order. A null value is a message without one (Kafka's tombstone).
+
+    `place(i)` says where message `i` stands, for people: "topic orders, partition 3, offset 17".
+    """
+
+    values: pa.Array
+    place: Callable[[int], str]
+    keys: pa.Array | None = None
+
+
+@dataclass(frozen=True)
+class BadMessage:
+    """A message that cannot be read: its number among those that were decoded together, and why."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The rows of some messages. `origins`: the message of each row, ascending; None: row `i` is of message `i`."""
+
+    batch: Batch
+    origins: npt.NDArray[np.int64] | None = None
+    bad: tuple[BadMessage, ...] = ()
+
+
+class MessageDecoder(ABC):
+    """Turns messages into rows of `type_info` (None: plain Python values). Holds no messages from call to call."""
+
+    type_info: TypeInformation | None
+
+    @abstractmethod
+    def decode(self, messages: Messages) -> Decoded:
+        """The rows of all messages that can be read, in order, and which cannot."""
+
+
+class MessageEncoder(ABC):
+    """Turns the rows of a batch into messages."""
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> pa.Array:
+        """One binary value per row, in order; null: a message without a value."""
+
+
+def decoder_of(schema: DeserializationSchema) -> MessageDecoder:
+    """The schema's columnar decoder, or one that calls `deserialize` per message."""
+    return schema.column_decoder() or PerMessageDecoder(schema)
+
+
+def encoder_of(schema: SerializationSchema, input_type: TypeInformation | None) -> MessageEncoder:
+    """The schema's columnar encoder for rows of `input_type`, or one that calls `serialize` per row."""
+    return schema.column_encoder(input_type) or PerMessageEncoder(schema)
+
+
+def bad_message_error(bad: BadMessage, messages: Messages) -> TypeMismatchError:
+    """The error for a message that cannot be read."""
+    value = messages.values[bad.index].as_py()
+    shown = "no value" if value is None else repr(value[:_SHOWN_BYTES_MAX])
+    more = f" and {len(value) - _SHOWN_BYTES_MAX} bytes more" if value and len(value) > _SHOWN_BYTES_MAX else ""
+    return TypeMismatchError(
+        f"{messages.place(bad.index)}: {bad.reason}. The message is {shown}{more}. Correct the declared type, "
+        "or say where messages that cannot be read should go",
+        value=value,
+    )
+
+
+class PerMessageDecoder(MessageDecoder):
+    """Calls `deserialize` for every message: the reference, and the way of schemas that programs bring along.
+
+    >>> from millstream.common.serialization import SimpleStringSchema
+    >>> messages = Messages(pa.array([b"a", None, b"b"]), lambda i: f"message {i}")
+    >>> decoded = PerMessageDecoder(SimpleStringSchema()).decode(messages)
+    >>> decoded.batch.values(), decoded.origins.tolist()
+    (['a', 'b'], [0, 2])
+    """
+
+    def __init__(self, schema: DeserializationSchema) -> None:
+        self._schema = schema
+        produced = schema.produced_type()
+        self.type_info = produced if is_typed(produced) else None
+
+    def decode(self, messages: Messages) -> Decoded:
+        values: list[Any] = []
+        origins: list[int] = []
+        bad: list[BadMessage] = []
+        for index, message in enumerate(messages.values.to_pylist()):
+            if message is None:
+                continue  # nothing to read: as Flink's schemas, which are not asked
+            try:
+                value = self._schema.deserialize(message)
+            except (ValueError, TypeMismatchError) as error:
+                bad.append(BadMessage(index, str(error)))
+                continue
+            if value is not None:
+                values.append(value)
+                origins.append(index)
+        kept = None if len(origins) == len(messages.values) else np.array(origins, np.int64)
+        return Decoded(Batch.of_values(values, self.type_info), kept, tuple(bad))
+
+
+class PerMessageEncoder(MessageEncoder):
+    """Calls `serialize` for every row."""
+
+    def __init__(self, schema: SerializationSchema) -> None:
+        self._schema = schema
+
+    def encode(self, batch: Batch) -> pa.Array:
+        messages: Sequence[bytes | None] = [self._schema.serialize(value) for value in batch.values()]
+        return pa.array(messages, pa.binary())
