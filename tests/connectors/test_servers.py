@@ -175,3 +175,11 @@ def test_no_server_outlives_a_test_process_that_was_killed() -> None:
         time.sleep(0.05)
     assert not left()
     assert not any(Path(folder).exists() for folder in folders)
+
+
+def test_the_script_that_brings_servers_is_silent_when_they_are_there() -> None:
+    script = TESTS.parent / "scripts" / "servers"
+    made = subprocess.run([script, sys.executable], capture_output=True, text=True, timeout=120)
+    assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
+    refused = subprocess.run([script, sys.executable, "oracle"], capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 2 and "'oracle'" in refused.stderr
