@@ -12,8 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 from servers.kafka import KafkaBroker
+from servers.mariadb import MariadbServer
 from servers.minio import MinioServer
+from servers.moto import MotoServer
 from servers.postgres import PostgresServer
+from servers.rabbitmq import RabbitServer
 from servers.redis import RedisServer
 from servers.tcp_proxy import TcpProxy
 
@@ -111,6 +114,37 @@ def test_redis_keeps_its_values_through_kill_9(redis_server: RedisServer, unique
         assert client.get(unique_name) == b"kept"
 
 
+def test_rabbitmq_keeps_durable_messages_through_kill_9(rabbit_server: RabbitServer, unique_name: str) -> None:
+    import pika
+
+    connection = rabbit_server.connect()
+    channel = connection.channel()
+    channel.queue_declare(unique_name, durable=True)
+    channel.confirm_delivery()
+    channel.basic_publish("", unique_name, b"kept", pika.BasicProperties(delivery_mode=2))
+    connection.close()
+    rabbit_server.kill()
+    rabbit_server.start()
+    connection = rabbit_server.connect()
+    _, _, body = connection.channel().basic_get(unique_name, auto_ack=True)
+    connection.close()
+    assert body == b"kept"
+
+
+def test_mariadb_keeps_what_was_committed_through_kill_9(mariadb_server: MariadbServer, unique_name: str) -> None:
+    mariadb_server.execute(f"create table {unique_name} (n int)")
+    mariadb_server.execute(f"insert into {unique_name} values (1)")
+    mariadb_server.kill()
+    mariadb_server.start()
+    assert mariadb_server.execute(f"select n from {unique_name}") == [(1,)]
+
+
+def test_moto_imitates_kinesis(moto_server: MotoServer, unique_name: str) -> None:
+    kinesis = moto_server.client("kinesis")
+    kinesis.create_stream(StreamName=unique_name, ShardCount=2)
+    assert unique_name in kinesis.list_streams()["StreamNames"]
+
+
 _STARTS_TWO = """
 import sys, time
 from servers.postgres import PostgresServer
@@ -141,3 +175,11 @@ def test_no_server_outlives_a_test_process_that_was_killed() -> None:
         time.sleep(0.05)
     assert not left()
     assert not any(Path(folder).exists() for folder in folders)
+
+
+def test_the_script_that_brings_servers_is_silent_when_they_are_there() -> None:
+    script = TESTS.parent / "scripts" / "servers"
+    made = subprocess.run([script, sys.executable], capture_output=True, text=True, timeout=120)
+    assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
+    refused = subprocess.run([script, sys.executable, "oracle"], capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 2 and "'oracle'" in refused.stderr

@@ -14,8 +14,11 @@ from typing import TypeVar
 import pytest
 
 from servers.kafka import KafkaBroker
+from servers.mariadb import MariadbServer
 from servers.minio import MinioServer
+from servers.moto import MotoServer
 from servers.postgres import PostgresServer
+from servers.rabbitmq import RabbitServer
 from servers.redis import RedisServer
 from servers.server_process import ServerProcess
 from servers.tcp_proxy import TcpProxy
@@ -23,9 +26,12 @@ from servers.tcp_proxy import TcpProxy
 __all__ = [
     "kafka_broker",
     "kafka_proxy",
+    "mariadb_server",
     "minio_server",
+    "moto_server",
     "postgres_proxy",
     "postgres_server",
+    "rabbit_server",
     "redis_server",
     "unique_name",
     "with_server",
@@ -113,3 +119,36 @@ def _redis() -> Iterator[RedisServer]:
 @pytest.fixture
 def redis_server(_redis: RedisServer) -> RedisServer:
     return _running(_redis)
+
+
+@pytest.fixture(scope="session")
+def _rabbit() -> Iterator[RabbitServer]:
+    with with_server(RabbitServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def rabbit_server(_rabbit: RabbitServer) -> RabbitServer:
+    return _running(_rabbit)
+
+
+@pytest.fixture(scope="session")
+def _mariadb() -> Iterator[MariadbServer]:
+    with with_server(MariadbServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def mariadb_server(_mariadb: MariadbServer) -> MariadbServer:
+    return _running(_mariadb)
+
+
+@pytest.fixture(scope="session")
+def _moto() -> Iterator[MotoServer]:
+    with with_server(MotoServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def moto_server(_moto: MotoServer) -> MotoServer:
+    return _running(_moto)

@@ -84,7 +84,13 @@ class KafkaBroker(ServerProcess):
         jars = binaries() / "kafka" / "libs"
         if not jars.is_dir():
             raise RuntimeError(f"there is no Kafka in {jars}: run scripts/servers")
-        flags = [f"-Xmx{self._heap_max}", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        flags = [
+            f"-Xmx{self._heap_max}",
+            "-Xms64m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        ]
         return ["java", *flags, "-cp", f"{jars}/*", main, *arguments]
 
     def start(self) -> None:
