@@ -237,10 +237,16 @@ def test_at_a_terminal_the_user_asks_after_the_crash_and_the_demo_ends_exactly_o
         curl = r"(?m)^curl http://127\.0\.0\.1:\d+/v1/jobs/impressions/states/impressions/windows/\d+$"
         assert re.search(curl, screen.text), screen.text
         keep("demo-80x24-starts", screen)
-        terminal.resize(24, 60)
-        terminal.resize(24, 80)
+        story = screen.text.rpartition("\n")[0].split()
+        for rows, columns in ((24, 60), (18, 60), (40, 120), (24, 70), (24, 80)):
+            terminal.resize(rows, columns)
+            row = f"(?m)^It is killed when it has 10,000 impressions … .{{0,{columns - 51}}}$"
+            terminal.read_until(lambda screen, row=row: len(re.findall(row, screen.text)) == 1, 60)
+            # The whole story is there still, once, with the row that tells how far the job is once below it.
+            *told, _ = terminal.screen.all_text.splitlines()
+            assert "".join(told).replace(" ", "") == "".join(story), screen.all_text
         terminal.read_until(r"… epoch \d+, [\d,]+ impressions, \d+ s", 300)
-        assert len(re.findall(r"It is killed when", screen.text)) == 1, screen.text
+        keep("demo-80x24-resized", screen)
         terminal.read_until(r"asked for [\d,]+ times while it ran. The last answer:\s+ad \d+ as of epoch \d+", 300)
         terminal.read_until(r"kill -9!", 60)
         keep("demo-80x24-killed", screen)
