@@ -98,7 +98,7 @@ def counting_sink(url: str) -> redis_sink.RedisSink:
     return redis_sink.RedisSink(url, RunCommands(lambda n: ("RPUSH", "all", n)))
 
 
-@pytest.mark.parametrize("cut_after", range(0, 8))
+@pytest.mark.parametrize("cut_after", range(8))
 def test_a_commit_that_was_cut_anywhere_goes_on_there(
     redis_server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch, cut_after: int
 ) -> None:
@@ -156,7 +156,7 @@ def test_two_drivers_at_once_run_every_command_once(
         return evaluated(script, *given, **named)
 
     monkeypatch.setattr(redis.client.Script, "__call__", meddle)
-    with pytest.raises(ConnectorAwayError, match="another driver publishes job.out.000000000001 too"):
+    with pytest.raises(ConnectorAwayError, match=r"another driver publishes job\.out\.000000000001 too"):
         first.commit(commit, publish, store)
     first.commit(commit, publish, store)
     assert client.lrange("all", 0, -1) == [str(n) for n in range(20)]
@@ -208,7 +208,7 @@ WRONG: list[tuple[Callable[[str], RedisSink], str]] = [
     (lambda url: RedisSink.values(url, key=lambda row: None, value="clicks"), "is None, and Redis has no such key"),
     (lambda url: RedisSink.commands(url, "INCR"), "expected a function of a record"),  # type: ignore[arg-type]
     (lambda url: RedisSink.commands(url, lambda row: "INCR"), r"returned 'INCR' for .*expected a tuple such as"),
-    (lambda url: RedisSink.commands(url, lambda row: ("SET", "a", None)), "holds None .*expected text, bytes or numbers"),
+    (lambda url: RedisSink.commands(url, lambda row: ("SET", "a", None)), "holds None .*expected text, bytes"),
 ]
 
 
