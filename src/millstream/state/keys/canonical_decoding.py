@@ -117,8 +117,8 @@ def _class_key(data: bytes, of_class: OfClass) -> Any:
     key = of_class(name, tuple(values))
     if not any(mark in data for mark in _NAN_MARKS):
         return key
-    # Dataclasses of newer Pythons are compared field by field, and a NaN is not equal to itself: then one object must do
-    # for all. They are equal to themselves, so another of the same parts is asked.
+    # Dataclasses of newer Pythons are compared field by field, and a NaN is not equal to itself: then one object must
+    # do for all. They are equal to themselves, so another of the same parts is asked.
     return key if key == of_class(name, tuple(values)) else _UNEQUAL.setdefault((of_class, data), key)
 
 

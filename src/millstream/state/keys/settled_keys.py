@@ -311,11 +311,11 @@ def _with_shared_parts(value: Any, equals: dict[Any, Any]) -> Any:
 
 
 def _equal_to_its_twin(value: Any) -> Any:
-    """The settled dataclass, or the one object that stands for all of its parts. Newer Pythons compare dataclasses field
-    by field, and a NaN is not equal to itself: two that hold one would be two keys."""
+    """The settled dataclass, or the one object that stands for all of its parts. Newer Pythons compare dataclasses
+    field by field, and a NaN is not equal to itself: two that hold one would be two keys."""
     if value == copy.copy(value):
         return value
-    kind = type(value)
+    kind: Any = type(value)
     return _UNEQUAL.setdefault((kind, *(getattr(value, name) for name in _compared_fields(kind))), value)
 
 
