@@ -143,7 +143,7 @@ def plan_input(
     listings: dict[str, _Listing] = {}
     live: dict[str, list[_LiveSplit]] = {}
     for planned in sources:
-        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        uid, source_context = planned.uid, _context_of(planned, context)
         listing = _listing(
             planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
         )
@@ -157,7 +157,7 @@ def plan_input(
     ended: set[str] = set()
     exhausted = True
     for planned in sources:
-        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        uid, source_context = planned.uid, _context_of(planned, context)
         names = frozenset(split for source, split in held_splits if source == uid)
         reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid])
         ends = ends and not listings[uid].unread and is_complete(planned.source, source_context)
@@ -176,7 +176,20 @@ def plan_input(
         unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
         cursors={uid: listing.cursor for uid, listing in listings.items()},
         forgotten={uid: listing.forgotten for uid, listing in listings.items()},
+        starts={
+            planned.uid: {
+                live_split.split.name: live_split.offset
+                for live_split in live[planned.uid]
+                if live_split.split.name not in positions.get(planned.uid, {})
+            }
+            for planned in sources
+            if planned.source.keeps_starts
+        },
     )
+
+
+def _context_of(planned: PlannedSource, context: SourceContext) -> SourceContext:
+    return replace(context, parallelism=planned.parallelism, uid=planned.uid)
 
 
 def _listing(
@@ -243,7 +256,7 @@ def _stops(
     stops: dict[str, dict[str, tuple[Any, int]]] = {}
     readers: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
     for planned in sources:
-        source_context, stops[planned.uid] = replace(context, parallelism=planned.parallelism), {}
+        source_context, stops[planned.uid] = _context_of(planned, context), {}
         readers += (
             (planned.source, source_context, live_split, stops[planned.uid])
             for live_split in live[planned.uid]
