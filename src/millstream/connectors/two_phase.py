@@ -11,17 +11,15 @@ when the job is restored elsewhere, forked, or begun again.
 from __future__ import annotations
 
 import copy
-import pickle
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-import cloudpickle
-
 from millstream.connectors.contract_checks import check_commit
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, Sink, SinkWriter, WriterContext
+from millstream.connectors.task_commits import commit_in_tasks
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -135,9 +133,7 @@ class _TwoPhaseCommitter(Sink):
             return
         # Each has a name of its own: who remembers names must not take the second for the first.
         parts = [(replace(commit, part=part), staged) for part, staged in enumerate(publish)]
-        rows = self._session.sparkContext.parallelize(parts, len(parts))
-        # Pickled as the plan is: Spark's own copy of cloudpickle does not know which modules the user registered.
-        rows.foreach(partial(_commit_part, cloudpickle.dumps(self._sink)))
+        commit_in_tasks(self._session, partial(_commit_part, self._sink), parts)
 
     def close(self) -> None:
         self._sink.close()
@@ -146,8 +142,7 @@ class _TwoPhaseCommitter(Sink):
         return self._sink.describe()
 
 
-def _commit_part(pickled_sink: bytes, part: tuple[CommitId, Json]) -> None:
+def _commit_part(sink: TwoPhaseSink, part: tuple[CommitId, Json]) -> None:
     """In a task: publish what one writer staged."""
     commit, staged = part
-    sink: TwoPhaseSink = pickle.loads(pickled_sink)
     sink.commit(commit, [staged])
