@@ -1,8 +1,8 @@
 """What goes wrong between a sink and Kafka, in sentences: what was found, and what to do next.
 
 Two kinds. What the world may mend by itself (a broker that is away, a leader that moves, another driver at work) is a
-`ConnectionError`: the restart strategy tries again. What a person must mend (a permission, a limit, a setting) is a
-`ProgramError` or `ConfigurationError`, and ends the job at once. In both cases nothing is lost: an epoch that is
+`ConnectorAwayError`: the restart strategy tries again. What a person must mend (a permission, a limit, a setting) is a
+`ConnectorError` or `ConfigurationError`, and ends the job at once. In both cases nothing is lost: an epoch that is
 committed and not published is published first at the next start.
 
 No sentence holds a secret: what a client says passes `hide_secrets`.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.errors import ConfigurationError, PlatformError, ProgramError
+from millstream.errors import ConfigurationError, ConnectorAwayError, ConnectorError, PlatformError
 
 __all__ = [
     "DEFAULT_TIMEOUT_MS",
@@ -65,13 +65,13 @@ def failure_of(error: Any, subject: str | None, settings: ClientSettings) -> Exc
     name, text = error.name(), settings.hide_secrets(error.str())
     where = f"Kafka at {settings.bootstrap_servers}" + (f", topic {subject!r}" if subject else "")
     if name in _PERMISSIONS:
-        return ProgramError(f"{where}: {text}. This user needs {_PERMISSIONS[name]}; nothing is lost meanwhile")
+        return ConnectorError(f"{where}: {text}. This user needs {_PERMISSIONS[name]}; nothing is lost meanwhile")
     if name == "_INVALID_ARG":
         return ConfigurationError(f"{where}: the client refuses the properties: {text}. Correct them")
     if name in _LOGIN:
         return ConfigurationError(f"{where} refused the login: {text}. Correct the security properties of the sink")
     if name == "MSG_SIZE_TOO_LARGE":
-        return ProgramError(
+        return ConnectorError(
             f"{where}: a message is larger than the broker takes ({text}). Raise max.message.bytes of the topic and "
             "start the job again: it publishes what waits first"
         )
@@ -81,18 +81,18 @@ def failure_of(error: Any, subject: str | None, settings: ClientSettings) -> Exc
             "transaction.max.timeout.ms, with set_property"
         )
     if is_fenced(error):
-        return ConnectionAbortedError(
+        return ConnectorAwayError(
             f"{where}: another driver of this job publishes ({text}). If one was started by mistake, stop one of them"
         )
     if name in _TOPIC_MISSING:
-        return ConnectionError(f"{where} does not exist, and the broker did not create it ({text}). Create it")
-    return ConnectionError(f"{where}: {text}. Is the broker running, and can this machine reach it?")
+        return ConnectorAwayError(f"{where} does not exist, and the broker did not create it ({text}). Create it")
+    return ConnectorAwayError(f"{where}: {text}. Is the broker running, and can this machine reach it?")
 
 
-def no_answer(settings: ClientSettings, last_error: list[Any], what: str) -> ConnectionError:
+def no_answer(settings: ClientSettings, last_error: list[Any], what: str) -> ConnectorAwayError:
     """What to raise when the broker keeps silent."""
     reason = f" The client's last word: {settings.hide_secrets(last_error[0].str())}." if last_error else ""
-    return ConnectionError(
+    return ConnectorAwayError(
         f"Kafka at {settings.bootstrap_servers} gives no answer: {what}.{reason} Is the broker running, and can this "
         "machine reach it?"
     )

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.kafka_failures import client_library, failure_of, timeout_s
-from millstream.errors import ProgramError
+from millstream.errors import ConnectorError
 
 __all__ = ["EXPIRED_MARKS_PROPERTY", "ExpiredMarks", "Mark", "is_published", "kept_marks_ms", "read_mark"]
 
@@ -89,7 +89,7 @@ def is_published(settings: ClientSettings, mark: Mark, commit: CommitId, lane: J
     if expired != "fail":
         return expired == "skip"
     hours = age_ms // 3_600_000
-    raise ProgramError(
+    raise ConnectorError(
         f"Kafka at {settings.bootstrap_servers}: epoch {commit.epoch} was to be published to {lane['mark_topic']!r} "
         f"{hours} hours ago, and the broker keeps no mark for so long, so nobody can tell whether it was. Look into "
         f"the topic for what {commit} holds, and start the job with set_property('{EXPIRED_MARKS_PROPERTY}', 'skip') "
@@ -99,12 +99,13 @@ def is_published(settings: ClientSettings, mark: Mark, commit: CommitId, lane: J
 
 def kept_marks_ms(settings: ClientSettings) -> int:
     """How long the broker keeps a mark; Kafka's default, where it does not say."""
-    from confluent_kafka.admin import AdminClient, ConfigResource
+    import confluent_kafka.admin
 
+    kafka_admin: Any = confluent_kafka.admin
     try:
-        admin = AdminClient({**settings.for_role("admin"), "log_level": 3})
+        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 3})
         broker = next(iter(admin.list_topics(timeout=_ANSWER_S).brokers))
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
+        resource = kafka_admin.ConfigResource(kafka_admin.ConfigResource.Type.BROKER, str(broker))
         configuration = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result()
         return int(configuration["offsets.retention.minutes"].value) * 60_000
     except client_library().KafkaException:

@@ -59,8 +59,8 @@ class OpenProducer:
 
     client: Any
     settings: ClientSettings
-    errors: list[Any] = field(default_factory=list)
-    """Errors of messages that could not be delivered, the first few."""
+    errors: list[tuple[Any, str]] = field(default_factory=list)
+    """Errors of messages that could not be delivered, with their topics; the first few."""
     last_error: list[Any] = field(default_factory=list)
     """The newest error of the connection, for a message about a broker that does not answer."""
     slices: deque[int] = field(default_factory=lambda: deque(maxlen=_SLICES_WAITING_MAX))
@@ -68,6 +68,11 @@ class OpenProducer:
     is_ready: bool = False
     mark: int = -1
     group: Any = None
+
+    def failure(self) -> Exception:
+        """What to raise for the first message that could not be delivered."""
+        error, topic = self.errors[0]
+        return failure_of(error, topic, self.settings)
 
     def close(self) -> None:
         """Forget what waits, and let go. Must not wait for a broker."""
@@ -78,7 +83,7 @@ class OpenProducer:
 def open_producer(settings: ClientSettings, transactional_id: str | None = None) -> OpenProducer:
     """A producer that is not connected yet."""
     kafka = client_library()
-    errors: list[Any] = []
+    errors: list[tuple[Any, str]] = []
     last_error: list[Any] = []
 
     def on_delivery(error: Any, message: Any) -> None:
@@ -114,7 +119,7 @@ def send(producer: OpenProducer, topic: str, messages: pa.RecordBatch) -> None:
         producer.slices.append(piece.num_rows)
         producer.client.poll(0)
         if producer.errors:
-            raise failure_of(*producer.errors[0], producer.settings)
+            raise producer.failure()
 
 
 def _wait_for_room(producer: OpenProducer) -> None:
@@ -155,7 +160,7 @@ def flush(producer: OpenProducer) -> None:
     left = producer.client.flush(timeout_s(producer.settings) + _GRACE_S)
     producer.slices.clear()
     if producer.errors:
-        raise failure_of(*producer.errors[0], producer.settings)
+        raise producer.failure()
     if left:
         raise no_answer(producer.settings, producer.last_error, f"{left} messages were not acknowledged")
 

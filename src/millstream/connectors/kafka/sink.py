@@ -14,6 +14,7 @@ import copy
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ from millstream.connectors.kafka.outgoing_messages import (
 )
 from millstream.connectors.kafka.producers import KEPT, OpenProducer, flush, open_producer, send
 from millstream.connectors.kafka.transactions import Target, publish_lane
-from millstream.connectors.task_commits import commit_in_tasks
+from millstream.connectors.two_phase import commit_in_tasks
 from millstream.errors import ConfigurationError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -73,6 +74,16 @@ class KafkaSink(Sink):
         self.guarantee = delivery
         self.target = Target(self.settings, transactional_id_prefix, expired)
         self._session: Any = None
+
+    def with_settings(self, delivery: Delivery | None, with_timestamps: bool | None) -> KafkaSink:
+        """The same sink with another promise, or with or without timestamps."""
+        serializer = self.serializer
+        if with_timestamps is not None:
+            serializer = replace(serializer, with_timestamps=with_timestamps)
+        sink = copy.copy(self)
+        sink.serializer, sink.delivery = serializer, delivery or self.delivery
+        sink.guarantee = sink.delivery
+        return sink
 
     def __getstate__(self) -> dict[str, Any]:
         # A session cannot leave the driver.

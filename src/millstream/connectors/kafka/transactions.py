@@ -63,9 +63,9 @@ def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> 
     """Publish one lane of an epoch, unless it is published. Harmless when repeated, also at the same time."""
     name = target.transactional_id(commit, lane["lane"])
     purpose = (target.settings, name)
-    kept = KEPT.take(purpose)
-    if kept is not None and _was_published(kept, target, name, commit, lane, store):
-        KEPT.give_back(purpose, kept)
+    old_producer = KEPT.take(purpose)
+    if old_producer is not None and _was_published(old_producer, target, name, commit, lane, store):
+        KEPT.give_back(purpose, old_producer)
         return
     deadline = time.monotonic() + timeout_s(target.settings)
     while True:
@@ -86,17 +86,19 @@ def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> 
             return
 
 
-def _was_published(kept: OpenProducer, target: Target, name: str, commit: CommitId, lane: Json, store: Store) -> bool:
+def _was_published(
+    producer: OpenProducer, target: Target, name: str, commit: CommitId, lane: Json, store: Store
+) -> bool:
     """Publish with a producer that was kept open; False when it cannot be used any more, and one must start afresh."""
     try:
-        _publish(kept, target, name, commit, lane, store)
+        _publish(producer, target, name, commit, lane, store)
     except client_library().KafkaException as error:
-        kept.close()
+        producer.close()
         if error.args[0].retriable():
             raise failure_of(error.args[0], lane["mark_topic"], target.settings) from error
         return False  # fenced, when the lane has moved between processes; or the broker has forgotten it
     except BaseException:
-        kept.close()
+        producer.close()
         raise
     return True
 
