@@ -5,16 +5,27 @@ The source is not built yet: `not_yet` has its names.
 
 from __future__ import annotations
 
-from millstream.datastream.connectors.kafka import sink as _sink
+from millstream.datastream.connectors.kafka.sink import (
+    FlinkKafkaProducer,
+    FlinkKafkaProducerBase,
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaSink,
+    KafkaSinkBuilder,
+    KafkaTopicSelector,
+    Semantic,
+)
 from millstream.datastream.not_yet import names_of
 
-__all__, __getattr__ = names_of(__name__)
-
-FlinkKafkaProducer = _sink.FlinkKafkaProducer
-FlinkKafkaProducerBase = _sink.FlinkKafkaProducerBase
-KafkaRecordSerializationSchema = _sink.KafkaRecordSerializationSchema
-KafkaRecordSerializationSchemaBuilder = _sink.KafkaRecordSerializationSchemaBuilder
-KafkaSink = _sink.KafkaSink
-KafkaSinkBuilder = _sink.KafkaSinkBuilder
-KafkaTopicSelector = _sink.KafkaTopicSelector
-Semantic = _sink.Semantic
+_NOT_YET, __getattr__ = names_of(__name__)
+__all__ = [
+    *_NOT_YET,
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaTopicSelector",
+    "Semantic",
+]
