@@ -32,10 +32,10 @@ __all__ = ["PostgresDialect", "connect", "is_away"]
 
 _ORDINAL, _DELETES = "__millstream_n", "__millstream_d"
 _COPIED_ROWS = 65_536
+_IDLE_MS_MAX = 60_000
+_LOCK_MS = 10_000
 
-_DURABLE = (
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-)
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 
 # Classes and codes of errors that pass: lost connections, shutdown and recovery, time-outs, deadlocks, no room.
 _AWAY_CLASSES = ("08", "53", "40")
@@ -91,7 +91,8 @@ def connect(address: DatabaseAddress, timeouts: Timeouts, **more: Any) -> Connec
         connection.execute("SET bytea_output = 'hex'")
         connection.execute("SET extra_float_digits = 1")
         connection.execute(f"SET statement_timeout = {milliseconds}")
-        connection.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
+        connection.execute(f"SET idle_in_transaction_session_timeout = {min(milliseconds, _IDLE_MS_MAX)}")
+        connection.execute(f"SET lock_timeout = {_LOCK_MS}")
         connection.execute(_DURABLE)
         if search_path is not None:
             connection.execute("SELECT set_config('search_path', %s, false)", [search_path])

@@ -7,7 +7,7 @@ and the transaction is committed: rows and epoch appear together or not at all.
 
 That is why nothing here can double or lose rows:
 
-- A connection that is lost before COMMIT leaves nothing; one that is lost after it left everything, and the row says so.
+- A connection that is lost before COMMIT leaves nothing; one that is lost after it left all, and the row says so.
   In both cases the whole transaction is done again.
 - A driver that was replaced, and wakes up in the middle, either holds the row (then its successor waits, sees the epoch
   and does nothing) or comes later (then it sees the epoch itself). The server cuts off one that holds it too long.
@@ -22,7 +22,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -93,8 +93,9 @@ class DatabaseSink(Sink):
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A task stages and connects to nothing, so it is not told the password either.
-        return {**self.__dict__, "address": self.address.with_login(None, ""), "_connection": None, "_lock": None}
+        # A task stages and connects to nothing, so it is not told how to either.
+        address = replace(self.address, password=None, options=())
+        return {**self.__dict__, "address": address, "_connection": None, "_lock": None}
 
     @property
     def subject(self) -> str:

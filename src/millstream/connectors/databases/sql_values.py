@@ -51,9 +51,15 @@ def checked_fields(type_info: TypeInformation | None, subject: str) -> tuple[lis
     return list(names), list(types)
 
 
+def element_type(type_info: TypeInformation) -> TypeInformation | None:
+    """The type of the elements of a list; None for any other type, and for bytes."""
+    plain = plain_type(type_info)
+    return plain.element_type if is_sequence(plain) and not is_byte_array(plain) else None
+
+
 def is_array(type_info: TypeInformation) -> bool:
     """Whether values are lists, but not bytes."""
-    return is_sequence(plain_type(type_info)) and not is_byte_array(plain_type(type_info))
+    return element_type(type_info) is not None
 
 
 def is_json(type_info: TypeInformation) -> bool:
@@ -68,9 +74,7 @@ def column_values(column: pa.Array, type_info: TypeInformation) -> list[Any]:
     return [row[0] for row in from_record_batch(batch, Types.ROW([type_info]))]
 
 
-def row_values(
-    columns: pa.RecordBatch, types: list[TypeInformation], *, arrays: bool
-) -> list[tuple[Any, ...]]:
+def row_values(columns: pa.RecordBatch, types: list[TypeInformation], *, arrays: bool) -> list[tuple[Any, ...]]:
     """The rows as parameters for a client library; `arrays`: lists stay lists, for a database that has arrays."""
     parameters = []
     for column, type_info in zip(columns.columns, types, strict=True):
@@ -83,8 +87,9 @@ def _converter(type_info: TypeInformation, arrays: bool) -> Callable[[Any], Any]
     plain = plain_type(type_info)
     if is_json(plain) or (is_array(plain) and not arrays):
         return json_text
-    if is_array(plain):
-        inner = _converter(plain.element_type, arrays)
+    element = element_type(plain)
+    if element is not None:
+        inner = _converter(element, arrays)
         return None if inner is None else lambda value: [None if v is None else inner(v) for v in value]
     return moment if plain == Types.INSTANT() else None
 
