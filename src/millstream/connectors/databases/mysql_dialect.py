@@ -7,5 +7,5 @@ from millstream.errors import NotYetError
 __all__ = ["MysqlDialect"]
 
 
-def MysqlDialect() -> object:
+def MysqlDialect() -> object:  # noqa: N802 - a class when it is built
     raise NotYetError.of("The sink to MySQL", "the next connectors")

@@ -87,6 +87,8 @@ class InputPlan:
     so that the manifest need not do so either. `starts`: where splits begin that have no position yet and whose source
     keeps that (`Source.keeps_starts`). `behind`: about how many records each source has left behind these ranges, where
     it can tell.
+
+    Many fields: each is a part of what was decided, and another part of the driver needs it.
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]
