@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
-from millstream.errors import NotAvailableError
+from millstream.errors import NotAvailableError, did_you_mean
 
 __all__ = ["Row", "RowKind"]
 
@@ -167,13 +167,15 @@ class Row:
     def _no_field(self, name: Any) -> _NoFieldError:
         if self._fields is None:
             return _NoFieldError(f"{self!r} has no field names, so no field {name!r}. Name them with set_field_names.")
-        return _NoFieldError(f"{name!r} is not a field of {self!r}. Its fields are {list(self._fields)}.")
+        near = did_you_mean(str(name), self._fields)
+        return _NoFieldError(f"{name!r} is not a field of {self!r}. Its fields are {list(self._fields)}.{near}")
 
     def __getattr__(self, item: str) -> Any:
         if not item.startswith("_"):
             position = self._position(item)
             if position >= 0:
                 return self._values[position]
+            raise AttributeError(str(self._no_field(item)), name=item, obj=self)
         raise AttributeError(item)
 
     def __contains__(self, item: object) -> bool:

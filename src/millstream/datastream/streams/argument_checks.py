@@ -40,7 +40,8 @@ def checked_function(method: str, func: Any, function_class: type[Function], *, 
         )
     if isinstance(func, Function):
         kind = next(base.__name__ for base in type(func).__mro__ if base.__module__.startswith("millstream."))
-        raise refuse(f"{method}: found a {kind} ({type(func).__name__}), expected {expected}. {_belongs(kind)}")
+        article = "an" if kind[0] in "AEIO" else "a"
+        raise refuse(f"{method}: found {article} {kind} ({type(func).__name__}), expected {expected}. {_belongs(kind)}")
     if callables and callable(func):
         check_calls(method, func, function_class)
         return func
@@ -84,7 +85,8 @@ def checked_output_type(method: str, output_type: Any) -> TypeInformation | None
 def _checked_type(method: str, type_info: Any) -> TypeInformation:
     if isinstance(type_info, TypeInformation):
         return type_info
-    hint = "Call it: Types.NAME()" if callable(type_info) else "Use one of Types, such as Types.STRING()"
+    is_uncalled = callable(type_info) and not isinstance(type_info, type)
+    hint = "Call it: Types.NAME()" if is_uncalled else "Use one of Types, such as Types.STRING()"
     raise refuse(f"{method}: found {type_info!r} ({type(type_info).__name__}) as a type. {hint}")
 
 

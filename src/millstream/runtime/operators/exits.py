@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from millstream.runtime.operators.user_code import UserCall, is_engine_file
+from millstream.runtime.operators.explanations import is_engine_file
+from millstream.runtime.operators.user_code import UserCall
 
 __all__ = ["exits_as_failures"]
 
