@@ -107,8 +107,8 @@ def test_what_is_not_available_says_what_to_use_instead() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(NotAvailableError, match=r"spark\.jars"):
         env.add_jars("file:///connector.jar")
-    with pytest.raises(NotAvailableError, match="executors"):
-        env.set_python_requirements("requirements.txt")
+    with pytest.raises(NotAvailableError, match="interpreter that runs the program"):
+        env.set_python_executable("/usr/bin/env")
 
 
 def test_importing_the_api_imports_neither_pyspark_nor_java() -> None:
