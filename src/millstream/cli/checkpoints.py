@@ -102,7 +102,9 @@ def _cells(entry: EpochEntry, now_ms: int) -> tuple[str, ...]:
     status = entry.status
     if entry.failures:
         status += f" after {entry.failures} failed"
-    if entry.lags:
+    if entry.behind and entry.lags:
+        status += f", {count_text(entry.behind)} records behind"
+    elif entry.lags:
         status += ", input lags"
     return (
         str(entry.epoch),

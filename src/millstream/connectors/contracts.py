@@ -64,12 +64,17 @@ class Split:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over;
-    `uid` is the source's name in the job, under which it may keep things in the job's store."""
+    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over.
+
+    `record_bytes_max`: what the records of an epoch may have on average, so that it stays within its bytes. A source
+    that knows how large its records are reaches no further than that. `uid` is the source's name in the job, under
+    which it may keep things in the job's store.
+    """
 
     now_ms: int
     run_started_ms: int
     parallelism: int
+    record_bytes_max: int | None = None
     uid: str = ""
 
 
@@ -125,6 +130,19 @@ class Source(ABC):
         A yielded `list` is a list of records; a `RecordBatch` has the layout of `stream_schema(type_info)`; a `Batch`
         is taken as it is, with its timestamps.
         """
+
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
+        """As `read`, but end once the records have about `bytes_max` bytes, and return how far that was.
+
+        Records are no measure of memory. Override it where a range of records may be of any size, as that of a log; the
+        rest of the range is read by the next epoch. At least one record is read.
+        """
+        return self.read(split, start, stop)
+
+    def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
+        """About how many records stand behind `offset` now; None (the default): it cannot tell. Called on the driver,
+        once per split and epoch: use what `reach` has learnt."""
+        return None
 
     def watermark(self, split: Split, offset: Offset) -> int | None:
         """The source's own watermark after `offset`, in ms; None (the default) leaves it to the watermark strategy."""

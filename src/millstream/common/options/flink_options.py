@@ -71,11 +71,13 @@ _PIPELINE = (
         ("pipeline.registered-kryo-types", _STRING, None),
         ("pipeline.registered-pojo-types", _STRING, None),
     ),
+    *(
+        Option(key, _DURATION, 100, "How long an epoch should take at most, if it is set: latency before throughput.")
+        for key in ("execution.buffer-timeout.interval", "execution.buffer-timeout")
+    ),
+    Option("execution.buffer-timeout.enabled", _BOOLEAN, True, "Off: the buffer timeout does not bound epochs."),
     *_without_effect(
         "Spark schedules tasks",
-        ("execution.buffer-timeout.interval", _DURATION, 100),
-        ("execution.buffer-timeout", _DURATION, 100),
-        ("execution.buffer-timeout.enabled", _BOOLEAN, True),
         ("execution.batch-shuffle-mode", _STRING, None),
         ("execution.attached", _BOOLEAN, True),
         ("execution.target", _STRING, None),

@@ -40,6 +40,7 @@ _MAX_PARALLELISM_DEFAULT = 128
 _MAX_PARALLELISM_LIMIT = 32768
 _RUNTIME_MODE = "execution.runtime-mode"
 _BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
+_BUFFER_TIMEOUT_ENABLED = "execution.buffer-timeout.enabled"
 _CHAINING = "pipeline.operator-chaining.enabled"
 _CHAINING_ACROSS_MAXIMA = "pipeline.operator-chaining.chain-operators-with-different-max-parallelism"
 _CHANGELOG = "state.changelog.enabled"
@@ -160,14 +161,18 @@ class EnvironmentSettings:
         return modes[name]
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Accepted for PyFlink programs; here an epoch's length decides when records move on."""
+        """How long an epoch should take at most: records move on with their epoch. -1: throughput is all that counts,
+        and only the checkpoint interval bounds an epoch."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
-        self._configuration.set_string(_BUFFER_TIMEOUT, f"{timeout_millis} ms")
-        say_once("buffer timeout", "the buffer timeout has no effect here: records move on with their epoch")
+        self._configuration.set_boolean(_BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
+        if timeout_millis >= 0:
+            self._configuration.set_string(_BUFFER_TIMEOUT, f"{timeout_millis} ms")
         return self
 
     def get_buffer_timeout(self) -> int:
-        """What was set, in ms; 100 otherwise, as in Flink."""
+        """What was set, in ms; 100 otherwise, as in Flink; -1: it is off."""
+        if not self._configuration.get_boolean(_BUFFER_TIMEOUT_ENABLED, True):
+            return -1
         return duration_ms(self._configuration, _BUFFER_TIMEOUT, 100)
 
     def disable_operator_chaining(self) -> Self:

@@ -124,10 +124,14 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._amend("force_non_parallel", parallelism=1, max_parallelism=1)
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Accepted for PyFlink programs; here an epoch's length decides when records move on."""
+        """Accepted for PyFlink programs; here all operators share an epoch: `env.set_buffer_timeout` bounds it."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
         self._own_node("set_buffer_timeout")
-        say_once("buffer timeout", "the buffer timeout has no effect here: records move on with their epoch")
+        say_once(
+            "buffer timeout",
+            "the buffer timeout of one operator has no effect: records move on with their epoch. Set it for the "
+            "environment: env.set_buffer_timeout(ms)",
+        )
         return self
 
     def start_new_chain(self) -> Self:

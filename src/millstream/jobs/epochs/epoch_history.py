@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
+from millstream.jobs.epochs.backlog import records_behind
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 
 __all__ = ["SUMMARISED", "EpochEntry", "Summary", "history", "summary"]
@@ -44,6 +45,7 @@ class EpochEntry:
     failures: int | None = None
     rounds: int | None = None
     lags: bool | None = None
+    behind: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ def _entry(manifest: Manifest, published_through: int, after: Mapping[str, Any])
         failures=statistics.get("failures"),
         rounds=statistics.get("rounds"),
         lags=statistics.get("lags"),
+        behind=records_behind(statistics),
     )
 
 

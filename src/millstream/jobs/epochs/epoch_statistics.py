@@ -187,6 +187,7 @@ def _statistics_of_run(
         "run_ms": round(times.run_ms, 3),
         "rounds": _rounds(outcome.tasks),
         "lags": _input_lags(planned, outcome.sources),
+        **({"behind": dict(planned.behind)} if planned.behind else {}),
         "in": sum(outcome.operators[uid]["out"] for uid in manifest.sources if uid in outcome.operators),
         "in_bytes": sum(split.bytes for splits in outcome.sources.values() for split in splits.values()),
         "out": sum(outcome.operators[uid]["in"] for uid in sinks if uid in outcome.operators),

@@ -21,7 +21,15 @@ from typing import Any, NamedTuple
 from millstream.checkpoint.finished_splits import FinishedSplits
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.connectors.contract_checks import is_complete, is_finished, listed_splits, reach_of, removes_input
+from millstream.connectors.contract_checks import (
+    backlog_of,
+    ends_early,
+    is_complete,
+    is_finished,
+    listed_splits,
+    reach_of,
+    removes_input,
+)
 from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.clock import Clock
@@ -67,9 +75,10 @@ class InputPlanner:
         """Go on with the plan of the same program at another parallelism."""
         self.strategies, self._sources = strategies_of(plan), sources
 
-    def plan(self, newest: Manifest | None, budget: int, *, drains: bool) -> InputPlan:
-        """What the epoch after `newest` reads, about `budget` records. `drains`: nothing, the job is to end."""
-        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
+    def plan(self, newest: Manifest | None, budget: int, bytes_max: int, *, drains: bool) -> InputPlan:
+        """What the epoch after `newest` reads: about `budget` records of about `bytes_max` bytes together. `drains`:
+        nothing, the job is to end."""
+        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1, max(1, bytes_max // max(1, budget)))
         positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
         planned = plan_input(
@@ -159,8 +168,10 @@ def plan_input(
     for planned in sources:
         uid, source_context = planned.uid, _context_of(planned, context)
         names = frozenset(split for source, split in held_splits if source == uid)
-        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid])
+        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid], source_context)
         ends = ends and not listings[uid].unread and is_complete(planned.source, source_context)
+        # Such a range may be read in part: whether anything follows is known when it was read.
+        ends = ends and not (reads[uid] and ends_early(planned.source))
         exhausted = exhausted and ends
         if ends and not reads[uid]:
             ended.add(uid)
@@ -185,7 +196,34 @@ def plan_input(
             for planned in sources
             if planned.source.keeps_starts
         },
+        behind=_behind(sources, live, stops, context),
     )
+
+
+def _behind(
+    sources: tuple[PlannedSource, ...],
+    live: Mapping[str, list[_LiveSplit]],
+    stops: Mapping[str, Mapping[str, tuple[Any, int]]],
+    context: SourceContext,
+) -> dict[str, int]:
+    """About how many records are left behind what is read, of the sources that can tell it of all their splits."""
+    behind: dict[str, int] = {}
+    for planned in sources:
+        if type(planned.source).backlog is Source.backlog:
+            continue
+        source_context = _context_of(planned, context)
+        left = [
+            backlog_of(
+                planned.source,
+                live_split.split,
+                stops[planned.uid].get(live_split.split.name, (live_split.offset, 0))[0],
+                source_context,
+            )
+            for live_split in live[planned.uid]
+        ]
+        if None not in left:
+            behind[planned.uid] = sum(count or 0 for count in left)
+    return behind
 
 
 def _context_of(planned: PlannedSource, context: SourceContext) -> SourceContext:
@@ -325,7 +363,11 @@ def _aligned(
 
 
 def _plan_source(
-    source: Source, live: list[_LiveSplit], held_names: frozenset[str], stops: Mapping[str, tuple[Any, int]]
+    source: Source,
+    live: list[_LiveSplit],
+    held_names: frozenset[str],
+    stops: Mapping[str, tuple[Any, int]],
+    context: SourceContext,
 ) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...], bool]:
     """What is read, what waits, and whether all splits end with these ranges."""
     ranges: list[ReadRange] = []
@@ -333,11 +375,13 @@ def _plan_source(
     ends = True
     for live_split in live:
         name = live_split.split.name
-        stop = live_split.offset if name in held_names else stops[name][0]
+        stop, share = (live_split.offset, 0) if name in held_names else stops[name]
         finishes = is_finished(source, live_split.split, stop)
         if stop != live_split.offset:
+            bytes_max = None if context.record_bytes_max is None else max(1, share * context.record_bytes_max)
+            watermark = live_split.time.watermark
             ranges.append(
-                ReadRange(live_split.split, live_split.offset, stop, live_split.subtask, live_split.time.watermark)
+                ReadRange(live_split.split, live_split.offset, stop, live_split.subtask, watermark, bytes_max=bytes_max)
             )
         elif not finishes:
             waiting.append(WaitingSplit(name, live_split.time, live_split.subtask, name in held_names))

@@ -85,7 +85,7 @@ class ReadOperator(Operator):
     def _read(self, range_: ReadRange, keeper: Timekeeper, now_ms: int) -> Iterator[None]:
         source, split, records, size = self._source, range_.split, 0, 0
         with self.call.running("read"):
-            items = read_items(source, split, range_.start, range_.stop)
+            items = read_items(source, split, range_.start, range_.stop, range_.bytes_max)
         end_offset: Any = None
         while True:
             started = time.perf_counter_ns()
