@@ -51,7 +51,7 @@ def replayed_input(
     ended: set[str] = set()
     for planned in sources:
         uid = planned.uid
-        context = SourceContext(now_ms, started_ms, planned.parallelism, uid)
+        context = SourceContext(now_ms, started_ms, planned.parallelism, uid=uid)
         splits = {split.name: split for split in listed_splits(planned.source, context)}
         reads[uid], waiting[uid] = _of_source(planned, splits, parent, epoch)
         if not reads[uid] and not waiting[uid] and uid not in unread and is_complete(planned.source, context):
