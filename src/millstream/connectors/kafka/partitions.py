@@ -119,9 +119,9 @@ class PartitionLog:
         """Whether there was a first discovery, by this driver or one before it."""
         return self._list_count > 0
 
-    def add(self, found: Sequence[DiscoveredPartition]) -> None:
+    def add(self, partitions: Sequence[DiscoveredPartition]) -> None:
         """Write down what is new, before anybody reads it. If another driver was first, what that wrote stands."""
-        new = [each for each in found if each.partition not in self.partitions]
+        new = [each for each in partitions if each.partition not in self.partitions]
         if self.has_started and not new:
             return
         if self._store is not None:

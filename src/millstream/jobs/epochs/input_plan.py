@@ -86,7 +86,7 @@ class InputPlan:
     read; `cursors`: where the next plan may begin. `forgotten`: finished splits that a source does not list any more,
     so that the manifest need not do so either. `behind`: about how many records each source has left behind these
     ranges, where it can tell. `starts`: where splits begin that have no position yet and whose source keeps that
-    (`Source.keeps_starts`).
+    (`Source.keeps_starts`). Many fields: all that one look at the sources tells.
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]

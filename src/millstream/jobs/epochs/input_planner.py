@@ -187,17 +187,24 @@ def plan_input(
         unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
         cursors={uid: listing.cursor for uid, listing in listings.items()},
         forgotten={uid: listing.forgotten for uid, listing in listings.items()},
-        starts={
-            planned.uid: {
-                live_split.split.name: live_split.offset
-                for live_split in live[planned.uid]
-                if live_split.split.name not in positions.get(planned.uid, {})
-            }
-            for planned in sources
-            if planned.source.keeps_starts
-        },
+        starts=_starts(sources, live, positions),
         behind=_behind(sources, live, stops, context),
     )
+
+
+def _starts(
+    sources: tuple[PlannedSource, ...], live: Mapping[str, list[_LiveSplit]], positions: Positions
+) -> dict[str, dict[str, Any]]:
+    """Where splits begin that have no position yet, of the sources that keep that."""
+    return {
+        planned.uid: {
+            live_split.split.name: live_split.offset
+            for live_split in live[planned.uid]
+            if live_split.split.name not in positions.get(planned.uid, {})
+        }
+        for planned in sources
+        if planned.source.keeps_starts
+    }
 
 
 def _behind(
