@@ -103,10 +103,13 @@ class RecordLayout:
 
 
 class RecordReader:
-    """Turns messages of one partition into batches. Made in the task, for one range."""
+    """Turns messages of one partition into batches. Made in the task, for one range.
 
-    def __init__(self, layout: RecordLayout, partition: Partition) -> None:
-        self._layout, self._partition = layout, partition
+    `declared_type` is what the program says of records whose schema does not say what they are.
+    """
+
+    def __init__(self, layout: RecordLayout, partition: Partition, declared_type: TypeInformation | None) -> None:
+        self._layout, self._partition, self._declared_type = layout, partition, declared_type
         self._type = layout.type_info
         self._schema = None if self._type is None else stream_schema(self._type)
         self._decoder = decoder_of(layout.value_schema)
@@ -120,6 +123,8 @@ class RecordReader:
         if decoded.origins is not None:
             stamps = stamps[decoded.origins]
         batch = self._with_metadata(decoded, messages) if self._layout.metadata else decoded.batch
+        if self._type is None and self._declared_type is not None:
+            batch = Batch.of_values(batch.values(), self._declared_type)
         batch.timestamps = stamps
         return batch
 

@@ -259,7 +259,7 @@ class KafkaSource(Source):
 
     def _read(self, split: Split, start: int, stop: int, bytes_max: int | None) -> Read:
         partition, size = _partition_of(split), 0
-        reader = RecordReader(self.layout, partition)
+        reader = RecordReader(self.layout, partition, self.type_info)
         is_enough: Callable[[], bool] = lambda: bytes_max is not None and size >= bytes_max  # noqa: E731
         ranges = read_range(self.settings, partition, start, stop, is_enough)
         while True:
