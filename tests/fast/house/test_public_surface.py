@@ -140,7 +140,7 @@ def test_a_stand_in_is_one_class_wherever_it_is_imported() -> None:
 
     assert pulsar.PulsarSource is pulsar.PulsarSource and issubclass(pulsar.PulsarSource, Source)
     assert pickle.loads(pickle.dumps(pulsar.TopicRoutingMode.CUSTOM)) is pulsar.TopicRoutingMode.CUSTOM
-    with pytest.raises(NotAvailableError, match=r"^PulsarSource\.builder is not available: use Pulsar's Kafka protocol"):
+    with pytest.raises(NotAvailableError, match=r"^PulsarSource\.builder is not available: use Pulsar's Kafka"):
         pulsar.PulsarSource.builder()
     with pytest.raises(AttributeError, match="has no attribute 'PulsarWell'"):
         _ = pulsar.PulsarWell

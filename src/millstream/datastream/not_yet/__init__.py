@@ -26,7 +26,15 @@ from typing import Any
 
 from millstream.errors import MillstreamError, NotAvailableError, NotYetError
 
-__all__ = ["NotYetImportError", "StandIn", "is_refused", "names_of", "refuse_modules_below", "refused_names", "stand_ins"]
+__all__ = [
+    "NotYetImportError",
+    "StandIn",
+    "is_refused",
+    "names_of",
+    "refuse_modules_below",
+    "refused_names",
+    "stand_ins",
+]
 
 
 class NotYetImportError(NotYetError, ImportError):
