@@ -63,7 +63,11 @@ def check_paths(paths: Sequence[str]) -> None:
         raise ProgramError("FileSource has no path. Give at least one file or folder.")
     for path in paths:
         if not os.path.exists(path):
-            raise ProgramError(f"FileSource: {path} does not exist. Check the path, or make the folder first.")
+            is_pattern = any(sign in path for sign in "*?[")
+            advice = (
+                "Paths are no patterns: pass *glob.glob(...)" if is_pattern else "Check it, or make the folder first"
+            )
+            raise ProgramError(f"FileSource: the path {path} does not exist. {advice}.")
         if not os.access(path, os.R_OK):
             raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
 
