@@ -161,10 +161,10 @@ class InWords(str):
 def _record_of(error: BaseException) -> tuple[Any, ...]:
     """The record that the engine's innermost loop over records was at; such loops name their parts so."""
     for frame in reversed([frame for frame, _ in traceback.walk_tb(error.__traceback__)]):
-        values, remaining = frame.f_locals.get("values"), frame.f_locals.get("remaining")
+        names = frame.f_locals if is_engine_file(frame.f_code.co_filename) else {}
+        values, remaining = names.get("values"), names.get("remaining")
         if isinstance(values, list) and isinstance(remaining, Iterator) and hasattr(remaining, "__length_hint__"):
-            if is_engine_file(frame.f_code.co_filename):
-                return UserCall.current(values, remaining)
+            return UserCall.current(values, remaining)
     return ()
 
 
