@@ -21,7 +21,7 @@ from typing import TextIO
 
 from millstream.cli.pyflink_import import SERVE_VARIABLE, serve_pyflink
 from millstream.errors import ConfigurationError, JobFailedError, MillstreamError, NotAvailableError, ProgramError
-from millstream.graph.error_report import show_error
+from millstream.graph.error_report import show_error, show_what_never_ran
 
 __all__ = ["RunRequest", "Start", "run_program", "settings_of", "start_of"]
 
@@ -196,6 +196,7 @@ def _exit_code_of(request: RunRequest) -> int:
     except Exception as error:
         _show_traceback(error, request, sys.stderr)
         return FAILED
+    show_what_never_ran(sys.stderr)
     return DONE
 
 
@@ -223,6 +224,12 @@ def _show_traceback(error: Exception, request: RunRequest, screen: TextIO) -> No
     if not request.debug:
         error = error.with_traceback(_from_the_program(error.__traceback__, str(request.script)))
     traceback.print_exception(error, file=screen)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "pyflink":
+        print(
+            f"millstream: to run a program of PyFlink's as it is: millstream run --pyflink {request.script}. Or "
+            "import from millstream what it imports from pyflink",
+            file=screen,
+        )
 
 
 def _from_the_program(trace: TracebackType | None, script: str) -> TracebackType | None:

@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from millstream.common.config_options import ConfigOption
@@ -81,7 +82,7 @@ class Configuration:
 
     def set_integer(self, key: str, value: int) -> Configuration:
         """Sets a whole number."""
-        return self._set(key, str(int(value)), int(value))
+        return self._set(key, str(_checked(key, value, int)), int(value))
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
         """The setting as True or False."""
@@ -94,7 +95,7 @@ class Configuration:
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
         """Sets True or False."""
-        return self._set(key, "true" if value else "false", bool(value))
+        return self._set(key, "true" if _checked(key, value, bool) else "false", bool(value))
 
     def get_float(self, key: str, default_value: float) -> float:
         """The setting as a number."""
@@ -108,7 +109,7 @@ class Configuration:
 
     def set_float(self, key: str, value: float) -> Configuration:
         """Sets a number."""
-        return self._set(key, _text(float(value)), float(value))
+        return self._set(key, _text(float(_checked(key, value, float))), float(value))
 
     def get_bytearray(self, key: str, default_value: bytearray | None) -> bytearray | None:
         """The setting as bytes."""
@@ -186,6 +187,29 @@ class Configuration:
 
     def __repr__(self) -> str:
         return f"Configuration({self._settings})"
+
+
+_SETTERS = {
+    bool: ("set_boolean", "True or False"),
+    int: ("set_integer", "a whole number"),
+    float: ("set_float", "a number"),
+}
+
+
+def _checked(key: str, value: Any, kind: type) -> Any:
+    """The value, if it is of the kind that a setter takes: bool("false") would be True."""
+    fits = {
+        bool: isinstance(value, bool),
+        int: isinstance(value, Integral) and not isinstance(value, bool),
+        float: isinstance(value, Real) and not isinstance(value, bool),
+    }
+    if not fits[kind]:
+        setter, expected = _SETTERS[kind]
+        raise ConfigurationError(
+            f"{setter}: setting {key!r} is given {value!r} ({type(value).__name__}), expected {expected}. A text is "
+            "set by set_string"
+        )
+    return value
 
 
 def _text(value: Any) -> str:

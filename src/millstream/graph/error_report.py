@@ -12,16 +12,19 @@ program led to it.
 
 from __future__ import annotations
 
+import atexit
 import sys
 import sysconfig
 import traceback
+from os.path import basename
 from types import TracebackType
 from typing import TextIO
 
 from millstream.errors import JobFailedError, MillstreamError
+from millstream.graph.builder import never_run
 from millstream.graph.site import PACKAGE_FOLDER, Site
 
-__all__ = ["show_error", "show_uncaught_errors"]
+__all__ = ["show_error", "show_uncaught_errors", "show_what_never_ran"]
 
 
 def show_error(error: MillstreamError, screen: TextIO) -> None:
@@ -51,9 +54,33 @@ def show_uncaught_errors() -> None:
     """From now on, show our errors that nobody catches as the command line shows them."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_uncaught
+        atexit.register(_at_exit)
+
+
+def show_what_never_ran(screen: TextIO) -> None:
+    """Say that a program was built and nothing of it ran: the commonest mistake of a first program."""
+    node = never_run()
+    if node is not None:
+        print(
+            f"millstream: the program ended without env.execute(): nothing of it ran. Call it at the end ({node.site})",
+            file=screen,
+        )
+
+
+def _at_exit() -> None:
+    """The same for a program that Python runs by itself, if it came to its end: not for one that a test runner or a
+    shell imports."""
+    node, script = never_run(), getattr(sys.modules.get("__main__"), "__file__", None)
+    is_program = node is not None and script is not None and basename(script) == basename(node.site.file)
+    if is_program and not _FAILED:
+        show_what_never_ran(sys.stderr)
+
+
+_FAILED: list[type[BaseException]] = []  # what ended the process
 
 
 def _show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _FAILED.append(kind)
     if isinstance(error, MillstreamError):
         sys.stdout.flush()
         show_error(error, sys.stderr)

@@ -17,6 +17,7 @@ from millstream.common.restart_strategy import RestartStrategies, RestartStrateg
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, ProgramError
 from millstream.graph.nodes import Graph, Read, Write
+from millstream.graph.site import refuse
 from millstream.jobs.console.foreground import FailureInTask
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
@@ -114,7 +115,11 @@ def run(
     if parallelism is not None or env is not build:
         env.set_parallelism(parallelism or 1)
     if env is not build:
-        assert callable(build)
+        if not callable(build):
+            raise refuse(
+                f"run: found {build!r} ({type(build).__name__}), expected a function that adds sources and sinks to "
+                "the environment it is given, or an environment that has them"
+            )
         build(env)
     try:
         graph, settings = env._graph(job_name), env._job_settings()

@@ -97,7 +97,7 @@ class MapOperator(Operator):
 
     def apply(self, batch: Batch) -> Batch | None:
         values = self.call.each(self._function, batch.values(), "map")
-        if not is_typed(self.node.output_type):
+        if len(batch) > 1 and not is_typed(self.node.output_type):
             warn_of_nothing(values, self.node, "map", "is handed on")
         result = self.typed(values, batch.timestamps, self.node.output_type)
         if isinstance(self.node.output_type, BasicTypeInfo) and result.typed and result.columns().column(0).null_count:

@@ -37,7 +37,7 @@ class KeyedMapOperator(PerRecordOperator, MapOperator):
 
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         results = self._results(batch, numbers)
-        if not is_typed(self.node.output_type):
+        if len(batch) > 1 and not is_typed(self.node.output_type):
             warn_of_nothing(results, self.node, "map", "is handed on")
         return [(None, self.typed(results, batch.timestamps, self.node.output_type))]
 

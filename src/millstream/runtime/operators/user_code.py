@@ -130,8 +130,9 @@ class UserCall:
 
     def failed(self, error: BaseException, role: str, record: tuple[Any, ...] = ()) -> UserFailureError:
         """The report of `error`."""
-        error = explanation_of(error, role)
-        records = record or ((error.value,) if isinstance(error, TypeMismatchError) else ())
+        raised, error = error, explanation_of(error, role)
+        misfit = (error.value,) if isinstance(error, TypeMismatchError) else ()
+        records = record or misfit or _record_of(raised)
         is_ours = isinstance(error, MillstreamError)
         return UserFailureError(
             FailureReport(
@@ -155,6 +156,16 @@ class InWords(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _record_of(error: BaseException) -> tuple[Any, ...]:
+    """The record that the engine's innermost loop over records was at; such loops name their parts so."""
+    for frame in reversed([frame for frame, _ in traceback.walk_tb(error.__traceback__)]):
+        names = frame.f_locals if is_engine_file(frame.f_code.co_filename) else {}
+        values, remaining = names.get("values"), names.get("remaining")
+        if isinstance(values, list) and isinstance(remaining, Iterator) and hasattr(remaining, "__length_hint__"):
+            return UserCall.current(values, remaining)
+    return ()
 
 
 def _user_trace(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import Batch
 from millstream.runtime.keyed.queryable_states import queryable_of_windows
-from millstream.runtime.operators.event_times import event_times
+from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.function_operators import ProcessOperator
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
@@ -74,7 +74,7 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
     def check_timestamps(self, batch: Batch) -> None:
         """Refuse records without timestamps where windows go by event time."""
         if len(batch) and self._operation.assigner.is_event_time():
-            event_times(batch, self.call, "has windows of", "window assigner")
+            window_times(batch, self.call, "window assigner")
 
     def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
         """A record came too late: to the side output for such, or dropped and counted."""
