@@ -134,7 +134,7 @@ class JsonRowSerializationSchema(SerializationSchema):
         return JsonRowSerializationSchema.Builder()
 
     def serialize(self, value: Any) -> bytes:
-        return JsonParts().encode([_as_row(value, self._type_info)]).removesuffix(b"\n")
+        return JsonParts().encode([_as_row(value, self._type_info)], self._type_info).removesuffix(b"\n")
 
     class Builder:
         """Collects the settings."""
