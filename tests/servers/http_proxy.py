@@ -50,7 +50,7 @@ Rule = Callable[[Request], Fate]
 
 
 class HttpProxy:
-    """Listens on a free `port`; `rule` decides on each request and may be changed at any time. `requests` are all seen."""
+    """Listens on a free `port`. `rule` decides on each request and may be changed at any time; `requests` has all."""
 
     def __init__(self, target_port: int, rule: Rule = lambda request: Fate()) -> None:
         self.target_port = target_port
@@ -77,7 +77,9 @@ class HttpProxy:
     def __enter__(self) -> HttpProxy:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # --- in the loop ---
