@@ -50,7 +50,7 @@ Rule = Callable[[Request], Fate]
 
 
 class HttpProxy:
-    """Listens on a free `port`; `rule` decides on each request, and may be changed. `requests` are all it saw."""
+    """Listens on a free `port`. `rule` decides on each request and may be changed at any time; `requests` has all."""
 
     def __init__(self, target_port: int, rule: Rule = lambda request: Fate()) -> None:
         self.target_port = target_port

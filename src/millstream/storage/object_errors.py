@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from millstream.errors import MillstreamError, StoreAwayError, StoreError
+from millstream.storage.request_counts import REQUESTS
 
-__all__ = ["IN_CONFLICT", "explained_errors", "has_no_bucket"]
+__all__ = ["IN_CONFLICT", "explained_errors", "has_no_bucket", "is_unknown_to_service"]
 
 IN_CONFLICT = "ConditionalRequestConflict"
 """What S3 says (with 409) to a conditional put while another request for the same name is under way: ask again."""
@@ -32,9 +33,18 @@ def has_no_bucket(error: BaseException) -> bool:
     return "<Code>NoSuchBucket</Code>" in str(error)
 
 
+def is_unknown_to_service(error: BaseException) -> bool:
+    """Whether the service, or the client for it, does not have what it was asked for."""
+    from obstore.exceptions import NotSupportedError
+
+    is_refused = isinstance(error, (NotSupportedError, NotImplementedError))
+    return is_refused or "status code: 501" in str(error) or "<Code>NotImplemented</Code>" in str(error)
+
+
 @contextmanager
 def explained_errors(url: str, name: str) -> Iterator[None]:
-    """Errors of the service, while `name` of the store at `url` is asked for, as ours."""
+    """One request, which is counted; errors of the service, while it is asked for `name`, become ours."""
+    REQUESTS.add()
     try:
         yield
     except MillstreamError:
@@ -63,7 +73,7 @@ def _explained(url: str, name: str, error: Exception) -> StoreError:
         )
     if "redirect" in text and "region" in text:
         return StoreError(f"{subject}: the bucket is in another region. Set AWS_REGION to the bucket's.")
-    if status.startswith("4") and status not in _PASSING:
+    if (status.startswith("4") or status == "501") and status not in _PASSING:
         return StoreError(
             f"{subject} was refused by the service ({said}). Check the address, the region and the endpoint."
         )

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import PlatformError, StoreAwayError, StoreDamagedError, StoreError
-from millstream.storage.object_errors import IN_CONFLICT, explained_errors, has_no_bucket
+from millstream.storage.object_errors import IN_CONFLICT, explained_errors, has_no_bucket, is_unknown_to_service
 from millstream.storage.path_parts import checked_name
+from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Names, open_store
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["ObjectStore", "connect", "explained_errors"]
 
 _DELETED_AT_ONCE = 1_000
+_LISTED_AT_ONCE = 1_000
+_PART_BYTES = 5 * 1024 * 1024
 # What a service answers to when it is busy or just restarting; whoever waits longer has patience of his own.
 _RETRIES: Any = {
     "max_retries": 8,
@@ -64,7 +67,9 @@ class ObjectStore:
     def put_marked(self, name: str, data: bytes) -> str:
         """As `put`; returns the mark that the service gives this content (its entity tag), "" if it gives none."""
         with self._explain_errors(checked_name(name)):
-            return self._connection().put(name, data)["e_tag"] or ""
+            if len(data) > _PART_BYTES:
+                REQUESTS.add(1 - -len(data) // _PART_BYTES)  # its parts; the upload is begun and ended, too
+            return self._connection().put(name, data, chunk_size=_PART_BYTES)["e_tag"] or ""
 
     def size_and_mark(self, name: str) -> tuple[int, str] | None:
         """What the service says of `name` without reading it; None when it is absent."""
@@ -76,7 +81,7 @@ class ObjectStore:
         return facts["size"], facts["e_tag"] or ""
 
     def create(self, name: str, data: bytes) -> bool:
-        from obstore.exceptions import AlreadyExistsError, NotSupportedError
+        from obstore.exceptions import AlreadyExistsError
 
         with self._explain_errors(checked_name(name)):
             try:
@@ -89,11 +94,13 @@ class ObjectStore:
                         f"Store {self._url}: {name!r} is being written by another request just now. Ask again."
                     ) from None
                 return False
-            except (NotSupportedError, NotImplementedError) as error:
-                raise StoreError(
-                    f"Store {self._url} has no conditional put, so two drivers could both commit. "
-                    f"Use a service that answers If-None-Match: *, or a local folder."
-                ) from error
+            except Exception as error:
+                if is_unknown_to_service(error):
+                    raise StoreError(
+                        f"Store {self._url} has no conditional put, so two drivers could both commit. "
+                        f"Use a service that answers If-None-Match: *, or a local folder."
+                    ) from None
+                raise
         return True
 
     def create_copy(self, name: str, source: str) -> bool | None:
@@ -138,7 +145,9 @@ class ObjectStore:
         with self._explain_errors(prefix):
             # A prefix of object stores ends at a '/', so 'staged/a' does not answer for 'staged/ab'.
             pages = self._connection().list(folder)
-            return sorted(item["path"] for page in pages for item in page)
+            names = sorted(item["path"] for page in pages for item in page)
+        REQUESTS.add(max(0, len(names) - 1) // _LISTED_AT_ONCE)  # a request for each page
+        return names
 
     def delete(self, name: str) -> None:
         with self._explain_errors(checked_name(name)):
