@@ -51,9 +51,9 @@ _DIVIDING = frozenset(
 class DeltaTableSink(Sink):
     """Adds rows of `row_type` to the Delta table at `url`, divided by `partition_columns`.
 
-    >>> sink = DeltaTableSink("/tmp/sales", Types.ROW_NAMED(["shop", "cents"], [Types.STRING(), Types.LONG()]))
+    >>> sink = DeltaTableSink("s3://shop/sales", Types.ROW_NAMED(["shop", "cents"], [Types.STRING(), Types.LONG()]))
     >>> sink.describe()
-    'Delta table /tmp/sales'
+    'Delta table s3://shop/sales'
     """
 
     def __init__(

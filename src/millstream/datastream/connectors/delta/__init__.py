@@ -49,7 +49,7 @@ class DeltaSink(Sink):
 
     >>> from millstream.common import Types
     >>> sales = Types.ROW_NAMED(["day", "cents"], [Types.SQL_DATE(), Types.LONG()])
-    >>> sink = DeltaSink.for_row_type("/tmp/sales", sales).with_partition_columns("day").build()
+    >>> sink = DeltaSink.for_row_type("warehouse/sales", sales).with_partition_columns("day").build()
     """
 
     def __init__(self, engine: DeltaTableSink) -> None:
