@@ -67,6 +67,9 @@ class PartFormat(ABC):
     whole_chunks: bool = True
     """True when a single chunk is a part as it stands, so that publishing it is only giving it its name."""
 
+    is_bytes: bool = False
+    """True when parts laid end to end, with whatever between them, are a file of this format."""
+
     @abstractmethod
     def encoder(self) -> PartEncoder:
         """An encoder for one chunk. Called in the task."""
@@ -97,6 +100,8 @@ class _Rows(PartEncoder):
 
 
 class _RowFormat(PartFormat):
+    is_bytes = True
+
     def encoder(self) -> PartEncoder:
         return _Rows(self)
 
@@ -200,6 +205,10 @@ class CsvParts(_RowFormat):
 
     @property
     def whole_chunks(self) -> bool:  # type: ignore[override]
+        return not self.header
+
+    @property
+    def is_bytes(self) -> bool:  # type: ignore[override]
         return not self.header
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
