@@ -111,16 +111,7 @@ def run(
     >>> result[out], result.restarts
     ([1, 2, 3], 1)
     """
-    env = build if isinstance(build, StreamExecutionEnvironment) else StreamExecutionEnvironment()
-    if parallelism is not None or env is not build:
-        env.set_parallelism(parallelism or 1)
-    if env is not build:
-        if not callable(build):
-            raise refuse(
-                f"run: found {build!r} ({type(build).__name__}), expected a function that adds sources and sinks to "
-                "the environment it is given, or an environment that has them"
-            )
-        build(env)
+    env = _built_environment(build, parallelism)
     try:
         graph, settings = env._graph(job_name), env._job_settings()
     finally:
@@ -147,6 +138,20 @@ def run(
             raise error from FailureInTask(error.report)
         raise
     return _result(graph, memory, job)
+
+
+def _built_environment(build: Any, parallelism: int | None) -> StreamExecutionEnvironment:
+    """The environment with the program's sources and sinks in it."""
+    if isinstance(build, StreamExecutionEnvironment):
+        return build if parallelism is None else build.set_parallelism(parallelism)
+    if not callable(build):
+        raise refuse(
+            f"run: found {build!r} ({type(build).__name__}), expected a function that adds sources and sinks to the "
+            "environment it is given, or an environment that has them"
+        )
+    env = StreamExecutionEnvironment().set_parallelism(parallelism or 1)
+    build(env)
+    return env
 
 
 def _check_it_ends(graph: Graph, epochs: int | None) -> None:
