@@ -22,7 +22,7 @@ from typing import TextIO
 
 from millstream.errors import JobFailedError, MillstreamError
 from millstream.graph.builder import never_run
-from millstream.graph.site import PACKAGE_FOLDER, Site
+from millstream.graph.site import PACKAGE_FOLDER, Site, in_plain_words
 
 __all__ = ["show_error", "show_known_names", "show_uncaught_errors", "show_what_never_ran"]
 
@@ -32,7 +32,7 @@ def show_error(error: MillstreamError, screen: TextIO) -> None:
     if isinstance(error, JobFailedError) and error.report:
         print(error.report, end="\n\n", file=screen)
     line = None if error.at else _line_of(error)
-    print(f"millstream: {error}" if line is None else f"millstream: {error} ({line})", file=screen)
+    print(f"millstream: {in_plain_words(str(error))}", end="\n" if line is None else f" ({line})\n", file=screen)
 
 
 # Neither the program's nor ours: Python itself, what starts programs, and packages.
