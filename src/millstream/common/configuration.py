@@ -36,12 +36,19 @@ class Configuration:
 
     def __init__(self, other: Configuration | None = None, j_configuration: Any = None) -> None:
         refuse_java(j_configuration, "Configuration(j_configuration)", "use Configuration() and its setters")
+        if other is not None and not isinstance(other, Configuration):
+            raise ConfigurationError(
+                f"Configuration: found {other!r} ({type(other).__name__}), expected a Configuration. Make one of "
+                "a dict by Configuration.from_dict(...)"
+            )
         self._settings: dict[str, str] = {} if other is None else dict(other._settings)
         self._values: dict[str, Any] = {} if other is None else dict(other._values)
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
         """A configuration of the mapping's settings."""
+        if not isinstance(map, Mapping):
+            raise ConfigurationError(f"from_dict: found {map!r} ({type(map).__name__}), expected a dict of settings")
         configuration = cls()
         for key, value in map.items():
             configuration._set(key, _text(value), value)
@@ -145,7 +152,7 @@ class Configuration:
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
         """Takes over all settings of another; with `prefix`, under longer keys."""
-        for key, value in other._settings.items():
+        for key, value in Configuration(other)._settings.items():
             self._set(f"{prefix or ''}{key}", value, other._values[key])
         return self
 

@@ -54,7 +54,7 @@ class Result:
         key = self._keys.get(sink if isinstance(sink, str) else id(sink))
         if key is None:
             named = sorted(name for name in self._keys if isinstance(name, str))
-            raise ProgramError(f"the job had no Collect sink {sink!r}; by name it had {named}. Add it by sink_to(...)")
+            raise refuse(f"the job had no Collect sink {sink!r}; by name it had {named or 'none'}. Add it by sink_to()")
         return list(self.collected[key])
 
     @property

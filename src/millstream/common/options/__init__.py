@@ -221,8 +221,8 @@ def check_key(key: str, at: str | None = None) -> None:
     if key in KNOWN or any(key.startswith(family) and key != family for family in (*_FREE_FAMILIES, *IGNORED_FAMILIES)):
         return
     raise ConfigurationError(
-        f"configuration key {key!r} is unknown.{did_you_mean(key, KNOWN)} Keys of your own start with 'user.', Spark's "
-        "with 'spark.'.",
+        f"configuration key {key!r} is unknown.{did_you_mean(key, KNOWN, likeness=0.8)} Keys of your own start with "
+        "'user.', Spark's with 'spark.'.",
         at=at,
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo.composite_types import type_advice
 from millstream.datastream.functions.function import Function
 from millstream.datastream.streams.function_calls import check_calls
 from millstream.errors import MillstreamError
@@ -45,7 +46,8 @@ def checked_function(method: str, func: Any, function_class: type[Function], *, 
     if callables and callable(func):
         check_calls(method, func, function_class)
         return func
-    raise refuse(f"{method}: found {func!r} ({type(func).__name__}), expected {expected}")
+    hint = f". Derive a class from {function_class.__name__} and pass an instance" if callable(func) else ""
+    raise refuse(f"{method}: found {func!r} ({type(func).__name__}), expected {expected}{hint}")
 
 
 def _belongs(kind: str) -> str:
@@ -85,9 +87,7 @@ def checked_output_type(method: str, output_type: Any) -> TypeInformation | None
 def _checked_type(method: str, type_info: Any) -> TypeInformation:
     if isinstance(type_info, TypeInformation):
         return type_info
-    is_uncalled = callable(type_info) and not isinstance(type_info, type)
-    hint = "Call it: Types.NAME()" if is_uncalled else "Use one of Types, such as Types.STRING()"
-    raise refuse(f"{method}: found {type_info!r} ({type(type_info).__name__}) as a type. {hint}")
+    raise refuse(f"{method}: found {type_info!r} ({type(type_info).__name__}) as a type. {type_advice(type_info)}")
 
 
 def _untyped_as_none(type_info: TypeInformation) -> TypeInformation | None:

@@ -79,6 +79,7 @@ _PUBLIC = {
 _WRITTEN_INSTEAD = {
     "output": "Write `yield tag, value` for a side output",
     "collect": "Write `yield value`",
+    "get_state": "Ask for states in open(), as by runtime_context.get_state(descriptor)",
     "get_runtime_context": "Take what is needed of it in open(runtime_context)",
 }
 
