@@ -67,16 +67,11 @@ def _with_fields(value: Any, fields: dict[int, _Convert], names: list[str]) -> A
     if value is None:
         return None
     if isinstance(value, dict):
-        return {
-            key: fields[names.index(key)](item) if _is_in(key, names, fields) else item for key, item in value.items()
-        }
+        by_name = {names[at]: convert for at, convert in fields.items()}
+        return {key: by_name[key](item) if key in by_name else item for key, item in value.items()}
     parts = [fields[at](part) if at in fields else part for at, part in enumerate(value)]
     if isinstance(value, Row):
         row = copy.copy(value)
         row._values = parts
         return row
     return tuple(parts)
-
-
-def _is_in(key: Any, names: list[str], fields: dict[int, _Convert]) -> bool:
-    return key in names and names.index(key) in fields
