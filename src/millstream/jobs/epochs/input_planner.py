@@ -78,7 +78,8 @@ class InputPlanner:
     def plan(self, newest: Manifest | None, budget: int, bytes_max: int, *, drains: bool) -> InputPlan:
         """What the epoch after `newest` reads: about `budget` records of about `bytes_max` bytes together. `drains`:
         nothing, the job is to end."""
-        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1, max(1, bytes_max // max(1, budget)))
+        record_bytes_max = max(1, bytes_max // max(1, budget))
+        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1, record_bytes_max=record_bytes_max)
         positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
         planned = plan_input(
