@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,11 +47,16 @@ _DEFAULTS = {
 }
 
 
-def read_range(settings: ClientSettings, partition: Partition, start: int, stop: int) -> Iterator[list[Any]]:
-    """The messages of `partition` with offsets from `start` to below `stop`, in their order, some at a time."""
+def read_range(
+    settings: ClientSettings, partition: Partition, start: int, stop: int, is_enough: Callable[[], bool]
+) -> Generator[list[Any], None, int]:
+    """The messages of `partition` with offsets from `start` to below `stop`, in their order, some at a time.
+
+    After each lot `is_enough` is asked whether to end there. Returns the offset that was reached.
+    """
     with _reader_of(settings, partition) as reader:
         reader.go_to(partition, start)
-        yield from reader.read(stop)
+        return (yield from reader.read(stop, is_enough))
 
 
 def close_consumers() -> None:
@@ -144,7 +149,7 @@ class _Reader:
         self._consumer.assign([self._module.TopicPartition(partition.topic, partition.number, start)])
         self.partition, self.position, self._scanned, self._ahead = partition, start, start, []
 
-    def read(self, stop: int) -> Iterator[list[Any]]:
+    def read(self, stop: int, is_enough: Callable[[], bool]) -> Generator[list[Any], None, int]:
         """The messages before `stop`. While some are given out the position is unknown: whoever does not come back for
         more may have had them or not."""
         quiet_since_s = time.monotonic()
@@ -153,7 +158,7 @@ class _Reader:
             if not self._ahead:
                 self.position = max(self.position, min(self._scanned, stop))
             if self.position >= stop:
-                return
+                return self.position
             if not self._ahead and not self._fetch(stop - self.position):
                 if time.monotonic() - quiet_since_s > PATIENCE_S:
                     raise self._no_answer(stop)
@@ -167,6 +172,8 @@ class _Reader:
                 yield messages
                 quiet_since_s = time.monotonic()
             self.position = position
+            if messages and is_enough():
+                return position
 
     def _count_before(self, stop: int) -> int:
         if self._ahead and self._ahead[-1].offset() < stop:
