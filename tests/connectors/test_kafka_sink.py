@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kafka_topics import new_topic, read_topic
+from committed_topics import new_topic, read_topic
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
 
