@@ -20,7 +20,7 @@ from millstream.connectors.contracts import Split
 __all__ = ["SplitsOnDemand"]
 
 _Thing = TypeVar("_Thing")
-_KEPT = 2_048
+_RECENT_MAX = 2_048
 
 
 class SplitsOnDemand(Sequence[Split], Generic[_Thing]):
@@ -36,7 +36,7 @@ class SplitsOnDemand(Sequence[Split], Generic[_Thing]):
         self._plan = plan
         self._starts = array("q")  # of each thing that was planned: the number of its first split
         self._count = 0
-        self._kept: OrderedDict[int, Sequence[Split]] = OrderedDict()
+        self._recent: OrderedDict[int, Sequence[Split]] = OrderedDict()
 
     def __len__(self) -> int:
         return self._count + len(self._things) - len(self._starts)
@@ -61,11 +61,11 @@ class SplitsOnDemand(Sequence[Split], Generic[_Thing]):
         return self._splits_of(thing)[number - self._starts[thing]]
 
     def _splits_of(self, thing: int) -> Sequence[Split]:
-        splits = self._kept.get(thing)
+        splits = self._recent.get(thing)
         if splits is not None:
-            self._kept.move_to_end(thing)
+            self._recent.move_to_end(thing)
         else:
-            splits = self._kept[thing] = self._plan(self._things[thing])
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            splits = self._recent[thing] = self._plan(self._things[thing])
+            if len(self._recent) > _RECENT_MAX:
+                self._recent.popitem(last=False)
         return splits

@@ -27,7 +27,7 @@ def test_it_gives_what_planning_everything_gives_whatever_is_asked_when(
         planned += 1
         return [Split(f"{thing[0]}#{part}") for part in range(thing[1])]
 
-    monkey, splits_on_demand._KEPT = splits_on_demand._KEPT, kept
+    monkey, splits_on_demand._RECENT_MAX = splits_on_demand._RECENT_MAX, kept
     try:
         splits = SplitsOnDemand(things, plan)
         waiting = list(enumerate(counts))
@@ -43,7 +43,7 @@ def test_it_gives_what_planning_everything_gives_whatever_is_asked_when(
         assert list(splits) == [split for thing in things for split in plan(thing)]
         assert len(splits) == len(list(splits))
     finally:
-        splits_on_demand._KEPT = monkey
+        splits_on_demand._RECENT_MAX = monkey
 
 
 def test_only_what_is_asked_for_is_planned() -> None:

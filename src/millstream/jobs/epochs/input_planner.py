@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from millstream.checkpoint.finished_splits import FinishedSplits
@@ -279,22 +280,17 @@ def _in_sequence(
 ) -> _Listing:
     """First what was unfinished before, then on behind it, as far as there is to be read now."""
     most = max(SPLITS_AT_ONCE, planned.parallelism)
-    unfinished: list[tuple[Split, SplitPosition]] = []
-    places: list[int] = []
-
-    def look(at: int) -> None:
+    unfinished: dict[int, tuple[Split, SplitPosition]] = {}
+    passed = cursor.passed
+    for at in chain(cursor.unfinished, count(passed)):
+        if at >= passed and (at >= len(splits) or len(unfinished) >= most):
+            break
         position = _position(planned.source, splits[at], positions, finished)
         if not position.finished:
-            unfinished.append((splits[at], position))
-            places.append(at)
-
-    for at in cursor.unfinished:
-        look(at)
-    passed = cursor.passed
-    while passed < len(splits) and len(unfinished) < most:
-        look(passed)
-        passed += 1
-    return _Listing(unfinished, unread=len(splits) - passed, cursor=Cursor(passed, len(splits), tuple(places)))
+            unfinished[at] = (splits[at], position)
+        passed = max(passed, at + 1)
+    next_cursor = Cursor(passed, len(splits), tuple(unfinished))
+    return _Listing(list(unfinished.values()), unread=len(splits) - passed, cursor=next_cursor)
 
 
 def _stops(
