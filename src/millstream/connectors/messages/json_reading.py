@@ -39,7 +39,7 @@ from millstream.common.typeinfo import (
     Types,
 )
 from millstream.connectors.messages.json_values import NESTING_MAX, JsonDocuments
-from millstream.connectors.messages.row_decoder import RowDecoder
+from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
 from millstream.records.columns import arrow_type, stream_schema
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
 
@@ -83,7 +83,7 @@ class JsonDecoder(RowDecoder):
         value = self._documents.value(message)
         return () if value is None else (value,)
 
-    def columns(self, values: pa.Array) -> tuple[pa.RecordBatch, Mask] | None:
+    def columns(self, values: pa.Array) -> ReadColumns | None:
         layout = _layout(self.type_info)
         if layout is None:
             return None
@@ -110,7 +110,7 @@ class JsonDecoder(RowDecoder):
         if doubt.any():
             is_plain[np.flatnonzero(is_plain)[doubt]] = False
             result = result.filter(pa.array(~doubt))
-        return result, is_plain
+        return ReadColumns(result, is_plain)
 
 
 def _objects(texts: pa.Array) -> tuple[pa.Array, Mask]:
