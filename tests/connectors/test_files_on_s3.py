@@ -111,7 +111,7 @@ def test_a_large_object_is_read_in_splits_by_ranges(bucket: Bucket) -> None:
     source = EngineSource([f"{bucket.url}/in"], TextLines(), split_bytes_max=30_000)
     context = SourceContext(now_ms=0, run_started_ms=0, parallelism=4)
     found: list[str] = []
-    splits = source.splits(context)
+    splits = list(source.splits(context))
     assert len(splits) == 7
     task_source = pickle.loads(pickle.dumps(source))
     for split in splits:

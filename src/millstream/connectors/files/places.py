@@ -46,12 +46,15 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file as it was when it was first seen. `mark` stands for the content of an object; "" for a local file."""
+    """A file as it was when it was first seen. `mark` stands for the content of an object; "" for a local file.
+
+    `cut_by_content`: it was listed by a Millstream that looked into every file to cut it, and is cut so for ever."""
 
     path: str
     size: int
     modified_ns: int
     mark: str = ""
+    cut_by_content: bool = False
 
 
 def is_remote(path: str) -> bool:

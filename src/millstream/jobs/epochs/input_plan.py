@@ -67,11 +67,12 @@ class WaitingSplit:
 
 @dataclass(frozen=True)
 class Cursor:
-    """How much of the list of a sequential source need not be looked at again: so many splits at its beginning are
-    finished (`passed`), and so many are known to be splits (`listed`)."""
+    """How much of the list of a sequential source need not be looked at again: of so many splits at its beginning
+    (`passed`) all are finished but those at `unfinished`, and so many are known to be splits (`listed`)."""
 
     passed: int = 0
     listed: int = 0
+    unfinished: tuple[int, ...] = ()
 
 
 NO_CURSOR = Cursor()
