@@ -83,7 +83,7 @@ class Reader:
 
     def epoch(self, budget: int = 1000, *, commits: bool = True) -> int:
         """Read one epoch; how many rows it had."""
-            positions, rows = dict(self.positions), []
+        positions, rows = dict(self.positions), []
         for split in self.source.splits(CONTEXT):
             start = positions.get(split.name, split.start)
             if self.source.finished(split, start):
