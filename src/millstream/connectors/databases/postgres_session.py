@@ -93,7 +93,7 @@ def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True,
     try:
         with connection.cursor() as cursor:
             # One round trip for all of them.
-            idle_ms = min(milliseconds, _IDLE_MS_MAX)
+            idle_ms = min(milliseconds, _IDLE_MS_MAX)  # 0 is none
             cursor.execute(_SETTINGS.format(statement_ms=milliseconds, idle_ms=idle_ms).encode())
         if search_path is not None:
             connection.execute("SELECT set_config('search_path', %s, false)", [search_path])
