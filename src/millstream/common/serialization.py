@@ -91,6 +91,11 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         super().__init__()
         self._charset = _charset(charset)
 
+    @property
+    def charset(self) -> str:
+        """The charset, by Python's name of it."""
+        return self._charset
+
     def serialize(self, value: str) -> bytes:
         if not isinstance(value, str):
             raise TypeMismatchError(

@@ -64,7 +64,8 @@ class Split:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over.
+    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over;
+    `uid` is the source's name in the job, under which it may keep things in the job's store.
 
     `record_bytes_max`: what the records of an epoch may have on average, so that it stays within its bytes. A source
     that knows how large its records are reaches no further than that.
@@ -74,6 +75,7 @@ class SourceContext:
     run_started_ms: int
     parallelism: int
     record_bytes_max: int | None = None
+    uid: str = ""
 
 
 Read = Generator[Any | pa.RecordBatch, None, Offset | None]
@@ -97,6 +99,9 @@ class Source(ABC):
     sequential: bool = False
     """True when its splits come to an end and may be read one after the other, in the order of a list that only ever
     grows at its end. Then it may have any number of them: an epoch asks about the first unfinished ones only."""
+    keeps_starts: bool = False
+    """True when where a split begins is decided once, by what the world was like then ("at the newest record"). Its
+    start is then part of the manifest from the first epoch on that knows it, also if nothing was read of it."""
 
     @abstractmethod
     def splits(self, context: SourceContext) -> Sequence[Split]:

@@ -27,6 +27,7 @@ from millstream.datastream.environment.launch_defaults import job_receiver, laun
 from millstream.datastream.environment.settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
+from millstream.datastream.streams.missing_names import AnswersForMissingNames
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotYetError
@@ -50,13 +51,17 @@ _DEFAULT_JOB_NAME = "Millstream Job"
 _ITERATOR_VALUES_MAX = 1_000_000
 
 
-class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
+class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, EnvironmentDependencies):
     """The beginning of a program.
 
     >>> env = StreamExecutionEnvironment.get_execution_environment()
     >>> stream = env.set_parallelism(2).from_collection([1, 2, 3]).map(lambda n: n + 1)
     >>> sink = stream.print()
     """
+
+    _elsewhere = (
+        ("KeyedStream", "Begin with a source, and call it on the stream: env.from_collection(...).{name}(...)"),
+    )
 
     def __init__(
         self,

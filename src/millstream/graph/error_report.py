@@ -5,15 +5,21 @@ every frame that led to it; those of ours say nothing to the user, whose line is
 `show_uncaught_errors` puts a hook in place that shows our errors as the command line does, and leaves all others, and
 a hook of somebody else's, alone. Where a test runner shows the error, the report comes first as well: it is the error's
 cause (`FailureInTask`).
+
+An error of the lower layers, which know nothing of programs, has no line: then the traceback says which line of the
+program led to it.
 """
 
 from __future__ import annotations
 
 import sys
+import sysconfig
+import traceback
 from types import TracebackType
 from typing import TextIO
 
 from millstream.errors import JobFailedError, MillstreamError
+from millstream.graph.site import PACKAGE_FOLDER, Site
 
 __all__ = ["show_error", "show_uncaught_errors"]
 
@@ -22,7 +28,23 @@ def show_error(error: MillstreamError, screen: TextIO) -> None:
     """The report of a failed job, if there is one, and the error in one sentence."""
     if isinstance(error, JobFailedError) and error.report:
         print(error.report, end="\n\n", file=screen)
-    print(f"millstream: {error}", file=screen)
+    line = None if error.at else _line_of(error)
+    print(f"millstream: {error}" if line is None else f"millstream: {error} ({line})", file=screen)
+
+
+# Neither the program's nor ours: Python itself, what starts programs, and packages.
+_ELSEWHERE = (
+    "<",
+    PACKAGE_FOLDER,
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "scripts")},
+)
+
+
+def _line_of(error: MillstreamError) -> Site | None:
+    """The last line of the program on the way to the error; None where no program is on the way."""
+    frames = traceback.extract_tb(error.__traceback__)
+    program = [frame for frame in frames if not frame.filename.startswith(_ELSEWHERE)]
+    return Site(program[-1].filename, program[-1].lineno or 0) if program else None
 
 
 def show_uncaught_errors() -> None:

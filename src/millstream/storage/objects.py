@@ -12,20 +12,27 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from millstream.errors import PlatformError, StoreAwayError, StoreDamagedError, StoreError
+from millstream.errors import MillstreamError, PlatformError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.path_parts import checked_name
 from millstream.storage.store import Names, open_store
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Backend
 
-__all__ = ["ObjectStore"]
+__all__ = ["ObjectStore", "connect", "explained_errors"]
 
 _DELETED_AT_ONCE = 1_000
+# What a service answers to when it is busy or just restarting; whoever waits longer has patience of his own.
+_RETRIES: Any = {
+    "max_retries": 8,
+    "retry_timeout": timedelta(seconds=10),
+    "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=2), "base": 2.0},
+}
 
 
 class ObjectStore:
@@ -46,8 +53,21 @@ class ObjectStore:
         return (open_store, (self._url,))
 
     def put(self, name: str, data: bytes) -> None:
+        self.put_marked(name, data)
+
+    def put_marked(self, name: str, data: bytes) -> str:
+        """As `put`; returns the mark that the service gives this content (its entity tag), "" if it gives none."""
         with self._explain_errors(checked_name(name)):
-            self._connection().put(name, data)
+            return self._connection().put(name, data)["e_tag"] or ""
+
+    def size_and_mark(self, name: str) -> tuple[int, str] | None:
+        """What the service says of `name` without reading it; None when it is absent."""
+        with self._explain_errors(checked_name(name)):
+            try:
+                facts = self._connection().head(name)
+            except FileNotFoundError:
+                return None
+        return facts["size"], facts["e_tag"] or ""
 
     def create(self, name: str, data: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError
@@ -63,6 +83,21 @@ class ObjectStore:
                     f"Store {self._url} has no conditional put, so two drivers could both commit. "
                     f"Use a service that answers If-None-Match: *, or a local folder."
                 ) from error
+        return True
+
+    def create_copy(self, name: str, source: str) -> bool | None:
+        """As `create`, with what `source` holds, copied by the service; None when the service cannot do that."""
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError
+
+        with self._explain_errors(checked_name(name)):
+            try:
+                self._connection().copy(checked_name(source), name, overwrite=False)
+            except AlreadyExistsError:
+                return False
+            except FileNotFoundError as error:
+                raise self._missing_error(source) from error
+            except (NotSupportedError, NotImplementedError):
+                return None
         return True
 
     def get(self, name: str) -> bytes:
@@ -145,14 +180,7 @@ class ObjectStore:
 
     def _connection(self) -> Backend:
         if self._backend is None:
-            try:
-                from obstore.store import from_url
-            except ImportError as error:
-                raise PlatformError(
-                    f"Store {self._url} needs the package obstore. Install it: pip install obstore"
-                ) from error
-            # S3's two spellings mean one service; obstore knows the plain one.
-            self._backend = from_url(self._url.replace("s3a://", "s3://", 1))
+            self._backend = connect(self._url)
         return self._backend
 
     def _missing_error(self, name: str) -> StoreDamagedError:
@@ -161,19 +189,36 @@ class ObjectStore:
             f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
         )
 
-    @contextmanager
-    def _explain_errors(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except (StoreError, PlatformError):
-            raise
-        except Exception as error:
-            # obstore's messages end in a dump of its own structures; the first paragraph is for people.
-            reason = str(error).split("\n\n", 1)[0].strip()
-            raise _kind(error)(
-                f"Store {self._url}: {name!r} cannot be reached: {reason}. "
-                f"Check the address, the credentials in the environment and the network."
-            ) from error
+    def _explain_errors(self, name: str) -> AbstractContextManager[None]:
+        return explained_errors(self._url, name)
+
+
+def connect(url: str) -> Backend:
+    """The service at `url`. Nothing is asked of it yet."""
+    try:
+        from obstore.store import from_url
+    except ImportError as error:
+        raise PlatformError(f"Store {url} needs the package obstore. Install it: pip install obstore") from error
+    # S3's two spellings mean one service; obstore knows the plain one. S3 copies only if absent by way of an upload.
+    plain_url = url.replace("s3a://", "s3://", 1)
+    config: Any = {"copy_if_not_exists": "multipart"} if plain_url.startswith("s3://") else None
+    return from_url(plain_url, config=config, retry_config=_RETRIES)
+
+
+@contextmanager
+def explained_errors(url: str, name: str) -> Iterator[None]:
+    """Errors of the service, while `name` of the store at `url` is asked for, as ours."""
+    try:
+        yield
+    except MillstreamError:
+        raise
+    except Exception as error:
+        # obstore's messages end in a dump of its own structures; the first paragraph is for people.
+        reason = str(error).split("\n\n", 1)[0].strip()
+        raise _kind(error)(
+            f"Store {url}: {name!r} cannot be reached: {reason}. "
+            f"Check the address, the credentials in the environment and the network."
+        ) from error
 
 
 def _kind(error: Exception) -> type[StoreError]:

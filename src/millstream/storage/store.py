@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.errors import ConfigurationError
 
-__all__ = ["Names", "Store", "is_transient", "open_store", "shown_address"]
+__all__ = ["Names", "Store", "is_object_address", "is_transient", "open_store", "shown_address"]
 
 # Inside a class that has a method called `list`, the name `list` means that method.
 Names = list[str]
@@ -116,6 +116,16 @@ def open_store(url: str, *, fsync: bool = True) -> Store:
         f"Store address {url!r} has the unknown scheme {scheme!r}. "
         f"Give a path, file://, memory://, s3://, gs:// or az://."
     )
+
+
+def is_object_address(url: str) -> bool:
+    """Whether `url` leads to an object store.
+
+    >>> is_object_address("s3://bucket/job"), is_object_address("/jobs/clicks")
+    (True, False)
+    """
+    scheme_match = _SCHEME.match(url)
+    return scheme_match is not None and scheme_match.group(1).lower() in _OBJECT_SCHEMES
 
 
 def shown_address(url: str) -> str:

@@ -1,6 +1,7 @@
 """Which files a source reads: each is found once, and written down as it was then.
 
-A file is known by its path, size and time of change when it was first seen. New files are listed in the job's store
+A file is known by its path, size, time of change and, in an object store, the mark of its content when it was first
+seen. New files are listed in the job's store
 before they are read, in the order (time of change, path): after a crash the source has the same files with the same
 sizes, whatever happened to the folder meanwhile. A file that grows later keeps its first size; put new
 records into new files, and move a file into place when it is complete.
@@ -12,49 +13,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from millstream.errors import NotYetError, ProgramError, StoreDamagedError
+from millstream.connectors.files.places import InputFile, check_path, files_below
+from millstream.errors import ProgramError, StoreDamagedError
 from millstream.storage.names import INPUT
 from millstream.storage.store import Store
 
-__all__ = ["FileLog", "InputFile", "check_paths", "files_of_list", "is_file_list", "list_files", "local_path_of"]
+__all__ = ["FileLog", "check_paths", "files_of_list", "is_file_list", "list_files"]
 
 _LIST = re.compile(r"input/files-[0-9a-f]{16}/\d{12,}\.json")
-
-
-@dataclass(frozen=True)
-class InputFile:
-    """A file as it was when it was first seen."""
-
-    path: str
-    size: int
-    modified_ns: int
-
-
-def local_path_of(path: str) -> str:
-    """The absolute local path that `path` (plain, or file://) names.
-
-    >>> local_path_of("file:///data/in%20put")
-    '/data/in put'
-    """
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", path)
-    if scheme is None:
-        if path.startswith("file:/"):
-            return local_path_of("file://" + path[len("file:") :])
-        return os.path.abspath(os.path.expanduser(path))
-    if scheme.group(1).lower() == "file":
-        return os.path.abspath(unquote(urlsplit(path).path))
-    raise NotYetError.of(
-        f"FileSource on {scheme.group(1)}://",
-        "the object-store connectors",
-        "read it through Spark, env.from_spark(spark.read.…), or mount it as a folder",
-    )
 
 
 def check_paths(paths: Sequence[str]) -> None:
@@ -62,34 +33,13 @@ def check_paths(paths: Sequence[str]) -> None:
     if not paths:
         raise ProgramError("FileSource has no path. Give at least one file or folder.")
     for path in paths:
-        if not os.path.exists(path):
-            raise ProgramError(f"FileSource: {path} does not exist. Check the path, or make the folder first.")
-        if not os.access(path, os.R_OK):
-            raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
+        check_path(path)
 
 
-def list_files(paths: Sequence[str]) -> list[InputFile]:
-    """The visible files at and below these paths, oldest first."""
-    files: dict[str, InputFile] = {}
-    for root in paths:
-        for path in _visible(root):
-            try:
-                status = os.stat(path)
-            except FileNotFoundError:
-                # Removed between listing and looking: it was never seen.
-                continue
-            files[path] = InputFile(path, status.st_size, status.st_mtime_ns)
+def list_files(paths: Sequence[str], known: Collection[str] = ()) -> list[InputFile]:
+    """The visible files at and below these paths that are not `known`, oldest first."""
+    files = {file.path: file for root in paths for file in files_below(root, known)}
     return sorted(files.values(), key=lambda file: (file.modified_ns, file.path))
-
-
-def _visible(root: str) -> Iterator[str]:
-    if os.path.isfile(root):
-        # A file that the user names is read even when its name is hidden.
-        yield root
-        return
-    for place, folders, names in os.walk(root, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        yield from (os.path.join(place, name) for name in names if not name.startswith((".", "_")))
 
 
 class FileLog:
@@ -115,7 +65,7 @@ class FileLog:
 
     def discover(self) -> None:
         """Look for new files, and write down what is new before anybody reads it."""
-        fresh = [file for file in list_files(self._paths) if file.path not in self._known_paths]
+        fresh = list_files(self._paths, self._known_paths)
         if not fresh and self.has_started:
             return
         if self._store is None:

@@ -37,7 +37,9 @@ _NAME = re.compile(r"-(?P<job>[0-9a-f]{8})?[0-9a-f]{8}-\d+-(?P<epoch>\d+)(-\d+)?
 
 @dataclass(frozen=True)
 class Chunk:
-    """One staged file: its name below the base path, where it belongs, and what it must still hold when published."""
+    """One staged file: its name below the base path, where it belongs, and what it must still hold when published.
+
+    `mark` is what the service of an object store gave its content, "" elsewhere."""
 
     file: str
     bucket: str
@@ -48,6 +50,7 @@ class Chunk:
     bytes: int
     crc32: int
     records: int
+    mark: str = ""
 
 
 @dataclass(frozen=True)

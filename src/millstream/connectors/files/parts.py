@@ -38,6 +38,7 @@ __all__ = [
     "PartFormat",
     "TextParts",
     "parts_of_encoder",
+    "plain_json",
 ]
 
 
@@ -171,7 +172,7 @@ class JsonParts(_RowFormat):
     suffix = ".json"
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
-        write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode
+        write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=plain_json).encode
         return "".join([write(value) + "\n" for value in values]).encode("utf-8")
 
 
@@ -269,7 +270,7 @@ def _check_charset(charset: str) -> None:
         raise ProgramError(f"Charset {charset!r} is not known. Give a name such as 'UTF-8'.") from error
 
 
-def _plain(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """What JSON has no word for, as text or as an object."""
     if isinstance(value, Row):
         return value.as_dict()

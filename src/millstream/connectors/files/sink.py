@@ -29,7 +29,13 @@ from millstream.connectors.files.part_rules import (
     staging_folder,
 )
 from millstream.connectors.files.parts import PartEncoder, PartFormat
-from millstream.connectors.files.publishing import later_parts, publish_all, restored_sentence, waiting_parts
+from millstream.connectors.files.publishing import (
+    later_parts,
+    publish_all,
+    restored_sentence,
+    service_of,
+    waiting_parts,
+)
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.patience import with_patience
@@ -177,7 +183,10 @@ class _FileWriter(SinkWriter):
         context, index = self._context, len(self._chunks)
         data = self._open.pop(bucket).finish()
         file = chunk_name(self._folder, context.epoch, context.subtask, context.nonce, index)
-        self._target.put(file, data)
+        service = service_of(self._target)
+        if service is None:
+            self._target.put(file, data)
+        mark = "" if service is None else service.put_marked(file, data)
         self._chunks.append(
             Chunk(
                 file=file,
@@ -189,6 +198,7 @@ class _FileWriter(SinkWriter):
                 bytes=len(data),
                 crc32=zlib.crc32(data),
                 records=self._records[bucket],
+                mark=mark,
             )
         )
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.connectors.files.discovery import FileLog, check_paths, local_path_of
+from millstream.connectors.files.discovery import FileLog, check_paths
 from millstream.connectors.files.formats import FileFormat
+from millstream.connectors.files.places import place_of
 from millstream.errors import ProgramError
 from millstream.storage.store import Store
 
@@ -46,7 +47,7 @@ class FileSource(Source):
             raise ProgramError(f"FileSource: discovery_interval_ms is {discovery_interval_ms}. Give 0 or more.")
         if split_bytes_max < 1:
             raise ProgramError(f"FileSource: split_bytes_max is {split_bytes_max}. Give at least 1.")
-        self.paths = tuple(local_path_of(path) for path in paths)
+        self.paths = tuple(place_of(path) for path in paths)
         self.format = format
         self.discovery_interval_ms = discovery_interval_ms
         self.split_bytes_max = split_bytes_max

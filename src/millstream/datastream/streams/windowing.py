@@ -36,6 +36,7 @@ from millstream.datastream.functions.window import (
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.argument_checks import checked_count, refuse
+from millstream.datastream.streams.missing_names import AnswersForMissingNames
 from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner
 from millstream.datastream.window.evictors import Evictor
 from millstream.datastream.window.triggers import Trigger
@@ -69,8 +70,10 @@ class Windowing:
         return self.trigger is None or is_plain_trigger(self.trigger, self.assigner.is_event_time())
 
 
-class DescribedWindows:
+class DescribedWindows(AnswersForMissingNames):
     """Windows of an assigner, described one call at a time."""
+
+    _elsewhere = (("KeyedStream", "Say first what is done with the windows: reduce, aggregate, apply or process"),)
 
     def __init__(
         self, window_assigner: WindowAssigner[Any, Any], method: str, environment: StreamExecutionEnvironment

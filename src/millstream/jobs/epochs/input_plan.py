@@ -84,8 +84,11 @@ class InputPlan:
     `ended` are the sources of which nothing is left, `now_ms` is the epoch's processing time. `shares`: how many
     records each range was meant to be. `unread`: how many splits of a sequential source stand behind those that are
     read; `cursors`: where the next plan may begin. `forgotten`: finished splits that a source does not list any more,
-    so that the manifest need not do so either. `behind`: about how many records each source has left behind these
-    ranges, where it can tell.
+    so that the manifest need not do so either. `starts`: where splits begin that have no position yet and whose source
+    keeps that (`Source.keeps_starts`). `behind`: about how many records each source has left behind these ranges, where
+    it can tell.
+
+    Many fields: each is a part of what was decided, and another part of the driver needs it.
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]
@@ -100,6 +103,7 @@ class InputPlan:
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
     forgotten: Mapping[str, frozenset[str]] = field(default_factory=dict)
     behind: Mapping[str, int] = field(default_factory=dict)
+    starts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def without_reads(planned: InputPlan) -> InputPlan:

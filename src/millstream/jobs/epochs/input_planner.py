@@ -78,7 +78,8 @@ class InputPlanner:
     def plan(self, newest: Manifest | None, budget: int, bytes_max: int, *, drains: bool) -> InputPlan:
         """What the epoch after `newest` reads: about `budget` records of about `bytes_max` bytes together. `drains`:
         nothing, the job is to end."""
-        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1, max(1, bytes_max // max(1, budget)))
+        record_bytes_max = max(1, bytes_max // max(1, budget))
+        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1, record_bytes_max=record_bytes_max)
         positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
         planned = plan_input(
@@ -152,7 +153,7 @@ def plan_input(
     listings: dict[str, _Listing] = {}
     live: dict[str, list[_LiveSplit]] = {}
     for planned in sources:
-        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        uid, source_context = planned.uid, _context_of(planned, context)
         listing = _listing(
             planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
         )
@@ -166,7 +167,7 @@ def plan_input(
     ended: set[str] = set()
     exhausted = True
     for planned in sources:
-        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        uid, source_context = planned.uid, _context_of(planned, context)
         names = frozenset(split for source, split in held_splits if source == uid)
         reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid], source_context)
         ends = ends and not listings[uid].unread and is_complete(planned.source, source_context)
@@ -187,8 +188,24 @@ def plan_input(
         unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
         cursors={uid: listing.cursor for uid, listing in listings.items()},
         forgotten={uid: listing.forgotten for uid, listing in listings.items()},
+        starts=_starts(sources, live, positions),
         behind=_behind(sources, live, stops, context),
     )
+
+
+def _starts(
+    sources: tuple[PlannedSource, ...], live: Mapping[str, list[_LiveSplit]], positions: Positions
+) -> dict[str, dict[str, Any]]:
+    """Where splits begin that have no position yet, of the sources that keep that."""
+    return {
+        planned.uid: {
+            live_split.split.name: live_split.offset
+            for live_split in live[planned.uid]
+            if live_split.split.name not in positions.get(planned.uid, {})
+        }
+        for planned in sources
+        if planned.source.keeps_starts
+    }
 
 
 def _behind(
@@ -202,7 +219,7 @@ def _behind(
     for planned in sources:
         if type(planned.source).backlog is Source.backlog:
             continue
-        source_context = replace(context, parallelism=planned.parallelism)
+        source_context = _context_of(planned, context)
         left = [
             backlog_of(
                 planned.source,
@@ -215,6 +232,10 @@ def _behind(
         if None not in left:
             behind[planned.uid] = sum(count or 0 for count in left)
     return behind
+
+
+def _context_of(planned: PlannedSource, context: SourceContext) -> SourceContext:
+    return replace(context, parallelism=planned.parallelism, uid=planned.uid)
 
 
 def _listing(
@@ -281,7 +302,7 @@ def _stops(
     stops: dict[str, dict[str, tuple[Any, int]]] = {}
     readers: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
     for planned in sources:
-        source_context, stops[planned.uid] = replace(context, parallelism=planned.parallelism), {}
+        source_context, stops[planned.uid] = _context_of(planned, context), {}
         readers += (
             (planned.source, source_context, live_split, stops[planned.uid])
             for live_split in live[planned.uid]
