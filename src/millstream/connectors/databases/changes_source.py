@@ -307,28 +307,32 @@ class PostgresChangesSource(Source):
 
     def _reach_log(self, connection: Connection[Any], offset: int, budget: int) -> int:
         """The end of the last transaction within the budget; `offset` where there is nothing new."""
-        end, ends_at = self._log_end.newest(*slots.log_ends(connection)), self._table().ends_at
-        end = end if ends_at is None else min(end, ends_at)
-        if self._look is None or self._look.offset != offset or (self._look.is_empty and self._look.end != end):
-            if end <= offset or not self._pace.is_due():
+        next_record, flushed = slots.log_ends(connection)
+        boundary, ends_at = self._log_end.newest(next_record, flushed), self._table().ends_at
+        look = self._look
+        if look is None or look.offset != offset or (look.is_empty and look.end != flushed):
+            if flushed <= offset or not self._pace.is_due():
                 return offset
             started_s = self._pace.started_s()
-            self._look = self._look_at(connection, offset, end, budget)
-            if self._look.is_empty:
+            look = self._look = self._look_at(connection, offset, flushed, budget)
+            if look.is_empty:
                 self._pace.found_nothing(started_s)
-        if not self._look.is_empty:
-            return self._look.stop_within(budget)
+        if not look.is_empty:
+            return look.stop_within(budget)
         # Nothing of this table: move on only now and then, so that the server may forget what others wrote.
-        is_far = self._look.end - offset >= _EMPTY_BYTES_MAX or self._look.end == ends_at
-        return self._look.end if is_far else offset
+        if ends_at is not None and look.end >= ends_at:
+            return ends_at
+        return boundary if min(boundary, look.end) - offset >= _EMPTY_BYTES_MAX else offset
 
     def _look_at(self, connection: Connection[Any], offset: int, end: int, budget: int) -> _Look:
-        messages_max = max(budget, _MESSAGES_AT_LEAST)
+        messages_max, ends_at = max(budget, _MESSAGES_AT_LEAST), self._table().ends_at
         while True:
             found = slots.commits(connection, self._slot(), end, messages_max)
             fresh = [commit for commit in found if commit.position >= offset]
+            if ends_at is not None:
+                fresh = [commit for commit in fresh if commit.end <= ends_at]
             if fresh or not found or found[-1].messages < messages_max:
-                passed = found[-len(fresh) - 1].messages if len(found) > len(fresh) else 0
+                passed = max((commit.messages for commit in found if commit.position < offset), default=0)
                 return _Look(offset, end, passed, tuple(fresh))
             messages_max *= 4  # all of it was before the offset
 

@@ -34,16 +34,20 @@ _SETTINGS = """
 # Classes and codes of errors that pass: lost connections, shutdown and recovery, time-outs, deadlocks, no room.
 _AWAY_CLASSES = ("08", "53", "40")
 _AWAY_CODES = frozenset({"57P01", "57P02", "57P03", "57P05", "57014", "55P03", "25P03", "55006"})
-# When a connection is refused there is no code, only the server's words.
-_REFUSED_FOR_GOOD = (
-    "authentication failed",
-    "does not exist",
-    "no pg_hba.conf entry",
-    "permission denied",
-    "no password supplied",
+# When a connection is refused there is no code, only the server's words: these pass, and any other FATAL does not.
+_PASSING_REFUSALS = (
+    "starting up",
+    "shutting down",
+    "recovery mode",
+    "not yet accepting connections",
+    "too many clients",
+    "too many connections",
+    "connection slots are reserved",
+)
+_WRONG_SETTINGS = (
     "invalid connection option",
     "invalid sslmode",
-    "is not permitted",
+    "no password supplied",
 )
 
 
@@ -89,7 +93,7 @@ def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True,
     try:
         with connection.cursor() as cursor:
             # One round trip for all of them.
-            idle_ms = min(milliseconds, _IDLE_MS_MAX)
+            idle_ms = min(milliseconds, _IDLE_MS_MAX)  # 0 is none
             cursor.execute(_SETTINGS.format(statement_ms=milliseconds, idle_ms=idle_ms).encode())
         if search_path is not None:
             connection.execute("SELECT set_config('search_path', %s, false)", [search_path])
@@ -108,8 +112,12 @@ def is_away(error: BaseException) -> bool:
     code = error.sqlstate
     if code is not None:
         return code.startswith(_AWAY_CLASSES) or code in _AWAY_CODES
+    if not isinstance(error, library.OperationalError):
+        return False
     text = str(error)
-    return isinstance(error, library.OperationalError) and not any(words in text for words in _REFUSED_FOR_GOOD)
+    if "FATAL:" in text:
+        return any(words in text for words in _PASSING_REFUSALS)
+    return not any(words in text for words in _WRONG_SETTINGS)
 
 
 def refusal(error: BaseException) -> str | None:

@@ -78,7 +78,16 @@ class ExportedSnapshot:
 def export_snapshot(address: DatabaseAddress, timeouts: Timeouts, slot: Slot) -> ExportedSnapshot:
     """Make the slot. It tells every transaction that is not in the snapshot, and no other."""
     # A connection of the replication protocol takes its settings at the beginning only.
-    connection = connect(address, timeouts, plain=False, replication="database", autocommit=True)
+    library = psycopg()
+    try:
+        connection = connect(address, timeouts, plain=False, replication="database", autocommit=True)
+    except library.OperationalError as error:
+        if "replication" in str(error) and "FATAL:" in str(error):
+            raise ProgramError(
+                f"Role {address.user!r} may not read the log of {address.shown}: {str(error).rpartition('FATAL:')[2]}. "
+                f"Have an administrator run: ALTER ROLE {address.user} REPLICATION"
+            ) from error
+        raise
     try:
         row = connection.execute(
             f"CREATE_REPLICATION_SLOT {quoted_name(slot.name)} LOGICAL pgoutput EXPORT_SNAPSHOT"
@@ -198,9 +207,8 @@ def ensure_publication(connection: Connection[Any], publication: str, table: Tab
             f"({error.diag.message_primary}). Have the owner of the table run: {statement}"
         ) from error
     tables = connection.execute(
-        "SELECT count(*) FROM pg_publication_tables WHERE pubname = %s "
-        "AND to_regclass(quote_ident(schemaname) || '.' || quote_ident(tablename)) = to_regclass(%s)",
-        [publication, quoted(table)],
+        "SELECT count(*) FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s",
+        [publication, *table.parts],
     ).fetchone()
     connection.rollback()
     if row == (False,) or tables == (0,):

@@ -12,7 +12,7 @@ series of the job it came from, and has a slot of its own.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from millstream.checkpoint.sealed import seal, unseal
@@ -70,19 +70,17 @@ class StoredTable:
         return f"{self.series}-changes"
 
     def splits(self) -> list[Split]:
-        """A split for each file of the copy; its offset is the row number."""
-        if self.is_removed:
-            return []
-        return [
+        """A split for each file of the copy; its offset is the row number. The last is listed for ever: by it every
+        manifest tells whether the copy was read."""
+        splits = [
             Split(f"{self.series}-{number:05d}", 0, {"store": self.store, "file": file.file, "end": file.rows})
             for number, file in enumerate(self.files)
         ]
+        return splits[-1:] if self.is_removed else splits
 
     def is_read(self, positions: dict[str, Any]) -> bool:
         """Whether the copy is read to its end at these positions."""
-        return all(
-            positions.get(split.name, 0) >= split.info["end"] for split in replace(self, is_removed=False).splits()
-        )
+        return all(positions.get(split.name, 0) >= split.info["end"] for split in self.splits())
 
 
 def rows_folder(name: str, series: str) -> str:
