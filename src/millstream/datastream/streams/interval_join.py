@@ -221,7 +221,7 @@ def _row_type(
 
 def _bound_ms(which: str, bound: Any) -> int:
     if isinstance(bound, int) and not isinstance(bound, bool):
-        return bound
+        return duration_ms(Time(bound))
     if isinstance(bound, (Duration, Time, timedelta)):
         return duration_ms(bound)
     raise refuse(
