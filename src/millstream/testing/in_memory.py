@@ -15,6 +15,7 @@ from millstream.checkpoint.manifest import Manifest, decode
 from millstream.common.options import EPOCH_MAX_RECORDS
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.streams.function_calls import check_takes
 from millstream.errors import JobFailedError, ProgramError
 from millstream.graph.nodes import Graph, Read, Write
 from millstream.graph.site import refuse
@@ -111,16 +112,7 @@ def run(
     >>> result[out], result.restarts
     ([1, 2, 3], 1)
     """
-    env = build if isinstance(build, StreamExecutionEnvironment) else StreamExecutionEnvironment()
-    if parallelism is not None or env is not build:
-        env.set_parallelism(parallelism or 1)
-    if env is not build:
-        if not callable(build):
-            raise refuse(
-                f"run: found {build!r} ({type(build).__name__}), expected a function that adds sources and sinks to "
-                "the environment it is given, or an environment that has them"
-            )
-        build(env)
+    env = _built(build, parallelism)
     try:
         graph, settings = env._graph(job_name), env._job_settings()
     finally:
@@ -147,6 +139,22 @@ def run(
             raise error from FailureInTask(error.report)
         raise
     return _result(graph, memory, job)
+
+
+def _built(build: Any, parallelism: int | None) -> StreamExecutionEnvironment:
+    """The environment with the program in it."""
+    env = build if isinstance(build, StreamExecutionEnvironment) else StreamExecutionEnvironment()
+    if parallelism is not None or env is not build:
+        env.set_parallelism(parallelism or 1)
+    if env is not build:
+        if not callable(build):
+            raise refuse(
+                f"run: found {build!r} ({type(build).__name__}), expected a function that adds sources and sinks to "
+                "the environment it is given, or an environment that has them"
+            )
+        check_takes("run", build, "env")
+        build(env)
+    return env
 
 
 def _check_it_ends(graph: Graph, epochs: int | None) -> None:
