@@ -41,6 +41,7 @@ from gated import GatedJob  # noqa: E402
 from measure import Report, at_least, at_most, median_ratio, take_turns  # noqa: E402
 from parts import run_parts  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
+from query_bare import bare_server  # noqa: E402
 from query_load import GROUPS, Asked, Clients, Seen, clients  # noqa: E402
 from query_programs import COUNTS, HOURS, counted, flushed, hourly  # noqa: E402
 from query_redis import fetch_redis, keys_held, redis_server  # noqa: E402
@@ -171,6 +172,7 @@ def measure_http(report: Report, session: SparkSession, sizes: Sizes) -> None:
             job = stack.enter_context(_job(session, program, sizes.http_records, sizes.keys))
             job.epochs_s(2)
             seen, epochs_s, cpu_ms = _asked_beside(job, state, sizes)
+            bare = _asked_of_nothing(job, sizes)
         report.add(at_most(f"one answer over HTTP, p50 ({state})", _percentile(seen.took_ms, 50), 2, "ms"))
         report.add(at_most(f"one answer over HTTP, p99 ({state})", _percentile(seen.took_ms, 99), 5, "ms"))
         epoch_ms, age_ms = 1000 * statistics.median(epochs_s), _percentile(seen.ages_ms, 50)
@@ -178,7 +180,8 @@ def measure_http(report: Report, session: SparkSession, sizes: Sizes) -> None:
         report.note(
             f"{len(seen.took_ms):,} answers, {sizes.http_questions_per_s:g} a second at most, {cpu_ms:.2f} ms of the "
             f"server's processor time for each, opening epochs included; {_times(seen)}; age {age_ms:.0f} ms with "
-            f"epochs of {epoch_ms:.0f} ms; the server has the priority of the job's tasks"
+            f"epochs of {epoch_ms:.0f} ms; the server has the priority of the job's tasks. A server that does nothing, "
+            f"asked in the same way beside the same job: {_times(bare)}"
         )
 
 
@@ -191,6 +194,15 @@ def _asked_beside(job: GatedJob, state: str, sizes: Sizes) -> tuple[Seen, list[f
         _warm_up(job, asking, [served])
         epochs_s = asking.during(partial(job.epochs_s, sizes.http_epochs))
         return asking.all(), epochs_s, served.cost_ms(len(asking.all().took_ms))
+
+
+def _asked_of_nothing(job: GatedJob, sizes: Sizes) -> Seen:
+    """What the same client sees of a server that has nothing to do: the least that this machine takes."""
+    with ExitStack() as stack:
+        port = stack.enter_context(bare_server())
+        asking = stack.enter_context(clients([Asked(port, "/", sizes.keys, sizes.http_questions_per_s)]))
+        asking.during(partial(job.epochs_s, sizes.http_epochs))
+        return asking.all()
 
 
 # --- many answers ------------------------------------------------------------------------------------------------

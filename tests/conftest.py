@@ -1,8 +1,11 @@
-"""Makes this folder importable, so that fast and Spark tests run the same `programs`."""
+"""Makes this folder importable, so that all tests run the same `programs`, and makes the servers' fixtures known."""
 
 import os
 
 from hypothesis import settings
+
+# Real servers, started by the first test that asks for one.
+pytest_plugins = ["servers.fixtures"]
 
 # Random tests try so many inputs where they do not say otherwise: few, to keep the fast part under a minute, and others
 # in every run. HYPOTHESIS_PROFILE=thorough takes its time.

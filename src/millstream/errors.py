@@ -14,6 +14,8 @@
     │   ├── StoreAwayError      the store does not answer just now; the same call may succeed later
     │   ├── StoreDamagedError   a file in the store is missing, cut or changed
     │   └── FencedError         another driver took this job over; this one must stop
+    ├── ConnectorError          a system that a source or sink speaks to refuses, or lost what the job needs
+    │   └── ConnectorAwayError  it does not answer just now; the same call may succeed later
     └── JobFailedError          a running job failed; carries the failure report
 
 A message names the subject, what was found, what was expected, and the next step. Where an error comes
@@ -27,6 +29,8 @@ from collections.abc import Iterable
 
 __all__ = [
     "ConfigurationError",
+    "ConnectorAwayError",
+    "ConnectorError",
     "FencedError",
     "JobFailedError",
     "MillstreamError",
@@ -128,6 +132,15 @@ class StoreDamagedError(StoreError):
 
 class FencedError(StoreError):
     """Another driver committed this epoch first: it owns the job now and this driver stops."""
+
+
+class ConnectorError(MillstreamError):
+    """A system that a source or sink speaks to refuses, or no longer holds what the job needs. Trying again does not
+    help; the message says what does."""
+
+
+class ConnectorAwayError(ConnectorError):
+    """A system that a source or sink speaks to does not answer just now. The same call may succeed later."""
 
 
 class JobFailedError(MillstreamError):

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -223,6 +224,12 @@ def keep(name: str, screen: Screen) -> None:
         (CAPTURES / f"{name}.txt").write_text(picture, encoding="utf-8")
 
 
+def has_one_waiting_row(columns: int, screen: Screen) -> bool:
+    """Whether one row says how far the job is, the last one, and it fits so many columns."""
+    last = screen.text.rpartition("\n")[2]
+    return screen.text.count("It is killed") == 1 and last.startswith("It is killed") and len(last) < columns
+
+
 @pytest.mark.slow
 def test_at_a_terminal_the_user_asks_after_the_crash_and_the_demo_ends_exactly_once(tmp_path: Path) -> None:
     """At 80×24, and for a while at 120×40. What the story tells is in sight when it is told."""
@@ -237,10 +244,15 @@ def test_at_a_terminal_the_user_asks_after_the_crash_and_the_demo_ends_exactly_o
         curl = r"(?m)^curl http://127\.0\.0\.1:\d+/v1/jobs/impressions/states/impressions/windows/\d+$"
         assert re.search(curl, screen.text), screen.text
         keep("demo-80x24-starts", screen)
-        terminal.resize(24, 60)
-        terminal.resize(24, 80)
+        story = screen.text.rpartition("\n")[0].split()
+        for rows, columns in ((24, 60), (18, 60), (40, 120), (24, 70), (24, 80)):
+            terminal.resize(rows, columns)
+            terminal.read_until(partial(has_one_waiting_row, columns), 60)
+            # The whole story is there still, once, with the row that tells how far the job is once below it.
+            *told, _ = terminal.screen.all_text.splitlines()
+            assert "".join(told).replace(" ", "") == "".join(story), screen.all_text
         terminal.read_until(r"… epoch \d+, [\d,]+ impressions, \d+ s", 300)
-        assert len(re.findall(r"It is killed when", screen.text)) == 1, screen.text
+        keep("demo-80x24-resized", screen)
         terminal.read_until(r"asked for [\d,]+ times while it ran. The last answer:\s+ad \d+ as of epoch \d+", 300)
         terminal.read_until(r"kill -9!", 60)
         keep("demo-80x24-killed", screen)

@@ -102,7 +102,9 @@ def _cells(entry: EpochEntry, now_ms: int) -> tuple[str, ...]:
     status = entry.status
     if entry.failures:
         status += f" after {entry.failures} failed"
-    if entry.lags:
+    if entry.behind and entry.lags:
+        status += f", {count_text(entry.behind)} records behind"
+    elif entry.lags:
         status += ", input lags"
     return (
         str(entry.epoch),
@@ -126,6 +128,7 @@ _MEASURES = {
     "records_in": "in",
     "records_out": "out",
     "new_bytes": "new state",
+    "requests": "requests",
 }
 
 
@@ -182,7 +185,8 @@ def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: boo
     print(
         f"epoch {manifest.epoch}: {entry.status}; triggered {time_text(statistics['trigger_ms'], now_ms)}, processing "
         f"time {processing}; took {_time(entry.duration_ms)}: run {_time(entry.run_ms)} in {entry.rounds} round(s), "
-        f"commit {_time(entry.commit_ms)}, publish {_time(entry.publish_ms)}; {entry.failures} failed before",
+        f"commit {_time(entry.commit_ms)}, publish {_time(entry.publish_ms)}; {entry.failures} failed before"
+        f"{_requests(statistics)}",
         file=screen,
     )
     print(file=screen)
@@ -193,6 +197,15 @@ def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: boo
     operators = statistics["operators"].items()
     rows = [row for uid, figures in operators for row in _operator_rows(manifest, uid, figures, now_ms)]
     print_table(_OPERATOR_HEADINGS, rows, screen, right=frozenset(_OPERATOR_HEADINGS) - {"operator", "task"})
+
+
+def _requests(statistics: Mapping[str, Any]) -> str:
+    counts = statistics.get("requests")
+    return (
+        ""
+        if counts is None
+        else f"; {sum(counts.values())} requests to object stores, {counts['driver']} by the driver"
+    )
 
 
 def _stage_cells(number: int, stage: Mapping[str, Any]) -> tuple[str, ...]:

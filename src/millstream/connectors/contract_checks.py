@@ -31,12 +31,15 @@ from millstream.connectors.contracts import (
     Split,
     WriterContext,
 )
+from millstream.connectors.splits_on_demand import SplitsOnDemand
 from millstream.errors import ProgramError
 from millstream.storage.store import Store
 
 __all__ = [
+    "backlog_of",
     "check_commit",
     "due_ms_of",
+    "ends_early",
     "is_complete",
     "is_finished",
     "listed_splits",
@@ -87,6 +90,8 @@ def listed_splits(source: Source, context: SourceContext, known_count: int = 0) 
     """All splits the source knows now, in its order; any collection or generator of them will do. The first
     `known_count` were checked before."""
     answer: Any = source.splits(context)
+    if isinstance(answer, SplitsOnDemand):
+        return answer  # our own sources', and perhaps a million: looking at all would make them all
     if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
         raise _contract_error(source, "splits", answer, "a list of Split(name, start, info)")
     splits = answer if isinstance(answer, (list, tuple)) else list(answer)
@@ -128,6 +133,19 @@ def reach_of(source: Source, split: Split, offset: Offset, budget: int, context:
     return stop
 
 
+def ends_early(source: Source) -> bool:
+    """Whether a range may be read in part only. Then an epoch that reads it is never known to be the last."""
+    return type(source).read_within is not Source.read_within
+
+
+def backlog_of(source: Source, split: Split, offset: Offset, context: SourceContext) -> int | None:
+    """About how many records stand behind `offset`, if the source can tell."""
+    answer = source.backlog(split, offset, context)
+    if answer is None or (type(answer) is int and answer >= 0):
+        return answer
+    raise _contract_error(source, "backlog", answer, "how many records are left, 0 or more, or None")
+
+
 def is_finished(source: Source, split: Split, offset: Offset) -> bool:
     """Whether the split ends at `offset`."""
     return _truth(source, "finished", source.finished(split, offset))
@@ -141,11 +159,15 @@ def is_complete(source: Source, context: SourceContext) -> bool:
 # --- sources, in a task ---------------------------------------------------------------------------------------
 
 
-def read_items(source: Source, split: Split, start: Offset, stop: Offset) -> Iterator[Any]:
-    """An iterator over what `read` yields."""
-    answer: Any = source.read(split, start, stop)
+def read_items(
+    source: Source, split: Split, start: Offset, stop: Offset, bytes_max: int | None = None
+) -> Iterator[Any]:
+    """An iterator over what `read` yields; with a bound of bytes, over what `read_within` yields."""
+    bounded = bytes_max is not None and ends_early(source)
+    answer: Any = source.read_within(split, start, stop, bytes_max or 1) if bounded else source.read(split, start, stop)
+    method = "read_within" if bounded else "read"
     if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
-        raise _contract_error(source, "read", answer, "a generator: yield lists of records, or Arrow record batches")
+        raise _contract_error(source, method, answer, "a generator: yield lists of records, or Arrow record batches")
     return iter(answer)
 
 

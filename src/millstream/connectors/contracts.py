@@ -64,11 +64,17 @@ class Split:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over."""
+    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over.
+
+    `record_bytes_max`: what the records of an epoch may have on average, so that it stays within its bytes. A source
+    that knows how large its records are reaches no further than that.
+    """
 
     now_ms: int
     run_started_ms: int
     parallelism: int
+    record_bytes_max: int | None = None
+    uid: str = ""
 
 
 Read = Generator[Any | pa.RecordBatch, None, Offset | None]
@@ -89,9 +95,15 @@ class Source(ABC):
     """True when `read` yields batches whose records bring their timestamps along."""
     single: bool = False
     """True when the source has one split for ever, so that it runs at parallelism 1 (as Flink's collection source)."""
+    dead_letter_tag: Any = None
+    """The OutputTag of messages that cannot be read; then `read` yields them as `DeadLetters` (see `messages`), and the
+    stream's `get_side_output(tag)` gives them. A source that decodes messages takes it from its schema."""
     sequential: bool = False
     """True when its splits come to an end and may be read one after the other, in the order of a list that only ever
     grows at its end. Then it may have any number of them: an epoch asks about the first unfinished ones only."""
+    keeps_starts: bool = False
+    """True when where a split begins is decided once, by what the world was like then ("at the newest record"). Its
+    start is then part of the manifest from the first epoch on that knows it, also if nothing was read of it."""
 
     @abstractmethod
     def splits(self, context: SourceContext) -> Sequence[Split]:
@@ -120,6 +132,19 @@ class Source(ABC):
         A yielded `list` is a list of records; a `RecordBatch` has the layout of `stream_schema(type_info)`; a `Batch`
         is taken as it is, with its timestamps.
         """
+
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
+        """As `read`, but end once the records have about `bytes_max` bytes, and return how far that was.
+
+        Records are no measure of memory. Override it where a range of records may be of any size, as that of a log; the
+        rest of the range is read by the next epoch. At least one record is read.
+        """
+        return self.read(split, start, stop)
+
+    def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
+        """About how many records stand behind `offset` now; None (the default): it cannot tell. Called on the driver,
+        once per split and epoch: use what `reach` has learnt."""
+        return None
 
     def watermark(self, split: Split, offset: Offset) -> int | None:
         """The source's own watermark after `offset`, in ms; None (the default) leaves it to the watermark strategy."""

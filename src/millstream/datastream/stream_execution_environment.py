@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -231,7 +232,8 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
         graph = self._builder.graph(
             name, self.get_parallelism(), self.get_max_parallelism(), chaining=self.is_chaining_enabled()
         )
-        return self._caches.offered(graph)
+        is_strict = options.read(options.SUM_OVERFLOW, self._configuration) == "error"
+        return self._caches.offered(replace(graph, refuses_overflow=is_strict))
 
     def _job_name(self, job_name: str | None) -> str:
         if job_name is None:

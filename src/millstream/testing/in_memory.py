@@ -112,7 +112,7 @@ def run(
     >>> result[out], result.restarts
     ([1, 2, 3], 1)
     """
-    env = _built(build, parallelism)
+    env = _built_environment(build, parallelism)
     try:
         graph, settings = env._graph(job_name), env._job_settings()
     finally:
@@ -141,19 +141,18 @@ def run(
     return _result(graph, memory, job)
 
 
-def _built(build: Any, parallelism: int | None) -> StreamExecutionEnvironment:
-    """The environment with the program in it."""
-    env = build if isinstance(build, StreamExecutionEnvironment) else StreamExecutionEnvironment()
-    if parallelism is not None or env is not build:
-        env.set_parallelism(parallelism or 1)
-    if env is not build:
-        if not callable(build):
-            raise refuse(
-                f"run: found {build!r} ({type(build).__name__}), expected a function that adds sources and sinks to "
-                "the environment it is given, or an environment that has them"
-            )
-        check_takes("run", build, "env")
-        build(env)
+def _built_environment(build: Any, parallelism: int | None) -> StreamExecutionEnvironment:
+    """The environment with the program's sources and sinks in it."""
+    if isinstance(build, StreamExecutionEnvironment):
+        return build if parallelism is None else build.set_parallelism(parallelism)
+    if not callable(build):
+        raise refuse(
+            f"run: found {build!r} ({type(build).__name__}), expected a function that adds sources and sinks to the "
+            "environment it is given, or an environment that has them"
+        )
+    env = StreamExecutionEnvironment().set_parallelism(parallelism or 1)
+    check_takes("run", build, "env")
+    build(env)
     return env
 
 

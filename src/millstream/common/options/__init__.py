@@ -53,6 +53,7 @@ __all__ = [
     "STORE_PATIENCE",
     "STORE_PRIVATE",
     "STORE_SHARED",
+    "SUM_OVERFLOW",
     "Option",
     "OptionType",
     "check_key",
@@ -139,6 +140,14 @@ RESCALE_TARGET_EPOCH = Option(
 )
 RESCALE_COOLDOWN = Option(
     "millstream.rescale.cooldown", OptionType.DURATION, 60_000, "How long a parallelism is kept before it may change."
+)
+SUM_OVERFLOW = Option(
+    "millstream.sum.overflow",
+    OptionType.STRING,
+    "wrap",
+    "What a ready sum does that is beyond its declared BYTE, SHORT, INT or LONG: wrap around, as in Flink, or be an "
+    "error that names the record or window.",
+    choices=("wrap", "error"),
 )
 QUERY_LISTEN = Option(
     "millstream.query.listen",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.configuration import Configuration
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.options import check_key
+from millstream.common.options.flink_options import buffer_timeout_ms, newest_set
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_has_no_effect
 from millstream.datastream.checkpointing_mode import CheckpointingMode
@@ -40,7 +41,8 @@ _MAX_PARALLELISM_DEFAULT = 128
 _MAX_PARALLELISM_LIMIT = 32768
 _RUNTIME_MODE = "execution.runtime-mode"
 _BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
-_CHAINING = "pipeline.operator-chaining.enabled"
+_BUFFER_TIMEOUT_ENABLED = "execution.buffer-timeout.enabled"
+_CHAINING, _CHAINING_OLDER = "pipeline.operator-chaining.enabled", "pipeline.operator-chaining"
 _CHAINING_ACROSS_MAXIMA = "pipeline.operator-chaining.chain-operators-with-different-max-parallelism"
 _CHANGELOG = "state.changelog.enabled"
 _SAVEPOINT_DIRECTORY = "execution.checkpointing.savepoint-dir"
@@ -163,15 +165,18 @@ class EnvironmentSettings:
         return modes[name]
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Accepted for PyFlink programs; here an epoch's length decides when records move on."""
+        """How long an epoch should take at most: records move on with their epoch. -1: throughput is all that counts,
+        and only the checkpoint interval bounds an epoch."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
-        self._configuration.set_string(_BUFFER_TIMEOUT, f"{timeout_millis} ms")
-        say_once("buffer timeout", "the buffer timeout has no effect here: records move on with their epoch")
+        self._configuration.set_boolean(_BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
+        if timeout_millis >= 0:
+            self._configuration.set_string(_BUFFER_TIMEOUT, f"{timeout_millis} ms")
         return self
 
     def get_buffer_timeout(self) -> int:
-        """What was set, in ms; 100 otherwise, as in Flink."""
-        return duration_ms(self._configuration, _BUFFER_TIMEOUT, 100)
+        """What was set, in ms; 100 otherwise, as in Flink; -1: it is off."""
+        timeout_ms = buffer_timeout_ms(self._configuration.to_dict())
+        return 100 if timeout_ms is None else timeout_ms
 
     def disable_operator_chaining(self) -> Self:
         """Chain no operators."""
@@ -180,7 +185,8 @@ class EnvironmentSettings:
 
     def is_chaining_enabled(self) -> bool:
         """Whether operators are chained."""
-        return self._configuration.get_boolean(_CHAINING, True)
+        key = newest_set(self._configuration.to_dict(), _CHAINING, _CHAINING_OLDER)
+        return self._configuration.get_boolean(key or _CHAINING, True)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
         """Whether operators of different maxima may be chained."""

@@ -131,10 +131,14 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._amend("force_non_parallel", parallelism=1, max_parallelism=1)
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Accepted for PyFlink programs; here an epoch's length decides when records move on."""
+        """Accepted for PyFlink programs; here all operators share an epoch: `env.set_buffer_timeout` bounds it."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
         self._own_node("set_buffer_timeout")
-        say_once("buffer timeout", "the buffer timeout has no effect here: records move on with their epoch")
+        say_once(
+            "buffer timeout",
+            "the buffer timeout of one operator has no effect: records move on with their epoch. Set it for the "
+            "environment: env.set_buffer_timeout(ms)",
+        )
         return self
 
     def start_new_chain(self) -> Self:
@@ -256,7 +260,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         )
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The records the process function yielded with this tag."""
+        """The records the process function yielded with this tag; of a source, the messages it cannot read."""
         if not isinstance(output_tag, OutputTag):
             raise refuse(f"get_side_output: found {output_tag!r}, expected an OutputTag")
         node = self._own_node("get_side_output")

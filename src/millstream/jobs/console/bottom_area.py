@@ -3,10 +3,12 @@
 Invariant: between two calls the area's rows are the last ones written, the cursor stands at the end of the last of
 them, and nothing else has been written since. So an area is taken away by going up as many rows as it has.
 
-A terminal that becomes narrower breaks this. Some cut long rows, most break them in two, and none says which. So after
-that the visible screen is cleared and written anew from memory: the lines of the program that fit, and the area below
-them. What scrolled out of sight before stays where it is; nothing of an area that has at most half of the rows does, if
+A terminal that becomes narrower breaks its long rows in two, or cuts them. It does not say which, so its name must
+(`breaks_rows`): then it is known how many rows the area has become, and they are taken away and nothing else. What
+others wrote above them is never touched. Nothing of an area that has at most half of the rows scrolls out of sight, if
 the window loses at most half of its width or height at a time.
+
+While a window is dragged nothing is drawn: rows made for one width would be shown in another, and counted wrongly.
 
 It writes to a copy of the terminal's file descriptor: while Spark's JVM starts, standard error is led elsewhere
 (`spark/session.py`), and those are the seconds in which a person waits.
@@ -14,20 +16,23 @@ It writes to a copy of the terminal's file descriptor: while Spark's JVM starts,
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO
 
-__all__ = ["BottomArea", "terminal_size"]
+__all__ = ["BottomArea", "breaks_rows", "terminal_size"]
 
 _ERASE_ROW, _ERASE_BELOW, _UP = "\r\x1b[2K", "\x1b[J", "\x1b[1A"
-_CLEAR_SCREEN = "\x1b[H\x1b[J"
 # A row that is too long for a terminal that has just shrunk is cut, not broken in two.
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
-_REMEMBERED_LINES = 500
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# A window that has had its size for so long is not being dragged.
+_SETTLED_S = 0.15
 _USUAL_SIZE = os.terminal_size((80, 24))
 
 
@@ -40,17 +45,37 @@ def terminal_size(stream: TextIO) -> os.terminal_size:
     return _USUAL_SIZE
 
 
+def breaks_rows(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal breaks rows that have become too long, as nearly all do. Those known to cut them are
+    xterm, GNU screen (tmux has its name too, and breaks them), the older rxvt and Linux without a desktop.
+
+    >>> breaks_rows({"TERM": "xterm-256color"}), breaks_rows({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"})
+    (True, False)
+    """
+    name = environment.get("TERM", "")
+    if "TMUX" in environment or name.startswith("tmux"):
+        return True
+    is_known_to_cut = "XTERM_VERSION" in environment or "STY" in environment
+    return not is_known_to_cut and not name.startswith("screen") and name not in ("rxvt", "linux")
+
+
 class BottomArea:
     """The rows at the bottom of one terminal. Any thread may call; each call is done as a whole. The cursor is not
     hidden: a job that is killed could not give it back."""
 
-    def __init__(self, stream: TextIO, size: Callable[[], os.terminal_size] | None = None) -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        size: Callable[[], os.terminal_size] | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
         self._stream = stream
         self._descriptor = os.dup(stream.fileno()) if stream.isatty() else None
-        self._size = size or (lambda: terminal_size(stream))
-        self._size_drawn = self._size()
+        self._size, self._now_s = size or (lambda: terminal_size(stream)), now_s
+        self._size_seen, self._size_since_s = self._size(), -math.inf
+        self._breaks_rows = breaks_rows(environment)
         self._rows: Sequence[str] = ()
-        self._recent: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._is_closed = False
         self.lock = threading.RLock()  # a signal handler may write while its own thread writes
         stream.flush()
@@ -61,20 +86,23 @@ class BottomArea:
         return self._size()
 
     def draw(self, rows: Sequence[str]) -> None:
-        """Show these rows in place of those that are there."""
+        """Show these rows in place of those that are there; of a window that is being dragged, take them away."""
         with self.lock:
-            is_there = list(rows) == list(self._rows) and self._size() == self._size_drawn
-            if not self._is_closed and not is_there:
-                before = self._taken_away(len(rows))
+            if self._is_closed:
+                return
+            is_other_size = self._size() != self._size_seen
+            before = self._taken_away() if is_other_size or list(rows) != list(self._rows) else ""
+            if self._now_s() - self._size_since_s < _SETTLED_S:
+                self._write(before)
+            elif not self._rows:
                 self._write(before + self._drawn(rows))
 
     def write_above(self, text: str) -> None:
         """Write whole lines of the program where the area stands, and the area below them."""
         with self.lock:
             # Rows for another size are left out: whoever draws brings new ones in a moment.
-            rows = self._rows if self._size() == self._size_drawn else ()
-            before = self._taken_away(len(rows))
-            self._remember(text)
+            rows = self._rows if self._size() == self._size_seen else ()
+            before = self._taken_away()
             self._write(before + text + self._drawn(rows))
 
     def close(self, last_rows: Sequence[str] = ()) -> None:
@@ -83,40 +111,26 @@ class BottomArea:
             if self._is_closed:
                 return
             shown = "".join(row + "\n" for row in last_rows)
-            self._write(self._taken_away(len(last_rows) + 1) + (_NO_WRAP + shown + _WRAP if shown else ""))
-            self._rows, self._is_closed = (), True
+            self._write(self._taken_away() + (_NO_WRAP + shown + _WRAP if shown else ""))
+            self._is_closed = True
             if self._descriptor is not None:
                 os.close(self._descriptor)
                 self._descriptor = None
 
-    def _taken_away(self, rows_next: int = 0) -> str:
-        """What removes the area from the screen, and puts the cursor where the next one, of so many rows, begins."""
-        size, drawn = self._size(), self._size_drawn
-        self._size_drawn = size
-        if not self._rows:
+    def _taken_away(self) -> str:
+        """What removes the area from the screen, and puts the cursor where it began."""
+        size, rows = self._size(), self._rows
+        if size != self._size_seen:
+            self._size_seen, self._size_since_s = size, self._now_s()
+        self._rows = ()
+        if not rows:
             return ""
-        if size.columns < drawn.columns:
-            return _CLEAR_SCREEN + self._fitting_lines(size, rows_next)
-        if size.lines < len(self._rows):
-            return _CLEAR_SCREEN  # the area is all that is left in sight
-        return _ERASE_ROW + (_UP + _ERASE_ROW) * (len(self._rows) - 1) + _ERASE_BELOW
+        above = sum(_rows_now(row, size.columns) for row in rows) if self._breaks_rows else len(rows)
+        return _ERASE_ROW + (_UP + _ERASE_ROW) * (above - 1) + _ERASE_BELOW
 
     def _drawn(self, rows: Sequence[str]) -> str:
         self._rows = rows
         return _NO_WRAP + "\n".join(rows) + _WRAP if rows else ""
-
-    def _fitting_lines(self, size: os.terminal_size, rows_next: int) -> str:
-        """The newest lines of the program that leave room for so many rows."""
-        left, fitting = size.lines - max(rows_next, 1), deque[str]()
-        for line in reversed(self._recent):
-            left -= max(1, -(-len(line) // size.columns))
-            if left < 0:
-                break
-            fitting.appendleft(line + "\n")
-        return "".join(fitting)
-
-    def _remember(self, text: str) -> None:
-        self._recent.extend(text.split("\n")[:-1])
 
     def _write(self, text: str) -> None:
         if self._descriptor is None:
@@ -130,3 +144,10 @@ class BottomArea:
         with suppress(OSError):
             while data:
                 data = data[os.write(self._descriptor, data) :]
+
+
+def _rows_now(row: str, columns: int) -> int:
+    """How many rows a row has become that is broken at so many columns."""
+    from rich.cells import cell_len
+
+    return max(1, -(-cell_len(_COLOURS.sub("", row)) // columns))

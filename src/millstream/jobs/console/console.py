@@ -34,6 +34,7 @@ _Rows: TypeAlias = Callable[[ConsoleView, os.terminal_size], list[str]]
 _FRAMES_PER_SECOND = 8
 _SIZE_INTERVAL_S = 0.03
 _PLAIN_INTERVAL_S = 1.0
+_STARTING_INTERVAL_S = 0.2
 _PANEL_ROWS_MIN, _PANEL_COLUMNS_MIN = 5, 30
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
@@ -172,7 +173,7 @@ class _TerminalConsole:
         size, drawn_s = self._area.size, -math.inf
         while not self._ended.is_set():
             now_s = time.monotonic()
-            # While a window is dragged, every width that is missed is a chance for fragments.
+            # A window that is dragged shows fragments until somebody looks at its size.
             if now_s - drawn_s >= 1 / _FRAMES_PER_SECOND or self._area.size != size:
                 size, drawn_s = self._area.size, now_s
                 self._draw()
@@ -223,7 +224,7 @@ def starting_line(text: str, stream: TextIO) -> Iterator[None]:
         while not ended.is_set():
             row = cut(f"{text} {int(time.monotonic() - began_s)} s", area.size.columns)
             area.draw([f"{_DIM}{row}{_PLAIN}"])
-            ended.wait(1.0)
+            ended.wait(_STARTING_INTERVAL_S)
 
     thread = threading.Thread(target=draw, name="millstream-starting", daemon=True)
     with streams_above(area):

@@ -107,6 +107,8 @@ def plain_line(view: ConsoleView) -> str:
     parts = [f"{progress.job_name} {progress.status}", f"epoch {progress.epoch} ({epoch_time_text(progress.epoch_ms)})"]
     parts.append(f"in {count_text(progress.records_in)} ({rate_text(view.in_per_second)})")
     parts.append(f"out {count_text(progress.records_out)} ({rate_text(view.out_per_second)})")
+    if progress.behind:
+        parts.append(_behind(progress))
     if progress.watermark_ms is not None:
         parts.append(f"watermark {_watermark(view)}")
     if progress.state_bytes or progress.in_loops:
@@ -136,6 +138,8 @@ def status_line(view: ConsoleView, columns: int) -> str:
     parts += [f"epoch {count_text(progress.epoch)}" if progress.epoch else "first epoch"]
     parts.append(f"in {count_text(progress.records_in)} ({rate_text(view.in_per_second)})")
     parts.append(f"out {count_text(progress.records_out)} ({rate_text(view.out_per_second)})")
+    if progress.behind:
+        parts.append(_behind(progress))
     if progress.watermark_ms is not None:
         parts.append(f"watermark {_watermark(view)}")
     return cut("  ".join(parts), columns)
@@ -232,6 +236,8 @@ def _lines(view: ConsoleView) -> list[_Line]:
     restarts = f"restarts {progress.restarts}, " if progress.restarts else ""
     lines = [_Line(0, _flow(view), rows=2), line(2, epoch), line(4, f"watermark: {_watermark(view)}")]
     lines.append(line(6, f"state: {_state(progress)}"))
+    if progress.behind is not None:
+        lines.append(line(3, f"input: {_behind(progress)}"))
     if progress.query_url:
         lines.append(line(3, f"queries: {progress.query_url}"))
     store = Text.assemble((restarts, "yellow"), (f"store {_short_store(progress.store)}", "dim"))
@@ -307,6 +313,15 @@ def _watermark(view: ConsoleView) -> str:
     lag_ms = view.now_ms - at_ms
     distance = f"{span_text(lag_ms)} behind" if lag_ms >= 0 else f"{span_text(-lag_ms)} ahead"
     return f"{time_text(at_ms, view.now_ms)} UTC ({distance})"
+
+
+def _behind(progress: JobProgress) -> str:
+    """What the sources have left, and when there will be nothing of it."""
+    if not progress.behind:
+        return "caught up"
+    if progress.caught_up_in_ms is None:
+        return f"{count_text(progress.behind)} behind, not falling"
+    return f"{count_text(progress.behind)} behind, caught up in {span_text(progress.caught_up_in_ms)}"
 
 
 def _state(progress: JobProgress) -> str:

@@ -146,7 +146,8 @@ class EpochDriver:
         self._watch.trigger(self._clock.now_ms())
         try:
             self._change_plan()
-            planned = self._planner.plan(self._memory.newest, self._tuner.budget, drains=action.drains)
+            budget, bytes_max = self._tuner.budget, settings.bytes_max
+            planned = self._planner.plan(self._memory.newest, budget, bytes_max, drains=action.drains)
             self._memory.input = planned
             self._inbox.report(self._input_planned(planned, drains=action.drains))
         except Exception as error:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
+from millstream.jobs.epochs.backlog import records_behind
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 
 __all__ = ["SUMMARISED", "EpochEntry", "Summary", "history", "summary"]
 
-SUMMARISED = ("duration_ms", "run_ms", "commit_ms", "publish_ms", "records_in", "records_out", "new_bytes")
+SUMMARISED = ("duration_ms", "run_ms", "commit_ms", "publish_ms", "records_in", "records_out", "new_bytes", "requests")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class EpochEntry:
     failures: int | None = None
     rounds: int | None = None
     lags: bool | None = None
+    behind: int | None = None
+    requests: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ def _entry(manifest: Manifest, published_through: int, after: Mapping[str, Any])
         failures=statistics.get("failures"),
         rounds=statistics.get("rounds"),
         lags=statistics.get("lags"),
+        behind=records_behind(statistics),
+        requests=sum(statistics["requests"].values()) if "requests" in statistics else None,
     )
 
 

@@ -280,7 +280,7 @@ class EpochTuner:
     """What one driver learns from its epochs: how large the next one may be, and at which parallelism it should run."""
 
     def __init__(self, settings: DriverSettings, now_ms: int) -> None:
-        self._bounds = SizeBounds(settings.records_max, settings.bytes_max, settings.checkpoints.interval_ms)
+        self._bounds = SizeBounds(settings.records_max, settings.bytes_max, settings.target_ms)
         self._sizing = first_sizing(self._bounds)
         self._autoscale = settings.autoscale
         self.load = LoadHistory(settings.parallelism, now_ms)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import (
+    ConnectorAwayError,
     FencedError,
     JobFailedError,
     MillstreamError,
@@ -52,6 +53,7 @@ _FINAL_KINDS = frozenset(
         "NotYetError",
         "NotAvailableError",
         "ConfigurationError",
+        "ConnectorError",
     }
 )
 
@@ -71,12 +73,13 @@ class JudgedFailure:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same may succeed later: all that comes from the world, and of our own errors that the store is away.
+    """Whether the same may succeed later: all that comes from the world, and of our own errors those that tell of
+    something that is away.
 
     >>> is_retryable(StoreAwayError("no answer")), is_retryable(StoreError("no permission")), is_retryable(OSError())
     (True, False, True)
     """
-    return isinstance(error, StoreAwayError) or not isinstance(error, MillstreamError)
+    return isinstance(error, (StoreAwayError, ConnectorAwayError)) or not isinstance(error, MillstreamError)
 
 
 def reason_of(error: BaseException) -> str:

@@ -16,12 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from millstream.checkpoint.finished_splits import FinishedSplits
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.connectors.contract_checks import is_complete, is_finished, listed_splits, reach_of, removes_input
+from millstream.connectors.contract_checks import (
+    backlog_of,
+    ends_early,
+    is_complete,
+    is_finished,
+    listed_splits,
+    reach_of,
+    removes_input,
+)
 from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.clock import Clock
@@ -67,9 +76,11 @@ class InputPlanner:
         """Go on with the plan of the same program at another parallelism."""
         self.strategies, self._sources = strategies_of(plan), sources
 
-    def plan(self, newest: Manifest | None, budget: int, *, drains: bool) -> InputPlan:
-        """What the epoch after `newest` reads, about `budget` records. `drains`: nothing, the job is to end."""
-        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1)
+    def plan(self, newest: Manifest | None, budget: int, bytes_max: int, *, drains: bool) -> InputPlan:
+        """What the epoch after `newest` reads: about `budget` records of about `bytes_max` bytes together. `drains`:
+        nothing, the job is to end."""
+        record_bytes_max = max(1, bytes_max // max(1, budget))
+        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1, record_bytes_max=record_bytes_max)
         positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
         planned = plan_input(
@@ -143,7 +154,7 @@ def plan_input(
     listings: dict[str, _Listing] = {}
     live: dict[str, list[_LiveSplit]] = {}
     for planned in sources:
-        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        uid, source_context = planned.uid, _context_of(planned, context)
         listing = _listing(
             planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
         )
@@ -157,10 +168,12 @@ def plan_input(
     ended: set[str] = set()
     exhausted = True
     for planned in sources:
-        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        uid, source_context = planned.uid, _context_of(planned, context)
         names = frozenset(split for source, split in held_splits if source == uid)
-        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid])
+        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid], source_context)
         ends = ends and not listings[uid].unread and is_complete(planned.source, source_context)
+        # Such a range may be read in part: whether anything follows is known when it was read.
+        ends = ends and not (reads[uid] and ends_early(planned.source))
         exhausted = exhausted and ends
         if ends and not reads[uid]:
             ended.add(uid)
@@ -176,7 +189,54 @@ def plan_input(
         unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
         cursors={uid: listing.cursor for uid, listing in listings.items()},
         forgotten={uid: listing.forgotten for uid, listing in listings.items()},
+        starts=_starts(sources, live, positions),
+        behind=_behind(sources, live, stops, context),
     )
+
+
+def _starts(
+    sources: tuple[PlannedSource, ...], live: Mapping[str, list[_LiveSplit]], positions: Positions
+) -> dict[str, dict[str, Any]]:
+    """Where splits begin that have no position yet, of the sources that keep that."""
+    return {
+        planned.uid: {
+            live_split.split.name: live_split.offset
+            for live_split in live[planned.uid]
+            if live_split.split.name not in positions.get(planned.uid, {})
+        }
+        for planned in sources
+        if planned.source.keeps_starts
+    }
+
+
+def _behind(
+    sources: tuple[PlannedSource, ...],
+    live: Mapping[str, list[_LiveSplit]],
+    stops: Mapping[str, Mapping[str, tuple[Any, int]]],
+    context: SourceContext,
+) -> dict[str, int]:
+    """About how many records are left behind what is read, of the sources that can tell it of all their splits."""
+    behind: dict[str, int] = {}
+    for planned in sources:
+        if type(planned.source).backlog is Source.backlog:
+            continue
+        source_context = _context_of(planned, context)
+        left = [
+            backlog_of(
+                planned.source,
+                live_split.split,
+                stops[planned.uid].get(live_split.split.name, (live_split.offset, 0))[0],
+                source_context,
+            )
+            for live_split in live[planned.uid]
+        ]
+        if None not in left:
+            behind[planned.uid] = sum(count or 0 for count in left)
+    return behind
+
+
+def _context_of(planned: PlannedSource, context: SourceContext) -> SourceContext:
+    return replace(context, parallelism=planned.parallelism, uid=planned.uid)
 
 
 def _listing(
@@ -189,7 +249,7 @@ def _listing(
     source = planned.source
     splits = listed_splits(source, context, known_count=cursor.listed if source.sequential else 0)
     if source.sequential:
-        return _in_sequence(planned, splits, positions, finished, cursor.passed)
+        return _in_sequence(planned, splits, positions, finished, cursor)
     unlisted = positions.keys() - {split.name for split in splits}
     _check_none_vanished(planned, unlisted, positions)
     placed = ((split, _position(source, split, positions, finished)) for split in splits)
@@ -216,20 +276,21 @@ def _in_sequence(
     splits: Sequence[Split],
     positions: Mapping[str, SplitPosition],
     finished: Collection[str],
-    passed: int,
+    cursor: Cursor,
 ) -> _Listing:
-    """Go on behind what is finished at the beginning, as far as there is to be read now."""
+    """First what was unfinished before, then on behind it, as far as there is to be read now."""
     most = max(SPLITS_AT_ONCE, planned.parallelism)
-    unfinished: list[tuple[Split, SplitPosition]] = []
-    at = passed
-    while at < len(splits) and len(unfinished) < most:
+    unfinished: dict[int, tuple[Split, SplitPosition]] = {}
+    passed = cursor.passed
+    for at in chain(cursor.unfinished, count(passed)):
+        if at >= passed and (at >= len(splits) or len(unfinished) >= most):
+            break
         position = _position(planned.source, splits[at], positions, finished)
         if not position.finished:
-            unfinished.append((splits[at], position))
-        elif not unfinished:
-            passed = at + 1
-        at += 1
-    return _Listing(unfinished, unread=len(splits) - at, cursor=Cursor(passed, len(splits)))
+            unfinished[at] = (splits[at], position)
+        passed = max(passed, at + 1)
+    next_cursor = Cursor(passed, len(splits), tuple(unfinished))
+    return _Listing(list(unfinished.values()), unread=len(splits) - passed, cursor=next_cursor)
 
 
 def _stops(
@@ -243,7 +304,7 @@ def _stops(
     stops: dict[str, dict[str, tuple[Any, int]]] = {}
     readers: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
     for planned in sources:
-        source_context, stops[planned.uid] = replace(context, parallelism=planned.parallelism), {}
+        source_context, stops[planned.uid] = _context_of(planned, context), {}
         readers += (
             (planned.source, source_context, live_split, stops[planned.uid])
             for live_split in live[planned.uid]
@@ -312,7 +373,11 @@ def _aligned(
 
 
 def _plan_source(
-    source: Source, live: list[_LiveSplit], held_names: frozenset[str], stops: Mapping[str, tuple[Any, int]]
+    source: Source,
+    live: list[_LiveSplit],
+    held_names: frozenset[str],
+    stops: Mapping[str, tuple[Any, int]],
+    context: SourceContext,
 ) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...], bool]:
     """What is read, what waits, and whether all splits end with these ranges."""
     ranges: list[ReadRange] = []
@@ -320,11 +385,13 @@ def _plan_source(
     ends = True
     for live_split in live:
         name = live_split.split.name
-        stop = live_split.offset if name in held_names else stops[name][0]
+        stop, share = (live_split.offset, 0) if name in held_names else stops[name]
         finishes = is_finished(source, live_split.split, stop)
         if stop != live_split.offset:
+            bytes_max = None if context.record_bytes_max is None else max(1, share * context.record_bytes_max)
+            watermark = live_split.time.watermark
             ranges.append(
-                ReadRange(live_split.split, live_split.offset, stop, live_split.subtask, live_split.time.watermark)
+                ReadRange(live_split.split, live_split.offset, stop, live_split.subtask, watermark, bytes_max=bytes_max)
             )
         elif not finishes:
             waiting.append(WaitingSplit(name, live_split.time, live_split.subtask, name in held_names))

@@ -32,7 +32,9 @@ class JobProgress:
 
     `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. The state's rows are those its
     segments hold: one that was overwritten or removed counts until compaction drops it. `in_loops`: records on their
-    way round the program's loops when the epoch ended. `query_url`: where the job answers questions; empty: nowhere.
+    way round the program's loops when the epoch ended. `behind`: about how many records the sources have
+    left, None: they cannot tell; `caught_up_in_ms`: until there are none, None: not at this rate. `query_url`: where
+    the job answers questions; empty: nowhere.
 
     Many fields: each is a figure that the console or the log shows.
     """
@@ -52,6 +54,8 @@ class JobProgress:
     state_bytes: int = 0
     state_rows: int = 0
     in_loops: int = 0
+    behind: int | None = None
+    caught_up_in_ms: int | None = None
     restarts: int = 0
     last_error: str = ""
     query_url: str = ""

@@ -16,6 +16,8 @@ from typing import Any
 from millstream.checkpoint.events import Restart
 from millstream.checkpoint.manifest import Manifest
 from millstream.graph.notices import warn_once
+from millstream.jobs.epochs.backlog import Backlog, BacklogSample, backlog_after, records_behind
+from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.jobs.epochs.failures import JudgedFailure, do_beside, reason_of
 from millstream.jobs.epochs.manifests import subtask_accounts
 from millstream.jobs.epochs.outcome import EpochOutcome
@@ -46,6 +48,7 @@ class ProgressReporter:
     ) -> None:
         self.note, self.show = note, show
         self._board, self._sources, self._sinks = board, sources, sinks
+        self._backlog: Backlog | None = None
 
     def started(self, newest: Manifest, published: int, plan: Plan) -> None:
         """The driver has read where the job stands."""
@@ -75,7 +78,8 @@ class ProgressReporter:
         if outcome is None or manifest.status in ("FINISHED", "SUSPENDED"):
             self._change(**self._totals(manifest, plan))
         else:
-            self._change(**epoch_progress(manifest, outcome, plan, self._sources, self._sinks, took_s))
+            progress = epoch_progress(manifest, outcome, plan, self._sources, self._sinks, took_s)
+            self._change(**progress, **self._behind(manifest))
             warn_of_late_records(outcome, plan)
 
     def published(self, epoch: int) -> None:
@@ -90,6 +94,13 @@ class ProgressReporter:
     def note_error(self, what: str, error: BaseException) -> None:
         """For the job's log, JVM frames and all: what the user sees is the error, raised or on the console."""
         self.note(what + "\n" + "".join(traceback.format_exception(error)))
+
+    def _behind(self, manifest: Manifest) -> dict[str, Any]:
+        behind = records_behind(statistics_of(manifest) or {})
+        if behind is None:
+            return {}
+        self._backlog = backlog_after(self._backlog, BacklogSample(manifest.created_ms, behind))
+        return {"behind": behind, "caught_up_in_ms": self._backlog.caught_up_in_ms}
 
     def _totals(self, manifest: Manifest, plan: Plan) -> dict[str, Any]:
         totals = total_progress(manifest, plan, self._sources, self._sinks)

@@ -29,6 +29,7 @@ from millstream.checkpoint.restart import (
 )
 from millstream.checkpoint.retention import RetentionPolicy
 from millstream.common import options
+from millstream.common.options.flink_options import buffer_timeout_ms
 from millstream.common.restart_strategy import RestartStrategies
 from millstream.errors import ConfigurationError
 from millstream.jobs.settings.job_settings import JobSettings
@@ -41,6 +42,7 @@ __all__ = [
     "checkpoint_settings",
     "deletes_on_cancel",
     "driver_settings",
+    "epoch_target_ms",
     "restart_policy",
     "retention_policy",
     "savepoint_directory",
@@ -79,8 +81,9 @@ class AutoscaleSettings:
 @dataclass(frozen=True)
 class DriverSettings:
     """All of it. `records_max` and `bytes_max` bound an epoch's input, in BATCH too. `rounds_max`: how many rounds an
-    epoch may take, where a loop of the program does not say. `parallelism` is that of operators which set none;
-    `autoscale` None: it changes on request only."""
+    epoch may take, where a loop of the program does not say. `target_ms`: how long an epoch should
+    take, None: as long as it likes. `parallelism` is that of operators which set none; `autoscale`
+    None: it changes on request only."""
 
     records_max: int
     bytes_max: int
@@ -91,6 +94,7 @@ class DriverSettings:
     retention: RetentionPolicy
     deletes_on_cancel: bool
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
+    target_ms: int | None = None
     parallelism: int = 1
     autoscale: AutoscaleSettings | None = None
 
@@ -108,6 +112,7 @@ def driver_settings(settings: JobSettings, *, batch: bool, parallelism: int, max
         retention=retention_policy(configuration),
         deletes_on_cancel=deletes_on_cancel(configuration),
         checkpoints=checkpoint_settings(settings, batch=batch),
+        target_ms=None if batch else epoch_target_ms(settings),
         parallelism=parallelism,
         autoscale=autoscale_settings(configuration, max_parallelism),
     )
@@ -133,6 +138,21 @@ delay_ms=1000))
     if batch:
         return CheckpointSettings(tolerance=tolerance)
     return CheckpointSettings(interval_ms, options.read(_MIN_PAUSE, configuration), timeout_ms, tolerance)
+
+
+def epoch_target_ms(settings: JobSettings) -> int | None:
+    """How long an epoch should take: no longer than the checkpoint interval, and than the buffer timeout where the
+    program set one. A buffer timeout that is off (-1 in Flink) says that throughput is all that counts.
+
+    >>> short = {"execution.buffer-timeout.interval": "200 ms"}
+    >>> epoch_target_ms(JobSettings(checkpoint_interval_ms=1_000, configuration=short))
+    200
+    >>> epoch_target_ms(JobSettings(checkpoint_interval_ms=1_000))
+    1000
+    """
+    configuration, interval_ms = settings.configuration, settings.checkpoint_interval_ms
+    timeout_ms = buffer_timeout_ms(configuration)
+    return interval_ms if timeout_ms is None or timeout_ms < 0 else min(timeout_ms, interval_ms or timeout_ms)
 
 
 def restart_policy(settings: JobSettings) -> RestartPolicy:

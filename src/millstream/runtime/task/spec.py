@@ -61,7 +61,8 @@ class Assignment:
 @dataclass(frozen=True)
 class ReadRange:
     """One split's part in an epoch: read `[start, stop)` in subtask `subtask`. `watermark` is where its time stands,
-    `time` what else is remembered of its time (`event_time.KeptTime.details`)."""
+    `time` what else is remembered of its time (`event_time.KeptTime.details`). `bytes_max`: a source that can ends the
+    range once it has read so much; None: the whole range is read."""
 
     split: Split
     start: Any
@@ -69,6 +70,7 @@ class ReadRange:
     subtask: int
     watermark: int
     time: Mapping[str, Any] = field(default_factory=dict)
+    bytes_max: int | None = None
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,8 @@ class PartialAggregateOperator(Operator):
         first = pa.array(groups.firsts())
         counts = np.zeros(groups.count, dtype=np.int64)
         np.add.at(counts, groups.codes, rows.column(2).to_numpy())
-        parts = self._accumulators.combine(rows.columns[3:], groups)
+        with self.call.running("aggregate"):  # a strict sum may be refused
+            parts = self._accumulators.combine(rows.columns[3:], groups)
         return self._rows(rows.column(0).take(first), rows.column(1).take(first), counts, parts)
 
     def _rows(self, keys: pa.Array, panes: Int64s | pa.Array, records: Int64s, parts: Parts) -> pa.RecordBatch:

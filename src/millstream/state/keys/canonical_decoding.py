@@ -26,7 +26,9 @@ __all__ = ["ClassKey", "OfClass", "decode"]
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
 _UNEQUAL: dict[tuple[Any, bytes], Any] = {}
-"""Keys that hold NaN and are not equal to themselves, by what made them and their bytes."""
+"""Keys that hold NaN and are not equal to others of the same parts, by what made them and their bytes."""
+_NAN_MARKS = (struct.pack(">d", math.nan)[:2], b"NaN")
+"""What the stored form of a key with a NaN in it has somewhere: the float's first bytes, or a Decimal's text."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,11 @@ def _class_key(data: bytes, of_class: OfClass) -> Any:
     if not isinstance(name, str):
         raise TypeError("the name of a class is a text")
     key = of_class(name, tuple(values))
-    # Newer Pythons compare field by field, and a NaN is not equal to itself: then one object must do for all.
-    return key if key == key else _UNEQUAL.setdefault((of_class, data), key)
+    if not any(mark in data for mark in _NAN_MARKS):
+        return key
+    # Dataclasses of newer Pythons are compared field by field, and a NaN is not equal to itself: then one object must
+    # do for all. They are equal to themselves, so another of the same parts is asked.
+    return key if key == of_class(name, tuple(values)) else _UNEQUAL.setdefault((of_class, data), key)
 
 
 _READ: dict[bytes, Callable[[bytes], Any]] = {

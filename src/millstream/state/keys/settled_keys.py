@@ -54,6 +54,8 @@ _SIMPLE = _PLAIN | {bool, float}
 _NUMBERS = (int, float, Decimal, np.number, np.bool_)
 _BY_VALUE = frozenset((bool, Decimal, UUID, dt.date, dt.timedelta, np.int32, np.int64, np.float64, np.bool_))
 """Of these, what Python calls equal is one key."""
+_UNEQUAL: dict[tuple[Any, ...], Any] = {}
+"""Dataclasses that hold NaN and are not equal to others of the same parts, by their class and parts."""
 
 DecodeKey: TypeAlias = Callable[[bytes], Any]
 """What makes a key of its canonical bytes."""
@@ -301,9 +303,20 @@ def _with_shared_parts(value: Any, equals: dict[Any, Any]) -> Any:
         value = copy.copy(value)
         value._fields = tuple(map(sys.intern, value._fields))
     try:
+        if is_dataclass(kind):
+            value = _equal_to_its_twin(value)
         return equals.setdefault((kind, value), value)
     except TypeError:  # no key of a dictionary, and so of no map
         return value
+
+
+def _equal_to_its_twin(value: Any) -> Any:
+    """The settled dataclass, or the one object that stands for all of its parts. Newer Pythons compare dataclasses
+    field by field, and a NaN is not equal to itself: two that hold one would be two keys."""
+    if value == copy.copy(value):
+        return value
+    kind: Any = type(value)
+    return _UNEQUAL.setdefault((kind, *(getattr(value, name) for name in _compared_fields(kind))), value)
 
 
 def _itself(value: Any) -> Any:

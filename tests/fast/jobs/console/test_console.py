@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from millstream.jobs.console.console import attach_console, console_mode
-from millstream.jobs.console.console_view import ConsoleView, RateMeter, plain_line, render
+from millstream.jobs.console.console_view import ConsoleView, RateMeter, plain_line, render, status_line
 from millstream.jobs.epochs.progress import JobProgress, OperatorProgress, ProgressBoard
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -256,3 +256,16 @@ def test_logging_goes_on_to_other_handlers_while_a_panel_stands() -> None:
     board = ProgressBoard(JobProgress("clicks", "j1", "x"))
     attach_console(board, "rich", io.StringIO()).close()
     assert logging.getLogger().handlers == kept
+
+
+@pytest.mark.parametrize(
+    ("behind", "caught_up_in_ms", "shown"),
+    [(0, 0, "caught up"), (3_000, None, "3,000 behind, not falling"), (3_000, 61_000, "3,000 behind, caught up in")],
+)
+def test_the_panel_says_how_far_behind_the_job_is_and_when_it_will_have_caught_up(
+    behind: int, caught_up_in_ms: int | None, shown: str
+) -> None:
+    progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", behind=behind, caught_up_in_ms=caught_up_in_ms)
+    view = ConsoleView(progress)
+    assert f"input: {shown}" in picture(view)
+    assert ("behind" in plain_line(view)) == ("behind" in status_line(view, 200)) == bool(behind)

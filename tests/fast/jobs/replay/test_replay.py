@@ -253,14 +253,14 @@ def test_a_function_that_gives_something_else_shows_with_key_and_both_values() -
 
 
 def test_a_stateless_function_that_gives_something_else_shows_in_the_output_behind_it() -> None:
-    store, times = new_store(), itertools.count()
+    store, left = new_store(), [0, 0, 1, 1]
 
     def build(env: StreamExecutionEnvironment) -> None:
-        env.add_source(Script([1, 2])).map(lambda n: (n, next(times) >= 2)).uid("odd").sink_to(Collect()).uid("out")
+        env.add_source(Script([1, 2])).map(lambda n: (n, left.pop(0) == 1)).uid("odd").sink_to(Collect()).uid("out")
 
     run(build, store=store)
-    assert replayed(store, build, 1, "odd").is_same  # the counter travels with the function, and begins at 0 again
-    next(times), next(times)
+    assert replayed(store, build, 1, "odd").is_same  # the list travels with the function, and begins anew
+    del left[:2]
     found = replayed(store, build, 1, "odd", differences_max=1)
     assert (found.count, len(found.differences)) == (2, 1), found.text()
     assert found.differences[0].text().endswith("output: committed (1, False), replayed (1, True)")

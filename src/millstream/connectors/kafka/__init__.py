@@ -1,0 +1,1 @@
+"""Kafka: topics as sources and sinks, by confluent-kafka (`pip install millstream[kafka]`)."""
