@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.time import DurationLike, as_duration
+from millstream.common.time import DurationLike, duration_ms
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.files.formats import FileFormat
 from millstream.connectors.files.lines import JsonLines, TextLines
@@ -108,7 +108,7 @@ class FileSourceBuilder:
     def monitor_continuously(self, discovery_interval: DurationLike) -> Self:
         """Look for new files every so often; the source never ends."""
         with at_users_line():
-            interval_ms = as_duration(discovery_interval).to_millis()
+            interval_ms = duration_ms(discovery_interval)
         if interval_ms <= 0:
             raise refuse(f"monitor_continuously: found {discovery_interval!r}, expected a time above 0")
         self._discovery_interval_ms = interval_ms
