@@ -13,7 +13,8 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Targets use both cores by themselves, and only one Spark session may run at a time.
 .NOTPARALLEL:
-.PHONY: help setup java browser redis demo test test-fast test-golden test-spark test-wheel check bench chaos docs lock clean
+.PHONY: help setup java browser redis servers demo test test-fast test-golden test-connectors test-spark test-wheel check \
+    bench chaos docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub("%", "NAME", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +33,10 @@ java:
 browser:
 	@scripts/debian chromium chromium
 
+# Kafka, MinIO, PostgreSQL, Redis, RabbitMQ, MariaDB: tests start them. Built once; MinIO takes minutes.
+servers: java $(READY)
+	@scripts/servers "$(BIN)/python"
+
 # For the example's contrast, and the benchmark's.
 redis: $(READY)
 	@scripts/debian redis-server redis-server
@@ -47,7 +52,7 @@ demo: java $(READY) ## a stream is processed, asked about, killed with -9, recov
 
 # --- tests --------------------------------------------------------------------------------------------------
 
-test: java check test-fast test-golden test-spark ## everything: checks, fast tests, Spark tests, real kills
+test: java check test-fast test-golden test-connectors test-spark test-wheel ## everything, real servers and real kills included
 
 test-fast: $(READY) ## tests and doctests that need no Java, under a minute
 	$(PYTEST) --numprocesses=2 --dist=worksteal --timeout=120 --doctest-modules src tests/fast $(ARGS)
@@ -55,14 +60,17 @@ test-fast: $(READY) ## tests and doctests that need no Java, under a minute
 test-golden: $(READY) ## every program in every way, the model of the protocol, servers over HTTP; no Java, some minutes
 	$(PYTEST) --numprocesses=2 --dist=worksteal tests/golden tests/model tests/services $(ARGS)
 
+test-connectors: servers $(READY) ## sources and sinks on real servers
+	$(PYTEST) --numprocesses=2 --dist=loadfile tests/connectors $(ARGS)
+
 # All of tests/ except what ran before, so that a new folder of tests cannot be forgotten here.
-test-spark: java browser redis $(READY)
-	$(PYTEST) $(addprefix --ignore=tests/,fast golden model services) tests $(ARGS)
+test-spark: java browser redis servers $(READY)
+	$(PYTEST) $(addprefix --ignore=tests/,fast golden model services connectors) tests $(ARGS)
 
 test-wheel: $(READY) ## build the wheel, install it in an environment of its own, run it there
 	scripts/try-wheel "$(VENV)"
 
-chaos: java $(READY) ## kill running jobs at SEEDS=N random moments
+chaos: java servers $(READY) ## kill running jobs at SEEDS=N random moments
 	MILLSTREAM_KILL_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill tests/golden/test_collection_under_fire.py $(ARGS)
 
 check: $(READY) ## lint, types, layers

@@ -3,6 +3,7 @@
     MillstreamError
     ├── ProgramError            the program is wrong; found before anything ran
     │   ├── ConfigurationError  a setting is unknown, malformed or out of range
+    │   ├── MissingNameError    a stream, or another object of ours, has no such method; says who has
     │   ├── StateSchemaError    state was saved as something that cannot be read as it is declared now
     │   └── TypeMismatchError   a value does not fit the declared type
     ├── PickledValueError       a stored value can only be had by running code that is in it; says what to do
@@ -23,6 +24,9 @@ from a line of the user's program, `at` holds it and the message ends with `(fil
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 __all__ = [
     "ConfigurationError",
     "ConnectorAwayError",
@@ -30,6 +34,7 @@ __all__ = [
     "FencedError",
     "JobFailedError",
     "MillstreamError",
+    "MissingNameError",
     "NotAvailableError",
     "NotYetError",
     "PickledValueError",
@@ -40,6 +45,8 @@ __all__ = [
     "StoreDamagedError",
     "StoreError",
     "TypeMismatchError",
+    "did_you_mean",
+    "nearest",
 ]
 
 
@@ -62,6 +69,10 @@ class ProgramError(MillstreamError):
 
 class ConfigurationError(ProgramError):
     """A configuration key is unknown or its value is out of range."""
+
+
+class MissingNameError(ProgramError, AttributeError):
+    """An object of ours has no attribute of that name. An AttributeError too: `hasattr` and the like just see that."""
 
 
 class TypeMismatchError(ProgramError):
@@ -138,3 +149,22 @@ class JobFailedError(MillstreamError):
     def __init__(self, message: str, *, report: str = "", at: str | None = None) -> None:
         super().__init__(message, at=at)
         self.report = report
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The one of the known names that was perhaps meant. `likeness`: 1 is the same text, 0 any.
+
+    >>> nearest("cuont", ["count", "total"]), nearest("cuont", ["total"])
+    ('count', None)
+    """
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """The sentence that follows "there is no such name", with a space before it; nothing where none is near.
+
+    >>> did_you_mean("cuont", ["count", "total"])
+    " Did you mean 'count'?"
+    """
+    near = nearest(name, known, likeness)
+    return "" if near is None else f" Did you mean {near!r}?"

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pytest
 
+from servers.http_service import http_service
 from servers.kafka import KafkaBroker
 from servers.mariadb import MariadbServer
 from servers.minio import MinioServer
@@ -24,6 +25,7 @@ from servers.server_process import ServerProcess
 from servers.tcp_proxy import TcpProxy
 
 __all__ = [
+    "http_service",
     "kafka_broker",
     "kafka_proxy",
     "mariadb_server",

@@ -10,11 +10,12 @@ Before the program's file nothing is the program's: an unknown option there is r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
+
+from millstream.errors import nearest
 
 __all__ = ["ProgramCommand", "arranged", "misspelt"]
 
@@ -83,5 +84,5 @@ def misspelt(arguments: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     {'--paralelism': '--parallelism'}
     """
     options = [word.partition("=")[0] for word in arguments if word.startswith("--")]
-    near = {option: get_close_matches(option, names, n=1, cutoff=0.85) for option in options}
-    return {option: matches[0] for option, matches in near.items() if matches and matches[0] != option}
+    near = {option: nearest(option, names, likeness=0.85) for option in options}
+    return {option: ours for option, ours in near.items() if ours is not None and ours != option}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 
 from millstream.errors import MillstreamError
+from millstream.graph.error_report import show_error
 
 __all__ = ["refuse"]
 
 
 def refuse(error: MillstreamError, code: int = 2) -> int:
     """Print why; returns the exit code."""
-    print(f"millstream: {error}", file=sys.stderr)
+    show_error(error, sys.stderr)
     return code

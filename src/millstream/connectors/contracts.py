@@ -74,6 +74,7 @@ class SourceContext:
     run_started_ms: int
     parallelism: int
     record_bytes_max: int | None = None
+    uid: str = ""
 
 
 Read = Generator[Any | pa.RecordBatch, None, Offset | None]
@@ -94,9 +95,15 @@ class Source(ABC):
     """True when `read` yields batches whose records bring their timestamps along."""
     single: bool = False
     """True when the source has one split for ever, so that it runs at parallelism 1 (as Flink's collection source)."""
+    dead_letter_tag: Any = None
+    """The OutputTag of messages that cannot be read; then `read` yields them as `DeadLetters` (see `messages`), and the
+    stream's `get_side_output(tag)` gives them. A source that decodes messages takes it from its schema."""
     sequential: bool = False
     """True when its splits come to an end and may be read one after the other, in the order of a list that only ever
     grows at its end. Then it may have any number of them: an epoch asks about the first unfinished ones only."""
+    keeps_starts: bool = False
+    """True when where a split begins is decided once, by what the world was like then ("at the newest record"). Its
+    start is then part of the manifest from the first epoch on that knows it, also if nothing was read of it."""
 
     @abstractmethod
     def splits(self, context: SourceContext) -> Sequence[Split]:

@@ -10,23 +10,27 @@ when the job is restored elsewhere, forked, or begun again.
 
 from __future__ import annotations
 
+import builtins
 import copy
 import pickle
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import cloudpickle
 
+from millstream import errors
 from millstream.connectors.contract_checks import check_commit
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, Sink, SinkWriter, WriterContext
-from millstream.errors import ProgramError
+from millstream.errors import MillstreamError, ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
-__all__ = ["TwoPhaseSink"]
+__all__ = ["TwoPhaseSink", "commit_in_tasks"]
+
+P = TypeVar("P")
 
 
 class TwoPhaseSink(Sink):
@@ -135,9 +139,7 @@ class _TwoPhaseCommitter(Sink):
             return
         # Each has a name of its own: who remembers names must not take the second for the first.
         parts = [(replace(commit, part=part), staged) for part, staged in enumerate(publish)]
-        rows = self._session.sparkContext.parallelize(parts, len(parts))
-        # Pickled as the plan is: Spark's own copy of cloudpickle does not know which modules the user registered.
-        rows.foreach(partial(_commit_part, cloudpickle.dumps(self._sink)))
+        commit_in_tasks(self._session, partial(_commit_part, self._sink), parts)
 
     def close(self) -> None:
         self._sink.close()
@@ -146,8 +148,55 @@ class _TwoPhaseCommitter(Sink):
         return self._sink.describe()
 
 
-def _commit_part(pickled_sink: bytes, part: tuple[CommitId, Json]) -> None:
+def _commit_part(sink: TwoPhaseSink, part: tuple[CommitId, Json]) -> None:
     """In a task: publish what one writer staged."""
     commit, staged = part
-    sink: TwoPhaseSink = pickle.loads(pickled_sink)
     sink.commit(commit, [staged])
+
+
+# --- publishing from tasks ------------------------------------------------------------------------------------
+
+
+def commit_in_tasks(session: Any, publish: Callable[[P], None], parts: Sequence[P]) -> None:
+    """Call `publish` with each part, each in a task of its own; raises what went wrong with one of them.
+
+    A sink that publishes so has kept the session that `opened` was given. A run without Spark has none: there the parts
+    are published here, one after another. A task may run twice, also beside its other attempt, so `publish` must be
+    harmless when repeated, as every commit.
+    """
+    if session is None:
+        for part in parts:
+            publish(part)
+        return
+    rows = session.sparkContext.parallelize(parts, len(parts))
+    # Pickled as the plan is: Spark's own copy of cloudpickle does not know which modules the user registered.
+    failures = rows.mapPartitions(partial(_publish_rows, cloudpickle.dumps(publish))).collect()
+    for kind, message in failures:
+        raise _error_of(kind, message)
+
+
+def _publish_rows(pickled_publish: bytes, parts: Iterator[P]) -> Iterator[tuple[str, str]]:
+    """In a task: publish the parts, and say what went wrong: the kind of the error, and its words.
+
+    What goes wrong in the world or in the settings is told as data. Raised, Spark would try the task again at once and
+    wrap the sentence in a page of its own. Any other error is somebody's bug, and is raised with its traceback.
+    """
+    publish: Callable[[P], None] = pickle.loads(pickled_publish)
+    for part in parts:
+        try:
+            publish(part)
+        except MillstreamError as error:
+            yield type(error).__name__, error.message
+        except (ConnectionError, TimeoutError) as error:
+            yield type(error).__name__, str(error)
+
+
+def _error_of(kind: str, message: str) -> Exception:
+    """The error that a task told of.
+
+    >>> _error_of("ConnectionError", "no answer"), _error_of("StoreAwayError", "no disk")
+    (ConnectionError('no answer'), StoreAwayError('no disk'))
+    """
+    error_class: Any = getattr(errors, kind, getattr(builtins, kind, OSError))
+    error: Exception = error_class(message)
+    return error

@@ -8,7 +8,7 @@ not import PySpark: that happens when a job starts or a DataFrame is handed over
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -28,6 +28,7 @@ from millstream.datastream.environment.launch_defaults import job_receiver, laun
 from millstream.datastream.environment.settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
+from millstream.datastream.streams.missing_names import AnswersForMissingNames
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotYetError
@@ -51,13 +52,17 @@ _DEFAULT_JOB_NAME = "Millstream Job"
 _ITERATOR_VALUES_MAX = 1_000_000
 
 
-class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
+class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, EnvironmentDependencies):
     """The beginning of a program.
 
     >>> env = StreamExecutionEnvironment.get_execution_environment()
     >>> stream = env.set_parallelism(2).from_collection([1, 2, 3]).map(lambda n: n + 1)
     >>> sink = stream.print()
     """
+
+    _elsewhere = (
+        ("KeyedStream", "Begin with a source, and call it on the stream: env.from_collection(...).{name}(...)"),
+    )
 
     def __init__(
         self,
@@ -89,6 +94,12 @@ class StreamExecutionEnvironment(EnvironmentSettings, EnvironmentDependencies):
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
         """The values of a list or any other finite iterable, in order. They are checked against the type now."""
+        if isinstance(collection, str | bytes | Mapping):
+            parts = "keys" if isinstance(collection, Mapping) else "letters" if isinstance(collection, str) else "bytes"
+            raise refuse(
+                f"from_collection: found {collection!r:.60}, expected a list or another iterable of records. For one "
+                f"record pass [it]; if its {parts} are meant, list(it)"
+            )
         try:
             is_endless_perhaps = not hasattr(collection, "__len__")
             values = list(islice(collection, _ITERATOR_VALUES_MAX + 1) if is_endless_perhaps else collection)

@@ -5,35 +5,94 @@ every frame that led to it; those of ours say nothing to the user, whose line is
 `show_uncaught_errors` puts a hook in place that shows our errors as the command line does, and leaves all others, and
 a hook of somebody else's, alone. Where a test runner shows the error, the report comes first as well: it is the error's
 cause (`FailureInTask`).
+
+An error of the lower layers, which know nothing of programs, has no line: then the traceback says which line of the
+program led to it.
 """
 
 from __future__ import annotations
 
+import atexit
 import sys
+import sysconfig
+import traceback
+from os.path import basename
 from types import TracebackType
 from typing import TextIO
 
 from millstream.errors import JobFailedError, MillstreamError
+from millstream.graph.builder import never_run
+from millstream.graph.site import PACKAGE_FOLDER, Site, in_plain_words
 
-__all__ = ["show_error", "show_uncaught_errors"]
+__all__ = ["show_error", "show_known_names", "show_uncaught_errors", "show_what_never_ran"]
 
 
 def show_error(error: MillstreamError, screen: TextIO) -> None:
     """The report of a failed job, if there is one, and the error in one sentence."""
     if isinstance(error, JobFailedError) and error.report:
         print(error.report, end="\n\n", file=screen)
-    print(f"millstream: {error}", file=screen)
+    line = None if error.at else _line_of(error)
+    print(f"millstream: {in_plain_words(str(error))}", end="\n" if line is None else f" ({line})\n", file=screen)
+
+
+# Neither the program's nor ours: Python itself, what starts programs, and packages.
+_ELSEWHERE = (
+    "<",
+    PACKAGE_FOLDER,
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "scripts")},
+)
+
+
+def _line_of(error: MillstreamError) -> Site | None:
+    """The last line of the program on the way to the error; None where no program is on the way."""
+    frames = traceback.extract_tb(error.__traceback__)
+    program = [frame for frame in frames if not frame.filename.startswith(_ELSEWHERE)]
+    return Site(program[-1].filename, program[-1].lineno or 0) if program else None
+
+
+def show_known_names(error: BaseException, screen: TextIO) -> None:
+    """Of an attribute that one of our classes does not have, as `Types.INTEGER`: those it has."""
+    kind = error.obj if isinstance(error, AttributeError) else None
+    if isinstance(kind, type) and kind.__module__.startswith("millstream."):
+        names = ", ".join(name for name in dir(kind) if not name.startswith("_"))
+        print(f"millstream: {kind.__name__} has {names}", file=screen)
 
 
 def show_uncaught_errors() -> None:
     """From now on, show our errors that nobody catches as the command line shows them."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_uncaught
+        # Now: when Python is about to end, nobody knows any more which file it was given.
+        atexit.register(_at_exit, getattr(sys.modules.get("__main__"), "__file__", None))
+
+
+def show_what_never_ran(screen: TextIO) -> None:
+    """Say that a program was built and nothing of it ran: the commonest mistake of a first program."""
+    node = never_run()
+    if node is not None:
+        print(
+            f"millstream: the program ended without env.execute(): nothing of it ran. Call it at the end ({node.site})",
+            file=screen,
+        )
+
+
+def _at_exit(script: str | None) -> None:
+    """The same for a program that Python runs by itself, if it came to its end: not for one that a test runner or a
+    shell imports."""
+    node = never_run()
+    is_program = node is not None and script is not None and basename(script) == basename(node.site.file)
+    if is_program and not _FAILED:
+        show_what_never_ran(sys.stderr)
+
+
+_FAILED: list[type[BaseException]] = []  # what ended the process
 
 
 def _show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _FAILED.append(kind)
     if isinstance(error, MillstreamError):
         sys.stdout.flush()
         show_error(error, sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
+        show_known_names(error, sys.stderr)

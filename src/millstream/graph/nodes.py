@@ -102,6 +102,7 @@ class Operation:
 class Read(Operation):
     source: Source
     watermarks: WatermarkStrategy | None = None
+    tags: tuple[tuple[str, TypeInformation | None], ...] = ()  # the side output of unreadable messages, if it is read
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 from dataclasses import dataclass
 
 from millstream.errors import ProgramError
 
-__all__ = ["PACKAGE_FOLDER", "UNKNOWN_SITE", "Site", "here", "refuse"]
+__all__ = ["PACKAGE_FOLDER", "UNKNOWN_SITE", "Site", "here", "in_plain_words", "refuse"]
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 """Where Millstream's own modules lie: what a frame or a module is told by."""
@@ -55,4 +56,29 @@ def here() -> Site:
 
 def refuse(message: str) -> ProgramError:
     """A ProgramError at the user's line."""
-    return ProgramError(message, at=str(here()))
+    return ProgramError(in_plain_words(message), at=str(here()))
+
+
+def _a_kind(match: re.Match[str]) -> str:
+    name = match.group(1)
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
+
+
+# What Python says of objects that do not say it themselves, and what a person would.
+_PLAIN_WORDS = (
+    (re.compile(r"<function (?:\S*\.)?<lambda> at 0x[0-9a-f]+>(?: \(function\))?"), "a lambda"),
+    (re.compile(r"<(?:bound method|function) (\S+)(?: of .*?)? at 0x[0-9a-f]+>(?: \(\w+\))?>?"), r"the function \1"),
+    (re.compile(r"<(?:[\w<>]+\.)*(\w+) object at 0x[0-9a-f]+>(?: \(\1\))?"), _a_kind),
+    (re.compile(r"<class '(?:[\w<>]+\.)*(\w+)'>(?: \((?:type|ABCMeta)\))?"), r"the class \1"),
+)
+
+
+def in_plain_words(message: str) -> str:
+    """A message without addresses in memory and names of our modules.
+
+    >>> in_plain_words(f"found {here} ({type(here).__name__}) and {Site}, expected a Site")
+    'found the function here and the class Site, expected a Site'
+    """
+    for pattern, words in _PLAIN_WORDS:
+        message = pattern.sub(words, message)
+    return message

@@ -7,7 +7,6 @@ the store tells of any state.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.program import program_of
+from millstream.errors import did_you_mean
 from millstream.query.errors import UnknownStateError
 from millstream.records.columns import holds_pickles
 from millstream.state.schemas.saved_types import type_from, type_of_arrow, written_type
@@ -168,8 +168,7 @@ def find_state(
     pairs = sorted(f"{known[0]}/{known[1]}" for known in states if isinstance(known, tuple))
     have = ", ".join(f"'{known}'" for known in [*names, *pairs]) or "none"
     shown = "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
-    near = difflib.get_close_matches(shown, [*names, *pairs], n=1, cutoff=0.5)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
+    hint = did_you_mean(shown, [*names, *pairs])
     if isinstance(key, tuple) and not allow_undeclared:
         hint += " States that were not declared can be asked for only where allow_undeclared=True is given."
     if not names:

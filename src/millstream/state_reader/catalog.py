@@ -8,14 +8,13 @@ those that the manifest tells.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.program import program_of
-from millstream.errors import StoreError
+from millstream.errors import StoreError, did_you_mean
 from millstream.state.schemas.schema_history import History
 from millstream.state.schemas.state_schemas import last_schemas
 from millstream.state.segments.version import Refs
@@ -185,7 +184,7 @@ def find_operator(operators: Sequence[OperatorInfo], name: str, where: str) -> O
         raise StoreError(f"{where} has {len(named)} operators named '{name}'. Give one of their uids: {uids}.")
     known = [known_name for operator in operators for known_name in (operator.name, operator.uid)]
     have = ", ".join(f"'{operator.name}' (uid {operator.uid})" for operator in operators if operator.states) or "none"
-    raise StoreError(f"{where} has no operator '{name}'.{_nearest(name, known)} With state it has: {have}.")
+    raise StoreError(f"{where} has no operator '{name}'.{did_you_mean(name, known)} With state it has: {have}.")
 
 
 def find_state(states: Iterable[StoredState], operator: OperatorInfo, name: str, where: str) -> StoredState:
@@ -196,10 +195,5 @@ def find_state(states: Iterable[StoredState], operator: OperatorInfo, name: str,
         if name in (state.name, f"{state.name} ({state.scope})"):
             return state
     have = ", ".join(f"'{state.name}'" for state in own) or "none"
-    near = _nearest(name, [state.name for state in own])
+    near = did_you_mean(name, [state.name for state in own])
     raise StoreError(f"{where}: operator '{operator.name}' has no state '{name}'.{near} It has: {have}.")
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f" Did you mean '{near[0]}'?" if near else ""

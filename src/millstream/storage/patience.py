@@ -59,6 +59,11 @@ class PatientStore:
     def url(self) -> str:
         return self._store.url
 
+    @property
+    def below(self) -> Store:
+        """The store itself, without patience."""
+        return self._store
+
     def __repr__(self) -> str:
         return f"PatientStore({self._store!r})"
 

@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.errors import ConfigurationError
 
-__all__ = ["Names", "Store", "is_transient", "open_store", "shown_address"]
+__all__ = ["Names", "Store", "is_object_address", "is_transient", "open_store", "shown_address"]
 
 # Inside a class that has a method called `list`, the name `list` means that method.
 Names = list[str]
@@ -111,11 +111,31 @@ def open_store(url: str, *, fsync: bool = True) -> Store:
     if scheme == "memory":
         return MemoryStore(url[len("memory://") :])
     if scheme in _OBJECT_SCHEMES:
+        _refuse_credentials(url)
         return ObjectStore(url)
     raise ConfigurationError(
         f"Store address {url!r} has the unknown scheme {scheme!r}. "
         f"Give a path, file://, memory://, s3://, gs:// or az://."
     )
+
+
+def _refuse_credentials(url: str) -> None:
+    """An address is shown, logged and stored, so it must hold no secret."""
+    if ":" in urlsplit(url).netloc.rpartition("@")[0]:
+        raise ConfigurationError(
+            "The store's address has credentials in it. Addresses are shown and stored: give the plain one, such as "
+            "s3://bucket/job, and the credentials in the environment."
+        )
+
+
+def is_object_address(url: str) -> bool:
+    """Whether `url` leads to an object store.
+
+    >>> is_object_address("s3://bucket/job"), is_object_address("/jobs/clicks")
+    (True, False)
+    """
+    scheme_match = _SCHEME.match(url)
+    return scheme_match is not None and scheme_match.group(1).lower() in _OBJECT_SCHEMES
 
 
 def shown_address(url: str) -> str:

@@ -10,14 +10,13 @@ only concern Flink's cluster (`taskmanager.`, `rest.`, ...) are accepted and hav
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.configuration import Configuration
 from millstream.common.options.flink_options import FLINK_OPTIONS, IGNORED_FAMILIES
 from millstream.common.options.option import Option, OptionType
-from millstream.errors import ConfigurationError
+from millstream.errors import ConfigurationError, did_you_mean
 
 __all__ = [
     "BATCH_MAX_RECORDS",
@@ -221,10 +220,9 @@ def check_key(key: str, at: str | None = None) -> None:
     """
     if key in KNOWN or any(key.startswith(family) and key != family for family in (*_FREE_FAMILIES, *IGNORED_FAMILIES)):
         return
-    near = difflib.get_close_matches(key, KNOWN, n=1, cutoff=0.5)
-    guess = f" Did you mean {near[0]!r}?" if near else ""
     raise ConfigurationError(
-        f"configuration key {key!r} is unknown.{guess} Keys of your own start with 'user.', Spark's with 'spark.'.",
+        f"configuration key {key!r} is unknown.{did_you_mean(key, KNOWN, likeness=0.8)} Keys of your own start with "
+        "'user.', Spark's with 'spark.'.",
         at=at,
     )
 

@@ -13,7 +13,8 @@ from typing import Any, BinaryIO, Literal
 
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.formats import BadRecords, ByteFormat, is_compressed, opened_bytes
+from millstream.connectors.files.formats import BadRecords, ByteFormat, opened_bytes
+from millstream.connectors.files.unpacking import is_compressed
 from millstream.connectors.files.values import Converter, text_converter
 from millstream.errors import JobFailedError, ProgramError, TypeMismatchError
 from millstream.records.columns import to_record_batch

@@ -1,6 +1,7 @@
 """Which files a source reads: each is found once, and written down as it was then.
 
-A file is known by its path, size and time of change when it was first seen. New files are listed in the job's store
+A file is known by its path, size, time of change and, in an object store, the mark of its content when it was first
+seen. New files are listed in the job's store
 before they are read, in the order (time of change, path): after a crash the source has the same files with the same
 sizes, whatever happened to the folder meanwhile. A file that grows later keeps its first size; put new
 records into new files, and move a file into place when it is complete.
@@ -10,51 +11,23 @@ Names that start with '.' or '_' are hidden: files still being written, staging 
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
-import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+import zlib
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from millstream.errors import NotYetError, ProgramError, StoreDamagedError
+from millstream.connectors.files.places import InputFile, check_path, files_below
+from millstream.errors import ProgramError, StoreDamagedError
 from millstream.storage.names import INPUT
 from millstream.storage.store import Store
 
-__all__ = ["FileLog", "InputFile", "check_paths", "files_of_list", "is_file_list", "list_files", "local_path_of"]
+__all__ = ["FileLog", "check_paths", "files_of_list", "is_file_list", "list_files", "list_of_files"]
 
+_FORM = 2
 _LIST = re.compile(r"input/files-[0-9a-f]{16}/\d{12,}\.json")
-
-
-@dataclass(frozen=True)
-class InputFile:
-    """A file as it was when it was first seen."""
-
-    path: str
-    size: int
-    modified_ns: int
-
-
-def local_path_of(path: str) -> str:
-    """The absolute local path that `path` (plain, or file://) names.
-
-    >>> local_path_of("file:///data/in%20put")
-    '/data/in put'
-    """
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", path)
-    if scheme is None:
-        if path.startswith("file:/"):
-            return local_path_of("file://" + path[len("file:") :])
-        return os.path.abspath(os.path.expanduser(path))
-    if scheme.group(1).lower() == "file":
-        return os.path.abspath(unquote(urlsplit(path).path))
-    raise NotYetError.of(
-        f"FileSource on {scheme.group(1)}://",
-        "the object-store connectors",
-        "read it through Spark, env.from_spark(spark.read.…), or mount it as a folder",
-    )
 
 
 def check_paths(paths: Sequence[str]) -> None:
@@ -62,34 +35,13 @@ def check_paths(paths: Sequence[str]) -> None:
     if not paths:
         raise ProgramError("FileSource has no path. Give at least one file or folder.")
     for path in paths:
-        if not os.path.exists(path):
-            raise ProgramError(f"FileSource: {path} does not exist. Check the path, or make the folder first.")
-        if not os.access(path, os.R_OK):
-            raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
+        check_path(path)
 
 
-def list_files(paths: Sequence[str]) -> list[InputFile]:
-    """The visible files at and below these paths, oldest first."""
-    files: dict[str, InputFile] = {}
-    for root in paths:
-        for path in _visible(root):
-            try:
-                status = os.stat(path)
-            except FileNotFoundError:
-                # Removed between listing and looking: it was never seen.
-                continue
-            files[path] = InputFile(path, status.st_size, status.st_mtime_ns)
+def list_files(paths: Sequence[str], known: Collection[str] = ()) -> list[InputFile]:
+    """The visible files at and below these paths that are not `known`, oldest first."""
+    files = {file.path: file for root in paths for file in files_below(root, known)}
     return sorted(files.values(), key=lambda file: (file.modified_ns, file.path))
-
-
-def _visible(root: str) -> Iterator[str]:
-    if os.path.isfile(root):
-        # A file that the user names is read even when its name is hidden.
-        yield root
-        return
-    for place, folders, names in os.walk(root, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        yield from (os.path.join(place, name) for name in names if not name.startswith((".", "_")))
 
 
 class FileLog:
@@ -115,15 +67,13 @@ class FileLog:
 
     def discover(self) -> None:
         """Look for new files, and write down what is new before anybody reads it."""
-        fresh = [file for file in list_files(self._paths) if file.path not in self._known_paths]
+        fresh = list_files(self._paths, self._known_paths)
         if not fresh and self.has_started:
             return
         if self._store is None:
             self._take(fresh)
             return
-        entries = [asdict(file) for file in fresh]
-        data = json.dumps({"files": entries, "checksum": _checksum(entries)}, indent=1).encode()
-        if self._store.create(self._name(self._list_count + 1), data):
+        if self._store.create(self._name(self._list_count + 1), list_of_files(fresh)):
             self._take(fresh)
         else:
             self._catch_up()
@@ -160,14 +110,45 @@ class FileLog:
         return f"{self._folder}/{number:012d}.json"
 
 
+def list_of_files(files: Sequence[InputFile]) -> bytes:
+    """A list to be stored: a line that says what it is, and the files in columns, packed. A million take some MB."""
+    columns = {
+        "paths": [file.path for file in files],
+        "sizes": [file.size for file in files],
+        "modified_ns": [file.modified_ns for file in files],
+        "marks": [file.mark for file in files] if any(file.mark for file in files) else [],
+    }
+    body = json.dumps(columns, separators=(",", ":")).encode()
+    head = json.dumps({"list": _FORM, "files": len(files), "sha256": hashlib.sha256(body).hexdigest()}).encode()
+    return gzip.compress(head + b"\n" + body, compresslevel=1, mtime=0)
+
+
 def files_of_list(data: bytes) -> list[InputFile]:
     """The files in a stored list; ValueError, KeyError, TypeError or AttributeError if it is none or was changed."""
+    if data[:2] == b"\x1f\x8b":
+        return _files_of_columns(data)
     document = json.loads(data)
     entries = document["files"]
     # Lists of the first Millstreams have no checksum.
     if document.get("checksum") not in (None, _checksum(entries)):
         raise ValueError("its checksum does not match its content")
-    return [InputFile(**entry) for entry in entries]
+    return [InputFile(**entry, cut_by_content=True) for entry in entries]
+
+
+def _files_of_columns(data: bytes) -> list[InputFile]:
+    try:
+        head, _, body = gzip.decompress(data).partition(b"\n")
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"it is cut or changed: {error}") from error
+    facts = json.loads(head)
+    if facts["list"] != _FORM:
+        raise ValueError(f"it is of form {facts['list']}, and this Millstream reads form {_FORM}. Use a newer one")
+    if facts["sha256"] != hashlib.sha256(body).hexdigest():
+        raise ValueError("its checksum does not match its content")
+    columns = json.loads(body)
+    marks = columns["marks"] or [""] * len(columns["paths"])
+    files = zip(columns["paths"], columns["sizes"], columns["modified_ns"], marks, strict=True)
+    return [InputFile(path, size, modified_ns, mark) for path, size, modified_ns, mark in files]
 
 
 def is_file_list(name: str) -> bool:

@@ -26,7 +26,8 @@ import pyarrow.json as pj
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.formats import BadRecords, ByteFormat, is_compressed, opened_bytes
+from millstream.connectors.files.formats import BadRecords, ByteFormat, opened_bytes
+from millstream.connectors.files.unpacking import is_compressed
 from millstream.connectors.files.values import json_converter
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records.batch import is_typed
@@ -183,7 +184,7 @@ class TextLines(LineFormat):
     def __init__(self, charset: str = "UTF-8") -> None:
         try:
             one_byte = "\n".encode(charset) == b"\n"
-        except LookupError as error:
+        except (LookupError, TypeError) as error:
             raise ProgramError(f"Charset {charset!r} is not known. Give a name such as 'UTF-8'.") from error
         if not one_byte:
             raise ProgramError(

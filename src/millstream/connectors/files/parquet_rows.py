@@ -1,4 +1,6 @@
-"""Parquet files: an offset is a row number, a split some neighbouring row groups.
+"""Parquet files: an offset is a row number, a split some neighbouring row groups, or all of a file that is not large.
+
+How many rows a small file has is known when it is read: its last offset, `{"end": n}`, says that it is over.
 
 Columns are taken by name and cast to the declared type only where nothing is lost; a value that does not fit is an
 error that names file and column.
@@ -6,18 +8,15 @@ error that names file and column.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.discovery import InputFile
-from millstream.connectors.files.formats import FileFormat
+from millstream.connectors.files.formats import FileFormat, explained_file_errors, split_info
+from millstream.connectors.files.places import InputFile, opened_whole
 from millstream.connectors.foreign_columns import inward
 from millstream.errors import JobFailedError, ProgramError
 from millstream.records.columns import stream_schema
@@ -40,30 +39,38 @@ class ParquetRows(FileFormat):
     def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
         if file.size == 0:
             return ()
+        if file.size <= split_bytes_max and not file.cut_by_content:
+            # Not opened here: of a million small files the driver would read every footer.
+            return (Split(file.path, 0, split_info(file, None)),)
         splits: list[Split] = []
         begin = row = size_bytes = 0
-        metadata = _footer(file.path, file.size)
+        metadata = _footer(file.path, file.size, file.mark)
         for group in range(metadata.num_row_groups):
             facts = metadata.row_group(group)
             row += facts.num_rows
             size_bytes += facts.total_byte_size
             if row > begin and (size_bytes >= split_bytes_max or group == metadata.num_row_groups - 1):
                 name = file.path if begin == 0 else f"{file.path}#{begin}"
-                splits.append(Split(name, begin, {"path": file.path, "end": row, "size": file.size}))
+                splits.append(Split(name, begin, split_info(file, row)))
                 begin, size_bytes = row, 0
         return tuple(splits)
 
     def reach(self, split: Split, offset: Offset, budget: int) -> Offset:
-        return min(split.info["end"], offset + budget)
+        if self.finished(split, offset):
+            return offset
+        end = split.info["end"]
+        return offset + max(1, budget) if end is None else min(end, offset + budget)
 
     def finished(self, split: Split, offset: Offset) -> bool:
-        return bool(offset >= split.info["end"])
+        return isinstance(offset, dict) or (split.info["end"] is not None and offset >= split.info["end"])
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        path = split.info["path"]
+        path, size, mark = split.info["path"], split.info["size"], split.info.get("mark", "")
+        if isinstance(start, dict):
+            return start
         schema = stream_schema(self.type_info)
         assert schema is not None
-        footer = _footer(path, split.info["size"])
+        footer = _footer(path, size, mark)
         names = footer.schema.to_arrow_schema().names
         missing = [name for name in schema.names if name not in names]
         if missing:
@@ -71,14 +78,17 @@ class ParquetRows(FileFormat):
                 f"File {path} has the columns {names}, and {missing} of the declared type is not among them. "
                 f"Correct the names of the type."
             )
-        with _explain_errors(path):
-            _check_size(path, split.info["size"])
-            with pq.ParquetFile(path, metadata=footer) as file:
-                for group, begin, end in row_ranges(footer, start, stop):
-                    table = file.read_row_group(group, columns=schema.names).select(schema.names)
-                    for batch in table.slice(begin, end - begin).to_batches(max_chunksize=_BATCH_RECORDS_MAX):
-                        yield inward(batch, self.type_info, path)
-        return stop
+        with (
+            explained_file_errors(path, "Parquet"),
+            opened_whole(path, size, mark) as raw,
+            pq.ParquetFile(raw, metadata=footer) as file,
+        ):
+            for group, begin, end in row_ranges(footer, start, stop):
+                table = file.read_row_group(group, columns=schema.names).select(schema.names)
+                for batch in table.slice(begin, end - begin).to_batches(max_chunksize=_BATCH_RECORDS_MAX):
+                    yield inward(batch, self.type_info, path)
+        has_ended = split.info["end"] is None and stop >= footer.num_rows
+        return {"end": footer.num_rows} if has_ended else stop
 
 
 def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
@@ -92,29 +102,7 @@ def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple
 
 
 @lru_cache(maxsize=256)
-def _footer(path: str, size: int) -> pq.FileMetaData:
+def _footer(path: str, size: int, mark: str) -> pq.FileMetaData:
     """What the file says of itself. Cached: a file that was planned does not change."""
-    with _explain_errors(path):
-        _check_size(path, size)
-        return pq.read_metadata(path)
-
-
-def _check_size(path: str, size: int) -> None:
-    size_now = os.stat(path).st_size
-    if size_now != size:
-        raise JobFailedError(
-            f"File {path} has {size_now} bytes, and had {size} when it was first seen: it was cut or replaced. "
-            f"Nothing of it was skipped. Put the original back, and give changed data a new name."
-        )
-
-
-@contextmanager
-def _explain_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise JobFailedError(
-            f"File {path} is gone, and its records were not all read. Put it back under its name and start again."
-        ) from error
-    except (pa.ArrowInvalid, OSError) as error:
-        raise JobFailedError(f"File {path} is not whole Parquet ({error}). Replace it by a whole copy.") from error
+    with explained_file_errors(path, "Parquet"), opened_whole(path, size, mark) as file:
+        return pq.read_metadata(file)

@@ -39,6 +39,7 @@ __all__ = [
     "PartFormat",
     "TextParts",
     "parts_of_encoder",
+    "plain_json",
 ]
 
 
@@ -65,6 +66,9 @@ class PartFormat(ABC):
     """The file ending when the user gives none."""
     whole_chunks: bool = True
     """True when a single chunk is a part as it stands, so that publishing it is only giving it its name."""
+
+    is_bytes: bool = False
+    """True when parts laid end to end, with whatever between them, are a file of this format."""
 
     @abstractmethod
     def encoder(self) -> PartEncoder:
@@ -96,6 +100,8 @@ class _Rows(PartEncoder):
 
 
 class _RowFormat(PartFormat):
+    is_bytes = True
+
     def encoder(self) -> PartEncoder:
         return _Rows(self)
 
@@ -172,7 +178,7 @@ class JsonParts(_RowFormat):
     suffix = ".json"
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
-        write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode
+        write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=plain_json).encode
         return "".join([write(value) + "\n" for value in with_short_floats(values, type_info)]).encode("utf-8")
 
 
@@ -199,6 +205,10 @@ class CsvParts(_RowFormat):
 
     @property
     def whole_chunks(self) -> bool:  # type: ignore[override]
+        return not self.header
+
+    @property
+    def is_bytes(self) -> bool:  # type: ignore[override]
         return not self.header
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
@@ -270,7 +280,7 @@ def _check_charset(charset: str) -> None:
         raise ProgramError(f"Charset {charset!r} is not known. Give a name such as 'UTF-8'.") from error
 
 
-def _plain(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """What JSON has no word for, as text or as an object."""
     if isinstance(value, Row):
         return value.as_dict()

@@ -5,7 +5,8 @@ The steps for a part, in this order; a crash between any two of them is mended b
 1. The final name exists: an earlier attempt got this far, skip to 4.
 2. Every chunk must be there and be what the manifest says. One that is not is damage, and nothing is published.
 3. Give the bytes their final name, atomically and only if it is free: a hard link when one local chunk is the whole
-   part, else create-if-absent of the assembled part. Durable before going on.
+   part, a copy made by the service when it is one object, else create-if-absent of the assembled part. Durable before
+   going on.
 4. Remove the chunks.
 
 After the parts, leftovers of lost task attempts are swept from the staging folder: only below the epoch the manifest
@@ -20,10 +21,12 @@ is told which they are, and can choose.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from millstream.connectors.contracts import Json, RestorePoint
@@ -40,40 +43,87 @@ from millstream.connectors.files.part_rules import STAGING, staging_folder
 from millstream.connectors.files.parts import PartFormat
 from millstream.errors import StoreDamagedError
 from millstream.storage.content import content_of
+from millstream.storage.objects import ObjectStore
+from millstream.storage.patience import PatientStore
 from millstream.storage.store import Store
 
 __all__ = [
     "later_parts",
     "publish_all",
     "restored_sentence",
+    "service_of",
     "waiting_parts",
 ]
 
+_PUBLISHED_AT_ONCE = 8
 _CHUNK = re.compile(r"(\d{12,})-\d{5,}-[A-Za-z0-9]+-\d{5,}")
 
 
 def publish_all(target: Store, publish: Sequence[Json], format: PartFormat) -> None:
     """Publish the parts a manifest lists, then sweep what is left of lost attempts."""
-    for part in published_parts(publish):
-        _publish(target, part, format)
+    parts = published_parts(publish)
+    if len(parts) < 2 or target.local_path(STAGING) is not None:
+        for part in parts:
+            _publish(target, part, format)
+    else:
+        # A request to a far store takes long and costs little here. Few at once: each may hold a part in memory.
+        with ThreadPoolExecutor(min(len(parts), _PUBLISHED_AT_ONCE)) as threads:
+            list(threads.map(lambda part: _publish(target, part, format), parts))
     limit = sweep_limit(publish)
     if limit is not None:
         folder, before = limit
-        for name in target.list(folder):
-            match = _CHUNK.fullmatch(name.rpartition("/")[2])
-            if match is not None and int(match.group(1)) < before:
-                target.delete(name)
+        target.delete_many([name for name in target.list(folder) if _epoch_of_chunk(name) < before])
+
+
+def _epoch_of_chunk(name: str) -> float:
+    """The epoch in which a chunk was staged; never, for any other file."""
+    match = _CHUNK.fullmatch(name.rpartition("/")[2])
+    return int(match.group(1)) if match else math.inf
 
 
 def _publish(target: Store, part: PublishedPart, format: PartFormat) -> None:
     if not target.exists(part.file):
-        if not (len(part.chunks) == 1 and format.whole_chunks and _link(target, part.chunks[0], part.file)):
-            target.create(part.file, format.assemble([_read(target, chunk, part.file) for chunk in part.chunks]))
+        whole = len(part.chunks) == 1 and format.whole_chunks
+        if not (whole and (_link(target, part.chunks[0], part.file) or _copied(target, part.chunks[0], part.file))):
+            target.create(
+                part.file, _assembled(part, [_read(target, chunk, part.file) for chunk in part.chunks], format)
+            )
     else:
         # An earlier attempt may have died between the link and its sync.
         target.settle(part.file)
-    for chunk in part.chunks:
-        target.delete(chunk.file)
+    target.delete_many([chunk.file for chunk in part.chunks])
+
+
+def _assembled(part: PublishedPart, chunks: list[bytes], format: PartFormat) -> bytes:
+    """The bytes of the part. Without anything to stand between gathered parts, they are assembled as one."""
+    if not part.delimiter:
+        return format.assemble(chunks)
+    at, pieces = 0, []
+    for count in part.gathered:
+        pieces.append(format.assemble(chunks[at : at + count]))
+        at += count
+    return part.delimiter.join(pieces)
+
+
+def service_of(target: Store) -> ObjectStore | None:
+    """The object store that the target is, or None. It does for itself what a folder needs hands for."""
+    store = target.below if isinstance(target, PatientStore) else target
+    return store if isinstance(store, ObjectStore) else None
+
+
+def _copied(target: Store, chunk: Chunk, final: str) -> bool:
+    """Let the service give what the chunk holds its final name, too; False when this target has no such thing.
+
+    The bytes do not pass through here, so they are held against the size and the mark that the service gave them."""
+    service = service_of(target)
+    if not chunk.mark or service is None:
+        return False
+    found = service.size_and_mark(chunk.file)
+    if found is None:
+        raise _missing_error(target, chunk, final)
+    if found != (chunk.bytes, chunk.mark):
+        raise _damage_error(target, chunk, f"has {found[0]} bytes and the mark {found[1]}, expected {chunk.bytes}")
+    return service.create_copy(final, chunk.file) is not None
 
 
 def _link(target: Store, chunk: Chunk, final: str) -> bool:
@@ -128,7 +178,14 @@ def _damage_error(target: Store, chunk: Chunk, problem: str) -> StoreDamagedErro
 
 def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list[Part]:
     """The parts that are still to be published, by this job."""
-    staged_parts = [part for part in parts if all(target.exists(chunk.file) for chunk in part.chunks)]
+    whole = {id(part): all(target.exists(chunk.file) for chunk in part.chunks) for part in parts}
+    # What was gathered in one bucket is published in one file: if one part of it is gone, none of it waits.
+    published_buckets = {part.destination[0] for part in parts if part.is_gathered and not whole[id(part)]}
+    staged_parts = [
+        part
+        for part in parts
+        if whole[id(part)] and not (part.is_gathered and part.destination[0] in published_buckets)
+    ]
     if not point.forked:
         return staged_parts
     folder = staging_folder(point.job, point.uid)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -29,12 +30,31 @@ from millstream.common.typeinfo import (
 from millstream.errors import ProgramError
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
 
-__all__ = ["Converter", "json_converter", "text_converter"]
+__all__ = ["Converter", "NumberText", "json_converter", "text_converter"]
 
 Converter = Callable[[Any], Any]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_FRACTION = re.compile(r"\.(\d+)")
 _INTEGERS = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.BIG_INT)
+
+
+class NumberText(float):
+    """A fraction of a JSON document that has not lost its digits: its text is the one it was read from.
+
+    >>> str(NumberText("0.10000000000000000001")), NumberText("0.5") + 1
+    ('0.10000000000000000001', 1.5)
+    """
+
+    def __new__(cls, text: str) -> NumberText:
+        number = super().__new__(cls, text)
+        number._text = text
+        return number
+
+    _text: str
+
+    def __str__(self) -> str:
+        return self._text
 
 
 def _integer(text: str) -> int:
@@ -72,7 +92,9 @@ def _timestamp(text: str) -> dt.datetime:
 def _instant(text: str) -> Instant:
     moment = dt.datetime.fromisoformat(_iso(text))
     since = (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)) - _EPOCH
-    return Instant(since.days * 86_400 + since.seconds, since.microseconds * 1000)
+    digits = _FRACTION.search(text)
+    nanos = int(digits[1][:9].ljust(9, "0")) if digits else 0
+    return Instant(since.days * 86_400 + since.seconds, nanos)
 
 
 def _iso(text: str) -> str:
@@ -86,7 +108,8 @@ def _iso(text: str) -> str:
 
 
 def _time(text: str) -> dt.time:
-    return dt.time.fromisoformat(_iso(text))
+    # Flink writes a 'Z' behind times of day too.
+    return dt.time.fromisoformat(_iso(text).removesuffix("+00:00"))
 
 
 def _date(text: str) -> dt.date:
@@ -101,6 +124,31 @@ _FROM_TEXT: dict[BasicType, Converter] = {
     BasicType.FLOAT: _fraction,
     BasicType.DOUBLE: _fraction,
     BasicType.BOOLEAN: _boolean,
+    BasicType.BIG_DEC: _decimal,
+    BasicType.INSTANT: _instant,
+}
+
+
+def _json_fraction(value: Any) -> Any:
+    """A number; those that are none to JSON are written as text."""
+    if type(value) is NumberText:
+        return float(value)
+    return float(value) if value in _NO_NUMBERS else value
+
+
+def _without_texts(value: Any) -> Any:
+    """Any part of a document, with plain numbers in it."""
+    if isinstance(value, dict):
+        return {key: _without_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_texts(item) for item in value]
+    return float(value) if type(value) is NumberText else value
+
+
+_NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
+_FROM_JSON: dict[BasicType, Converter] = {
+    BasicType.FLOAT: _json_fraction,
+    BasicType.DOUBLE: _json_fraction,
     BasicType.BIG_DEC: _decimal,
     BasicType.INSTANT: _instant,
 }
@@ -170,7 +218,7 @@ def json_converter(type_info: TypeInformation, fail_on_missing_field: bool = Fal
     """
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
-        return _nullable({BasicType.BIG_DEC: _decimal, BasicType.INSTANT: _instant}.get(plain.basic_type))
+        return _nullable(_FROM_JSON.get(plain.basic_type))
     if isinstance(plain, DecimalTypeInfo):
         return _nullable(_decimal)
     if isinstance(plain, RowTypeInfo):
@@ -185,7 +233,7 @@ def json_converter(type_info: TypeInformation, fail_on_missing_field: bool = Fal
     if isinstance(plain, MapTypeInfo):
         return _nullable(_map(plain, fail_on_missing_field))
     if isinstance(plain, PickledBytesTypeInfo):
-        return None
+        return _without_texts
     temporal = _temporal(plain)
     if temporal is None:
         raise ProgramError(f"JSON cannot be read as {type_info}. Declare another type, or none.")

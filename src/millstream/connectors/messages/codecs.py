@@ -23,10 +23,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.common.serialization import DeserializationSchema, SerializationSchema
-from millstream.common.typeinfo import TypeInformation
+from millstream.common.serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    SerializationSchema,
+    SimpleStringSchema,
+)
+from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import TypeMismatchError
 from millstream.records.batch import Batch, is_typed
+from millstream.records.shapes import is_byte_array, plain_type
 
 __all__ = [
     "BadMessage",
@@ -91,12 +97,47 @@ class MessageEncoder(ABC):
 
 def decoder_of(schema: DeserializationSchema) -> MessageDecoder:
     """The schema's columnar decoder, or one that calls `deserialize` per message."""
-    return schema.column_decoder() or PerMessageDecoder(schema)
+    if _overrides(schema, ("deserialize", "produced_type"), "column_decoder"):
+        return PerMessageDecoder(schema)
+    return _plain_decoder(schema) or schema.column_decoder() or PerMessageDecoder(schema)
 
 
 def encoder_of(schema: SerializationSchema, input_type: TypeInformation | None) -> MessageEncoder:
     """The schema's columnar encoder for rows of `input_type`, or one that calls `serialize` per row."""
-    return schema.column_encoder(input_type) or PerMessageEncoder(schema)
+    if _overrides(schema, ("serialize",), "column_encoder") or input_type is None or not is_typed(input_type):
+        return PerMessageEncoder(schema)
+    return _plain_encoder(schema, input_type) or schema.column_encoder(input_type) or PerMessageEncoder(schema)
+
+
+def _overrides(schema: Any, methods: tuple[str, ...], column_method: str) -> bool:
+    """Whether a program's own class has other `methods` than the class that says how to work in columns: then only
+    they know what the bytes are."""
+    order = type(schema).__mro__
+    makers = [next(at for at, kind in enumerate(order) if method in vars(kind)) for method in methods]
+    column_maker = next(
+        at
+        for at, kind in enumerate(order)
+        if column_method in vars(kind) or kind in (SimpleStringSchema, ByteArraySchema)
+    )
+    return min(makers) < column_maker
+
+
+def _plain_decoder(schema: DeserializationSchema) -> MessageDecoder | None:
+    """The decoders of schemas that know nothing of columns, because they stand below them."""
+    from millstream.connectors.messages.text import BytesDecoder, TextDecoder
+
+    if isinstance(schema, SimpleStringSchema):
+        return TextDecoder(schema.charset)
+    return BytesDecoder() if isinstance(schema, ByteArraySchema) else None
+
+
+def _plain_encoder(schema: SerializationSchema, input_type: TypeInformation) -> MessageEncoder | None:
+    from millstream.connectors.messages.text import BytesEncoder, TextEncoder
+
+    plain = plain_type(input_type)
+    if isinstance(schema, SimpleStringSchema) and plain == Types.STRING():
+        return TextEncoder(schema, schema.charset)
+    return BytesEncoder(schema) if isinstance(schema, ByteArraySchema) and is_byte_array(plain) else None
 
 
 def bad_message_error(bad: BadMessage, messages: Messages) -> TypeMismatchError:

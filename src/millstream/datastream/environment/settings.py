@@ -71,6 +71,11 @@ class EnvironmentSettings:
 
     def _merge(self, configuration: Configuration) -> None:
         """Take the settings over, after checking keys and the values that can be checked alone."""
+        if not isinstance(configuration, Configuration):
+            raise refuse(
+                f"configure: found {configuration!r} ({type(configuration).__name__}), expected a Configuration. Make "
+                "one of a dict by Configuration.from_dict(...)"
+            )
         settings = configuration.to_dict()
         for key, value in settings.items():
             check_key(key, at=str(here()))
@@ -87,8 +92,6 @@ class EnvironmentSettings:
 
     def configure(self, configuration: Configuration) -> None:
         """Take settings over. An unknown key is refused, with the nearest known one."""
-        if not isinstance(configuration, Configuration):
-            raise refuse(f"configure: found {configuration!r}, expected a Configuration")
         self._merge(configuration)
 
     def get_config(self) -> ExecutionConfig:
@@ -191,6 +194,8 @@ class EnvironmentSettings:
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
         """Remember the group's resources. Kept as data; Spark decides where tasks run."""
+        if not isinstance(slot_sharing_group, SlotSharingGroup):
+            raise refuse(f"register_slot_sharing_group: found {slot_sharing_group!r}, expected a SlotSharingGroup")
         self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
         return self
 

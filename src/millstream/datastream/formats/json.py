@@ -6,17 +6,21 @@ field the type lacks is dropped. To read files of JSON lines see `StreamFormat.j
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.parts import JsonParts
 from millstream.connectors.files.values import json_converter
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
+from millstream.connectors.messages.json_reading import JsonDecoder
+from millstream.connectors.messages.json_values import JsonDocuments
+from millstream.connectors.messages.json_writing import JsonEncoder
+from millstream.connectors.messages.row_decoder import NO_RECORD
+from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
 from millstream.errors import NotYetError, TypeMismatchError
-from millstream.records.columns import as_declared
 
 if TYPE_CHECKING:
     from typing import Self
@@ -28,11 +32,6 @@ def _row_type(what: str, type_info: Any) -> RowTypeInfo:
     if not isinstance(type_info, RowTypeInfo):
         raise refuse(f"{what}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
     return type_info
-
-
-def _as_row(value: Any, row_type: RowTypeInfo) -> Any:
-    """The value as a `Row` with the type's names, checked against it."""
-    return as_declared([value], row_type)[0]
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
@@ -51,8 +50,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         super().__init__(j_deserialization_schema)
         if builder is None or builder._type_info is None:
             raise refuse("JsonRowDeserializationSchema: make one with builder().type_info(row_type).build()")
-        self._type_info = builder._type_info
-        self._fail_on_missing_field = builder._fail_on_missing_field
+        self._documents = JsonDocuments(builder._type_info, builder._fail_on_missing_field)
         self._ignore_parse_errors = builder._ignore_parse_errors
 
     @staticmethod
@@ -60,21 +58,24 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         return JsonRowDeserializationSchema.Builder()
 
     def deserialize(self, message: bytes) -> Any:
-        convert = json_converter(self._type_info, self._fail_on_missing_field)
         try:
-            document = json.loads(message)
-            return _as_row(document if convert is None else convert(document), self._type_info)
-        except (ValueError, TypeMismatchError, RecursionError) as error:  # the last: nested too deep
+            return self._documents.read(message)
+        except NO_RECORD as error:
             if self._ignore_parse_errors:
                 return None
             raise TypeMismatchError(
-                f"a message is no JSON document of {self._type_info}: {error}. Found {message[:200]!r}. "
+                f"a message is no JSON document of {self._documents.type_info}: {error}. Found {message[:200]!r}. "
                 "Correct the type, or leave such messages out with ignore_parse_errors()",
                 value=message,
             ) from error
 
     def produced_type(self) -> TypeInformation:
-        return self._type_info
+        return self._documents.type_info
+
+    def column_decoder(self) -> MessageDecoder:
+        documents = self._documents
+        assert isinstance(documents.type_info, RowTypeInfo)
+        return JsonDecoder(documents.type_info, documents.fails_on_missing_field, self._ignore_parse_errors)
 
     class Builder:
         """Collects the settings."""
@@ -134,7 +135,11 @@ class JsonRowSerializationSchema(SerializationSchema):
         return JsonRowSerializationSchema.Builder()
 
     def serialize(self, value: Any) -> bytes:
-        return JsonParts().encode([_as_row(value, self._type_info)], self._type_info).removesuffix(b"\n")
+        check_insert(value, "JSON")
+        return JsonDocuments(self._type_info).write(value)
+
+    def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder:
+        return JsonEncoder(self._type_info)
 
     class Builder:
         """Collects the settings."""

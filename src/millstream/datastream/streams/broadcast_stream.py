@@ -15,6 +15,7 @@ from millstream.datastream.state import MapStateDescriptor
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import connected_environment, second_input
 from millstream.datastream.streams.keyed_stream import KeyedStream
+from millstream.datastream.streams.missing_names import AnswersForMissingNames
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.time_domain import TimeDomain
 from millstream.graph.nodes import BroadcastProcess, Edge, KeyedBroadcastProcess, Operation
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 
 
-class BroadcastStream:
+class BroadcastStream(AnswersForMissingNames):
     """What `DataStream.broadcast(state descriptors)` returns; `connect` another stream to it."""
+
+    _elsewhere = (("KeyedStream", "Connect a stream to it first: stream.connect(broadcast).process(...)"),)
 
     def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
         self.input_stream = input_stream
@@ -56,12 +59,14 @@ def _checked_descriptors(descriptors: Sequence[Any]) -> list[MapStateDescriptor]
     return list(descriptors)
 
 
-class BroadcastConnectedStream:
+class BroadcastConnectedStream(AnswersForMissingNames):
     """What `DataStream.connect(broadcast stream)` returns.
 
     Within an epoch all broadcast records are applied before the records of the other side, in one order that is the
     same in every subtask and when the epoch is repeated.
     """
+
+    _elsewhere = (("KeyedStream", "The two become one stream by process(...)"),)
 
     def __init__(
         self,

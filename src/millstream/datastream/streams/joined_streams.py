@@ -15,7 +15,7 @@ go into one operator as its two inputs, keyed; nothing else is done to them befo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import Row
@@ -32,6 +32,7 @@ from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import checked_function, checked_output_type, refuse
 from millstream.datastream.streams.connected_streams import second_input
 from millstream.datastream.streams.interval_join import projection
+from millstream.datastream.streams.missing_names import AnswersForMissingNames, Elsewhere
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.windowing import Contents, DescribedWindows, window_operation
 from millstream.graph.nodes import CoGroupWindow, Edge, PairFields, Partitioning
@@ -60,29 +61,23 @@ _STEPS = {
     "equal_to": "equal_to(selector), the key of the second stream",
     "window": "window(assigner), such as TumblingEventTimeWindows.of(Duration.of_minutes(1))",
 }
-_ENDS = (
-    "trigger",
-    "evictor",
-    "allowed_lateness",
-    "side_output_left_late_data",
-    "side_output_right_late_data",
-    "apply",
-    "project",
+_LATER = frozenset({*_STEPS, "trigger", "evictor", "allowed_lateness", "apply", "project"}) | frozenset(
+    f"side_output_{side}_late_data" for side in ("left", "right")
 )
 
 Selector = Callable[[Any], Any] | KeySelector | int | str
 
 
-class _Step:
-    """A call that has to be followed by `_next`."""
+class _Step(AnswersForMissingNames):
+    """A call that has to be followed by another one."""
 
     _call: str
-    _next: str
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in _STEPS or name in _ENDS:
-            raise refuse(f"{self._call}.{name}: a step is missing before it. Go on with {_STEPS[self._next]}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+def _next(step: str) -> Elsewhere:
+    """What a call says that comes too early: the next step is this one."""
+    way = f"A step is missing before it: {_STEPS[step]}"
+    return (_LATER, way), ("KeyedStream", way)
 
 
 class PairedWindows(DescribedWindows):
@@ -143,7 +138,7 @@ Windows = TypeVar("Windows", bound=PairedWindows)
 class EqualTo(_Step, Generic[Windows]):
     """Both keys are said: what `equal_to` returns."""
 
-    _next = "window"
+    _elsewhere = _next("window")
 
     def __init__(
         self, stream1: KeyedStream, stream2: KeyedStream, method: str, windows: Callable[..., Windows]
@@ -159,7 +154,7 @@ class EqualTo(_Step, Generic[Windows]):
 class Where(_Step, Generic[Windows]):
     """The key of the first stream is said: what `where` returns."""
 
-    _next = "equal_to"
+    _elsewhere = _next("equal_to")
 
     def __init__(self, stream1: KeyedStream, stream2: DataStream, method: str, windows: Callable[..., Windows]) -> None:
         self._call = f"{method}(...).where(...)"
@@ -181,7 +176,7 @@ class Where(_Step, Generic[Windows]):
 class PairedStreams(_Step, Generic[Windows]):
     """Two streams of one environment; they may be one and the same."""
 
-    _next = "where"
+    _elsewhere = _next("where")
     _method: str
     _windows_of: Callable[..., Windows]
 

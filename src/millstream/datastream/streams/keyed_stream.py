@@ -55,6 +55,10 @@ class KeyedStream(UnnamedStream):
     """What `DataStream.key_by` returns."""
 
     made_by = ("key_by", "keyed")
+    _elsewhere = (
+        ("WindowedStream", "Call window(...) before it"),
+        ("StreamExecutionEnvironment", "Call it on the environment: env.{name}(...)"),
+    )
 
     class AccumulateType(Enum):
         """The rolling aggregations of a keyed stream."""

@@ -8,7 +8,7 @@ declared, and its records then travel as Arrow columns; otherwise as pickled val
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from millstream.datastream.streams.argument_checks import (
     refuse,
 )
 from millstream.datastream.streams.key_selection import key_selection
+from millstream.datastream.streams.missing_names import Elsewhere
 from millstream.datastream.streams.side_outputs import with_side_output
 from millstream.datastream.streams.stream_edges import OperatorControls, Partitionings, no_java_object
 from millstream.datastream.streams.stream_outputs import StreamOutputs
@@ -72,6 +73,12 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     >>> print(words.name("words").get_name(), words.get_type())
     words String
     """
+
+    _elsewhere: ClassVar[Elsewhere] = (
+        ("KeyedStream", "Call key_by(...) before it"),
+        ("WindowedStream", "Call key_by(...).window(...) before it"),
+        ("StreamExecutionEnvironment", "Call it on the environment: env.{name}(...)"),
+    )
 
     def __init__(
         self,
@@ -253,7 +260,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         )
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The records the process function yielded with this tag."""
+        """The records the process function yielded with this tag; of a source, the messages it cannot read."""
         if not isinstance(output_tag, OutputTag):
             raise refuse(f"get_side_output: found {output_tag!r}, expected an OutputTag")
         node = self._own_node("get_side_output")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions.function import KeySelector, Partitioner
 from millstream.datastream.streams.argument_checks import checked_count, checked_function, checked_text, refuse
+from millstream.datastream.streams.missing_names import AnswersForMissingNames
 from millstream.errors import NotAvailableError
 from millstream.graph.nodes import Edge, Node, Operation, Partitioning, Process, Read, Write
 from millstream.graph.notices import say_once
@@ -43,7 +44,7 @@ def no_java_object(owner: object, j_object: Any) -> None:
         )
 
 
-class StreamEdges:
+class StreamEdges(AnswersForMissingNames):
     """The environment and the edges; the one place where the façade reads and extends the graph."""
 
     _environment: StreamExecutionEnvironment
@@ -56,7 +57,7 @@ class StreamEdges:
         node = self._node(edge.source)
         if edge.tag is None:
             return node.output_type
-        assert isinstance(node.operation, Process)
+        assert isinstance(node.operation, (Process, Read))
         return dict(node.operation.tags)[edge.tag]
 
     def _stream_type(self) -> TypeInformation | None:

@@ -32,6 +32,11 @@ __all__ = ["DataStreamSink", "StreamOutputs"]
 class DataStreamSink(OperatorControls):
     """What `print`, `sink_to` and `add_sink` return: name it, give it a uid, a parallelism, a description."""
 
+    _elsewhere = (
+        ("KeyedStream", "A sink ends its stream: keep the stream before it in a variable, and go on from there"),
+        ("StreamExecutionEnvironment", "Call it on the environment: env.{name}(...)"),
+    )
+
     def __init__(
         self,
         j_data_stream_sink: Any = None,

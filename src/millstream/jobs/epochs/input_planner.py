@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from millstream.checkpoint.finished_splits import FinishedSplits
@@ -78,7 +79,8 @@ class InputPlanner:
     def plan(self, newest: Manifest | None, budget: int, bytes_max: int, *, drains: bool) -> InputPlan:
         """What the epoch after `newest` reads: about `budget` records of about `bytes_max` bytes together. `drains`:
         nothing, the job is to end."""
-        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1, max(1, bytes_max // max(1, budget)))
+        record_bytes_max = max(1, bytes_max // max(1, budget))
+        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1, record_bytes_max=record_bytes_max)
         positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
         planned = plan_input(
@@ -152,7 +154,7 @@ def plan_input(
     listings: dict[str, _Listing] = {}
     live: dict[str, list[_LiveSplit]] = {}
     for planned in sources:
-        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        uid, source_context = planned.uid, _context_of(planned, context)
         listing = _listing(
             planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
         )
@@ -166,7 +168,7 @@ def plan_input(
     ended: set[str] = set()
     exhausted = True
     for planned in sources:
-        uid, source_context = planned.uid, replace(context, parallelism=planned.parallelism)
+        uid, source_context = planned.uid, _context_of(planned, context)
         names = frozenset(split for source, split in held_splits if source == uid)
         reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid], source_context)
         ends = ends and not listings[uid].unread and is_complete(planned.source, source_context)
@@ -187,8 +189,24 @@ def plan_input(
         unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
         cursors={uid: listing.cursor for uid, listing in listings.items()},
         forgotten={uid: listing.forgotten for uid, listing in listings.items()},
+        starts=_starts(sources, live, positions),
         behind=_behind(sources, live, stops, context),
     )
+
+
+def _starts(
+    sources: tuple[PlannedSource, ...], live: Mapping[str, list[_LiveSplit]], positions: Positions
+) -> dict[str, dict[str, Any]]:
+    """Where splits begin that have no position yet, of the sources that keep that."""
+    return {
+        planned.uid: {
+            live_split.split.name: live_split.offset
+            for live_split in live[planned.uid]
+            if live_split.split.name not in positions.get(planned.uid, {})
+        }
+        for planned in sources
+        if planned.source.keeps_starts
+    }
 
 
 def _behind(
@@ -202,7 +220,7 @@ def _behind(
     for planned in sources:
         if type(planned.source).backlog is Source.backlog:
             continue
-        source_context = replace(context, parallelism=planned.parallelism)
+        source_context = _context_of(planned, context)
         left = [
             backlog_of(
                 planned.source,
@@ -217,6 +235,10 @@ def _behind(
     return behind
 
 
+def _context_of(planned: PlannedSource, context: SourceContext) -> SourceContext:
+    return replace(context, parallelism=planned.parallelism, uid=planned.uid)
+
+
 def _listing(
     planned: PlannedSource,
     positions: Mapping[str, SplitPosition],
@@ -227,7 +249,7 @@ def _listing(
     source = planned.source
     splits = listed_splits(source, context, known_count=cursor.listed if source.sequential else 0)
     if source.sequential:
-        return _in_sequence(planned, splits, positions, finished, cursor.passed)
+        return _in_sequence(planned, splits, positions, finished, cursor)
     unlisted = positions.keys() - {split.name for split in splits}
     _check_none_vanished(planned, unlisted, positions)
     placed = ((split, _position(source, split, positions, finished)) for split in splits)
@@ -254,20 +276,21 @@ def _in_sequence(
     splits: Sequence[Split],
     positions: Mapping[str, SplitPosition],
     finished: Collection[str],
-    passed: int,
+    cursor: Cursor,
 ) -> _Listing:
-    """Go on behind what is finished at the beginning, as far as there is to be read now."""
+    """First what was unfinished before, then on behind it, as far as there is to be read now."""
     most = max(SPLITS_AT_ONCE, planned.parallelism)
-    unfinished: list[tuple[Split, SplitPosition]] = []
-    at = passed
-    while at < len(splits) and len(unfinished) < most:
+    unfinished: dict[int, tuple[Split, SplitPosition]] = {}
+    passed = cursor.passed
+    for at in chain(cursor.unfinished, count(passed)):
+        if at >= passed and (at >= len(splits) or len(unfinished) >= most):
+            break
         position = _position(planned.source, splits[at], positions, finished)
         if not position.finished:
-            unfinished.append((splits[at], position))
-        elif not unfinished:
-            passed = at + 1
-        at += 1
-    return _Listing(unfinished, unread=len(splits) - at, cursor=Cursor(passed, len(splits)))
+            unfinished[at] = (splits[at], position)
+        passed = max(passed, at + 1)
+    next_cursor = Cursor(passed, len(splits), tuple(unfinished))
+    return _Listing(list(unfinished.values()), unread=len(splits) - passed, cursor=next_cursor)
 
 
 def _stops(
@@ -281,7 +304,7 @@ def _stops(
     stops: dict[str, dict[str, tuple[Any, int]]] = {}
     readers: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
     for planned in sources:
-        source_context, stops[planned.uid] = replace(context, parallelism=planned.parallelism), {}
+        source_context, stops[planned.uid] = _context_of(planned, context), {}
         readers += (
             (planned.source, source_context, live_split, stops[planned.uid])
             for live_split in live[planned.uid]

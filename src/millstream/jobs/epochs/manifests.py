@@ -194,6 +194,8 @@ def _positions(
                     f"but stopped at {read.offset!r} before {range_.stop!r}. Was the input cut while it was read?"
                 )
             of_source[range_.split.name] = SplitPosition(read.offset, ends, read.time.watermark)
+        for name, start in planned.starts.get(uid, {}).items():
+            of_source.setdefault(name, SplitPosition(start))
     return positions
 
 

@@ -19,7 +19,6 @@ not the code that ran then.
 
 from __future__ import annotations
 
-import difflib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
 from millstream.common import options
 from millstream.connectors.contract_checks import opened_source
 from millstream.connectors.contracts import Source
-from millstream.errors import JobFailedError, ProgramError, StoreError
+from millstream.errors import JobFailedError, ProgramError, StoreError, did_you_mean
 from millstream.graph.nodes import Graph, Node
 from millstream.jobs.clock import SystemClock
 from millstream.jobs.epochs.epoch_run import Deployment, run_epoch
@@ -267,10 +266,10 @@ def _node_of(plan: Plan, operator: str, where: str) -> Node:
             f"the program has {len(matches)} operators named '{operator}'. Give one of their uids: {uids}"
         )
     names = [text for node in nodes for text in (node.uid or "", node.name)]
-    near = difflib.get_close_matches(operator, names, n=1, cutoff=0.5)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
     have = ", ".join(f"'{node.name}' (uid {node.uid})" for node in nodes)
-    raise ProgramError(f"the program of {where} has no operator '{operator}'.{hint} It has {have}")
+    raise ProgramError(
+        f"the program of {where} has no operator '{operator}'.{did_you_mean(operator, names)} It has {have}"
+    )
 
 
 def _reopened_sources(plan: Plan, manifest: Manifest, store: Store, session: Any) -> tuple[PlannedSource, ...]:

@@ -50,7 +50,8 @@ def replayed_input(
     unread = {uid: account.unread for uid, account in accounts_of(epoch).items() if account.unread}
     ended: set[str] = set()
     for planned in sources:
-        uid, context = planned.uid, SourceContext(now_ms, started_ms, planned.parallelism)
+        uid = planned.uid
+        context = SourceContext(now_ms, started_ms, planned.parallelism, uid=uid)
         splits = {split.name: split for split in listed_splits(planned.source, context)}
         reads[uid], waiting[uid] = _of_source(planned, splits, parent, epoch)
         if not reads[uid] and not waiting[uid] and uid not in unread and is_complete(planned.source, context):
@@ -65,7 +66,10 @@ def _of_source(
     was: Mapping[str, SplitPosition] = {} if parent is None else parent.sources.get(planned.uid, {})
     now = epoch.sources.get(planned.uid, {})
     kept_before, kept = _kept_splits(parent, planned.uid), _kept_splits(epoch, planned.uid)
-    read = [name for name, at in now.items() if name not in was or was[name].offset != at.offset]
+    # A split that has a place and no time was not read: only where it begins is known.
+    read = [
+        name for name, at in now.items() if (was[name].offset != at.offset if name in was else at.watermark is not None)
+    ]
     for name in read:
         if name not in splits:
             raise StoreError(

@@ -25,6 +25,7 @@ from millstream.plan.operations import PartialAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.runtime.exchange.routing import Keying
+from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
@@ -178,13 +179,7 @@ class PartialAggregateOperator(Operator):
     def _times(self, batch: Batch) -> Int64s:
         if not self._windows.is_event_time:
             return np.full(len(batch), self.time.now_ms, dtype=np.int64)
-        if batch.timestamps is None:
-            error = ProgramError(
-                "event-time windows: the records have no timestamps. Call assign_timestamps_and_watermarks() with a "
-                "timestamp assigner before key_by()"
-            )
-            raise self.call.failed(error, "window", tuple(batch.slice(0, 1).values()))
-        return batch.timestamps
+        return window_times(batch, self.call, "window")
 
     def _checked(self, batch: Batch) -> pa.RecordBatch:
         """The columns of records that can be aggregated: none is None or a change other than INSERT."""

@@ -32,7 +32,7 @@ from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.parts import CsvParts
 from millstream.connectors.files.source import FileSource
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
-from millstream.errors import JobFailedError, NotYetError, ProgramError, StoreDamagedError, TypeMismatchError
+from millstream.errors import JobFailedError, ProgramError, StoreDamagedError, TypeMismatchError
 from millstream.records.columns import from_record_batch
 from millstream.storage.store import open_store
 
@@ -132,7 +132,7 @@ def test_text_is_read_in_its_charset_and_unsuitable_charsets_are_refused(tmp_pat
 def test_big_files_are_cut_and_a_resumed_job_goes_on_at_its_offset(tmp_path: Path) -> None:
     lines = [f"line {n}" for n in range(1000)]
     source = one_file(tmp_path, "\n".join(lines).encode(), TextLines(), split_bytes_max=1000)
-    splits = source.splits(at())
+    splits = list(source.splits(at()))
     assert len(splits) == 9 and len({split.name for split in splits}) == 9
     first, offset = read_range(source, splits[0], 0, 50)
     assert len(first) > 1
@@ -360,8 +360,8 @@ def test_a_missing_path_is_told_before_the_job_runs(tmp_path: Path) -> None:
         FileSource([str(tmp_path / "nowhere")], TextLines()).opened(open_store("memory://missing-path"), None)
     with pytest.raises(ProgramError, match="no path"):
         FileSource([], TextLines()).opened(open_store("memory://missing-path"), None)
-    with pytest.raises(NotYetError, match="s3://"):
-        FileSource(["s3://bucket/in"], TextLines())
+    with pytest.raises(ProgramError, match="hdfs"):
+        FileSource(["hdfs://host/in"], TextLines())
 
 
 def test_a_monitored_folder_gives_new_files_as_new_splits_at_its_interval(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_after_a_crash_the_files_and_their_sizes_are_those_first_seen(tmp_path: 
             file.write("3\n")
         (folder / "later").write_text("x\n")
         resumed = source.opened(store, None).splits(at())
-        assert list(resumed[: len(first)]) == first
+        assert resumed[: len(first)] == first
         assert len(resumed) == len(first) + (interval_ms is not None)
 
 
@@ -394,7 +394,7 @@ def test_sources_with_the_same_paths_agree_on_their_files(tmp_path: Path) -> Non
     store = open_store("memory://shared-log")
     (tmp_path / "a").write_text("1\n")
     one, two = (FileSource([str(tmp_path)], TextLines(), 0).opened(store, None) for _ in range(2))
-    assert one.splits(at()) == two.splits(at())
+    assert list(one.splits(at())) == list(two.splits(at()))
     (tmp_path / "b").write_text("2\n")
     one.splits(at(1))
     with open(tmp_path / "b", "a") as file:

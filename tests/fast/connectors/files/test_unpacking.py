@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from millstream.common import Types
 from millstream.connectors.contracts import Source, SourceContext
-from millstream.connectors.files import formats
+from millstream.connectors.files import formats, unpacking
 from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
-from millstream.connectors.files.formats import UnpackedFile, UnpackedFiles
 from millstream.connectors.files.lines import TextLines
 from millstream.connectors.files.source import FileSource
+from millstream.connectors.files.unpacking import UnpackedFile, UnpackedFiles
 from millstream.errors import JobFailedError
 
 CONTEXT = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
@@ -27,9 +27,9 @@ LINES = [f"line {n} {'x' * (n % 7)}" for n in range(4_000)]
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "_STEP_BYTES", 1_000)
-    monkeypatch.setattr(formats, "_HEAD_BYTES", 100)
-    monkeypatch.setattr(formats, "_SMALL_BYTES", 50)
+    monkeypatch.setattr(unpacking, "_STEP_BYTES", 1_000)
+    monkeypatch.setattr(unpacking, "_HEAD_BYTES", 100)
+    monkeypatch.setattr(unpacking, "_SMALL_BYTES", 50)
 
 
 class CountedFiles(UnpackedFiles):
@@ -174,7 +174,7 @@ def test_a_line_of_any_length_is_gathered_with_a_window_of_a_few_steps(monkeypat
     file = Watched(io.BytesIO(gzip.compress(line + b"next\n" + line)))
     assert [len(file.readline()), file.readline(), len(file.readline())] == [500_001, b"next\n", 500_001]
     assert file.readline() == b""
-    assert max(windows) <= 3 * formats._STEP_BYTES
+    assert max(windows) <= 3 * unpacking._STEP_BYTES
     file.seek(10)
     assert (file.readline(250_000), file.readline(5)) == (b"x" * 250_000, b"x" * 5)
 

@@ -1,10 +1,45 @@
-"""Reading from and writing to Kafka, under PyFlink's module path: see `source` and `sink`.
-
-The sink is not built yet: `not_yet` has its names.
-"""
+"""Reading from and writing to Kafka, under PyFlink's module path: see `source` and `sink`."""
 
 from __future__ import annotations
 
-from millstream.datastream.not_yet import names_of
+from millstream.datastream.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
+from millstream.datastream.connectors.kafka.record_schemas import KafkaRecordDeserializationSchema
+from millstream.datastream.connectors.kafka.sink import (
+    FlinkKafkaProducer,
+    FlinkKafkaProducerBase,
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaSink,
+    KafkaSinkBuilder,
+    KafkaTopicSelector,
+    Semantic,
+)
+from millstream.datastream.connectors.kafka.source import (
+    FlinkKafkaConsumer,
+    FlinkKafkaConsumerBase,
+    KafkaSource,
+    KafkaSourceBuilder,
+)
 
-__all__, __getattr__ = names_of(__name__)
+__all__ = [
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaTopicSelector",
+    "Semantic",
+]

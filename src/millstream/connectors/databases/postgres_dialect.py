@@ -1,0 +1,181 @@
+"""What the sink asks, in PostgreSQL's words. Rows are handed over by COPY.
+
+Upserts go through a temporary table of the target's column types, so that which keys are equal is the database's word.
+It is made once per connection, and empties itself at the end of each transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import Types
+from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.copy_text import copy_text
+from millstream.connectors.databases.dialect import Dialect, RowBatch, TableName, TableShape, Timeouts
+from millstream.connectors.databases.postgres_session import connect, psycopg, quoted, quoted_name, refusal
+from millstream.connectors.databases.sql_values import checked_fields, row_values
+from millstream.connectors.databases.statements import inserted_columns, with_percent_parameters
+from millstream.errors import ProgramError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+__all__ = ["PostgresDialect"]
+
+_ORDINAL, _DELETES = "__millstream_n", "__millstream_d"
+_COPIED_ROWS = 65_536
+
+
+class PostgresDialect(Dialect):
+    """What the sink asks, in PostgreSQL's words."""
+
+    def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
+        return connect(address, timeouts)
+
+    def refusal(self, error: BaseException) -> str | None:
+        return refusal(error)
+
+    def shape(self, connection: Connection[Any], table: TableName) -> TableShape | None:
+        found = connection.execute(
+            "SELECT c.oid, c.relpersistence FROM pg_class c WHERE c.oid = to_regclass(%s)", [quoted(table)]
+        ).fetchone()
+        if found is None:
+            return None
+        oid, persistence = found
+        if persistence == "u":
+            raise ProgramError(
+                f"Table {table} is unlogged: a crash of the server empties it, and what was written exactly once is "
+                f"gone. Run: ALTER TABLE {quoted(table)} SET LOGGED"
+            )
+        columns = connection.execute(
+            "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '' "
+            "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            [oid],
+        ).fetchall()
+        unique = connection.execute(
+            "SELECT array_agg(a.attname::text) FROM pg_index i "
+            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]) "
+            "WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL "
+            "AND i.indexprs IS NULL GROUP BY i.indexrelid",
+            [oid],
+        ).fetchall()
+        return TableShape(
+            {name: type_text for name, type_text, _ in columns},
+            tuple(frozenset(names) for (names,) in unique),
+            frozenset(name for name, _, needed in columns if needed),
+        )
+
+    def make_commits_table(self, connection: Connection[Any], table: TableName) -> None:
+        library, name = psycopg(), quoted(table)
+        statement = (
+            f"CREATE TABLE IF NOT EXISTS {name} (committer text PRIMARY KEY, epoch bigint NOT NULL, "
+            "committed_at timestamptz NOT NULL DEFAULT now())"
+        )
+        if self.shape(connection, table) is None:
+            try:
+                connection.execute(statement)
+                connection.commit()
+            except (library.errors.UniqueViolation, library.errors.DuplicateTable):
+                connection.rollback()  # somebody else makes it at this moment
+            except library.errors.InsufficientPrivilege as error:
+                raise ProgramError(
+                    f"The table of commits {table} is not there, and this role may not make it "
+                    f"({error.diag.message_primary}). Have somebody run: {statement}"
+                ) from error
+        shape = self.shape(connection, table)
+        if shape is None or not {"committer", "epoch"} <= shape.columns.keys():
+            raise ProgramError(
+                f"Table {table} has the columns {list(shape.columns) if shape else []}, and a table of commits has "
+                "committer and epoch. Give commits_table another name"
+            )
+
+    def lock_committer(self, connection: Connection[Any], table: TableName, committer: str) -> int:
+        name = quoted(table).replace("%", "%%")
+        # Two statements: the second sees what another transaction committed while the first one waited for it.
+        connection.execute(
+            f"INSERT INTO {name} (committer, epoch) VALUES (%s, 0) ON CONFLICT (committer) DO NOTHING", [committer]
+        )
+        row = connection.execute(f"SELECT epoch FROM {name} WHERE committer = %s FOR UPDATE", [committer]).fetchone()
+        assert row is not None, "the row was made in this transaction, or before it"
+        return int(row[0])
+
+    def record_commit(self, connection: Connection[Any], table: TableName, committer: str, epoch: int) -> None:
+        connection.execute(
+            f"UPDATE {quoted(table).replace('%', '%%')} SET epoch = %s, committed_at = now() WHERE committer = %s",
+            [epoch, committer],
+        )
+
+    def append(
+        self, connection: Connection[Any], table: TableName, names: Sequence[str], batches: Iterator[RowBatch]
+    ) -> None:
+        _copy(connection, f"{quoted(table)} ({_list(names)})", batches, staged=False)
+
+    def upsert(
+        self,
+        connection: Connection[Any],
+        table: TableName,
+        names: Sequence[str],
+        key: Sequence[str],
+        batches: Iterator[RowBatch],
+    ) -> None:
+        target, keys, columns = quoted(table), _list(key), _list(names)
+        digest = hashlib.sha256(f"{target}|{columns}".encode()).hexdigest()[:16]
+        stage = quoted_name(f"millstream_{digest}")
+        connection.execute("SET LOCAL client_min_messages = warning")
+        connection.execute(
+            f"CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS SELECT {columns}, "
+            f"0::bigint AS {_ORDINAL}, false AS {_DELETES} FROM {target} WITH NO DATA"
+        )
+        has_deletes = _copy(connection, f"pg_temp.{stage} ({columns}, {_ORDINAL}, {_DELETES})", batches, staged=True)
+        # Ordered by key, so that two jobs that write the same keys do not wait for each other in a circle.
+        last = f"(SELECT DISTINCT ON ({keys}) * FROM pg_temp.{stage} ORDER BY {keys}, {_ORDINAL} DESC) AS s"
+        if has_deletes:
+            same_key = " AND ".join(f"t.{quoted_name(name)} = s.{quoted_name(name)}" for name in key)
+            connection.execute(f"DELETE FROM {target} AS t USING {last} WHERE s.{_DELETES} AND {same_key}")
+        others = [name for name in names if name not in key]
+        updates = ", ".join(f"{quoted_name(name)} = EXCLUDED.{quoted_name(name)}" for name in others)
+        connection.execute(
+            f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {last} WHERE NOT s.{_DELETES} "
+            f"ON CONFLICT ({keys}) DO {f'UPDATE SET {updates}' if updates else 'NOTHING'}"
+        )
+
+    def execute(
+        self, connection: Connection[Any], statement: str, batches: Iterator[RowBatch], batch_rows: int
+    ) -> None:
+        insert = inserted_columns(statement)
+        if insert is not None:
+            _copy(connection, f"{insert[0]} ({insert[1]})", batches, staged=False)
+            return
+        sql, _ = with_percent_parameters(statement)
+        with connection.cursor() as cursor:
+            for batch in batches:
+                _, types = checked_fields(batch.type_info, "The statement")
+                for at in range(0, batch.columns.num_rows, batch_rows):
+                    cursor.executemany(sql, row_values(batch.columns.slice(at, batch_rows), types, arrays=True))
+
+
+def _copy(connection: Connection[Any], target: str, batches: Iterator[RowBatch], *, staged: bool) -> bool:
+    """Copy the rows; `staged`: with their numbers, and whether they delete. Whether any did."""
+    has_deletes = False
+    with connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN (FORMAT csv)") as copy:
+        for batch in batches:
+            _, types = checked_fields(batch.type_info, "A table")
+            columns = batch.columns.columns
+            if staged:
+                rows = batch.columns.num_rows
+                ordinals = pa.array(np.arange(batch.first, batch.first + rows, dtype=np.int64))
+                deletes = pa.array(np.zeros(rows, dtype=bool)) if batch.deletes is None else batch.deletes
+                has_deletes = has_deletes or batch.deletes is not None
+                columns, types = [*columns, ordinals, deletes], [*types, Types.LONG(), Types.BOOLEAN()]
+            for at in range(0, batch.columns.num_rows, _COPIED_ROWS):
+                copy.write(memoryview(copy_text([column.slice(at, _COPIED_ROWS) for column in columns], types)))
+    return has_deletes
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted_name, names))

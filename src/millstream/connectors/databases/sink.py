@@ -1,0 +1,285 @@
+"""A sink that writes each epoch to a database in one transaction, together with the name of its commit.
+
+Tasks stage rows in the job's store, in columns. When the manifest stands, the driver opens a transaction and takes its
+committer's row in the table of commits. The row holds the newest epoch that this committer has published. If that is
+this epoch or a newer one, everything is there already, and nothing is done. Else the rows are written, then the epoch,
+and the transaction is committed: rows and epoch appear together or not at all.
+
+That is why nothing here can double or lose rows:
+
+- A connection that is lost before COMMIT leaves nothing; one that is lost after it left all, and the row says so.
+  In both cases the whole transaction is done again.
+- A driver that was replaced, and wakes up in the middle, either holds the row (then its successor waits, sees the epoch
+  and does nothing) or comes later (then it sees the epoch itself). The server cuts off one that holds it too long.
+- `CommitId.committer` has the job's id in it, so that another job, also a fork of this one, has a row of its own.
+
+An epoch is written by one connection, from the driver, so that it appears as a whole. Handing over columns by COPY is
+faster than a single server takes them in; several connections would give each part its own transaction, for nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.common.types import RowKind
+from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.dialect import Dialect, RowBatch, TableName, Timeouts, dialect_of
+from millstream.connectors.databases.patience import Patience, retry
+from millstream.connectors.databases.sql_values import checked_fields
+from millstream.connectors.databases.statements import with_percent_parameters
+from millstream.connectors.staging import StagedBatches, decode_columns, read_staged, read_staged_values
+from millstream.errors import ProgramError, TypeMismatchError
+from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.state.schemas.saved_types import type_from, written_type
+from millstream.storage.store import Store
+
+__all__ = ["COMMITS_TABLE", "DatabaseSink", "StatementRows", "TableRows"]
+
+COMMITS_TABLE = "millstream_commits"
+_REMOVES = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
+_KIND_TEXTS = {kind.value: str(kind) for kind in RowKind}
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows of a table: added to it, or, if `key` is given, put in the place of the row that has their key."""
+
+    table: TableName
+    key: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        return f"upsert into {self.table} by {', '.join(self.key)}" if self.key else f"append to {self.table}"
+
+
+@dataclass(frozen=True)
+class StatementRows:
+    """A statement, executed for each row in turn; its `?` are the fields of `type_info`."""
+
+    sql: str
+    type_info: TypeInformation
+    batch_rows: int = 5000
+
+    def describe(self) -> str:
+        return " ".join(self.sql.split())
+
+
+class DatabaseSink(Sink):
+    """Writes rows to the database at `address`."""
+
+    def __init__(
+        self,
+        address: DatabaseAddress,
+        rows: TableRows | StatementRows,
+        commits_table: TableName | None = None,
+        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self.address, self.rows = address, rows
+        self.commits_table = commits_table or TableName((COMMITS_TABLE,))
+        self.patience, self.timeouts = patience or Patience(), timeouts or Timeouts()
+        if isinstance(rows, StatementRows):
+            _check_statement(rows)
+        self._connection: Any = None
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A task stages and connects to nothing, so it is not told how to either.
+        address = replace(self.address, password=None, options=())
+        return {**self.__dict__, "address": address, "_connection": None, "_lock": None}
+
+    @property
+    def subject(self) -> str:
+        """What errors begin with."""
+        return f"Sink to {self.address.shown} ({self.rows.describe()})"
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _RowWriter(self, context)
+
+    def opened(self, session: Any) -> Sink:
+        """This sink, once the database has said that it can take the rows. Nothing of the job has run yet."""
+        sink = DatabaseSink(self.address, self.rows, self.commits_table, self.patience, self.timeouts)
+        sink._with_connection(lambda dialect, connection: sink._check_tables(dialect, connection))
+        return sink
+
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        if publish:
+            self._with_connection(
+                lambda dialect, connection: self._publish(dialect, connection, commit, publish, store)
+            )
+
+    def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
+        return read_staged_values(staged, store, _staged_type(staged))
+
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        if isinstance(self.rows, TableRows) and self.rows.key:
+            return pending, "the rows of later epochs come again, to the same keys"
+        return pending, "the rows of later epochs stay in the table, and come again in commits of their own"
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+    def describe(self) -> str:
+        return f"{self.rows.describe()} at {self.address.shown}, an epoch per transaction"
+
+    def _publish(
+        self, dialect: Dialect, connection: Any, commit: CommitId, publish: Sequence[Json], store: Store
+    ) -> None:
+        newest = dialect.lock_committer(connection, self.commits_table, commit.committer)
+        if newest >= commit.epoch:
+            connection.rollback()
+            return
+        self._write(dialect, connection, publish, store)
+        dialect.record_commit(connection, self.commits_table, commit.committer, commit.epoch)
+        connection.commit()
+
+    def _write(self, dialect: Dialect, connection: Any, publish: Sequence[Json], store: Store) -> None:
+        batches = _row_batches(publish, store)
+        if isinstance(self.rows, StatementRows):
+            dialect.execute(connection, self.rows.sql, batches, self.rows.batch_rows)
+            return
+        names, _ = checked_fields(_staged_type(publish[0]), self.subject)
+        if self.rows.key:
+            dialect.upsert(connection, self.rows.table, names, self.rows.key, batches)
+        else:
+            dialect.append(connection, self.rows.table, names, batches)
+
+    def _with_connection(self, act: Any) -> None:
+        """Do `act(dialect, connection)`; again on a new connection if the old one, or its server, is lost."""
+        dialect = dialect_of(self.address)
+
+        def attempt() -> None:
+            if self._connection is None:
+                self._connection = dialect.connect(self.address, self.timeouts)
+            try:
+                act(dialect, self._connection)
+            except BaseException:
+                self._disconnect()  # which rolls back
+                raise
+
+        def refusal(error: BaseException) -> str | None:
+            reason = dialect.refusal(error)
+            return None if reason is None else self.address.without_secrets(reason)
+
+        with self._lock:
+            retry(attempt, self.patience, self.subject, refusal)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(Exception):
+                self._connection.close()
+            self._connection = None
+
+    def _check_tables(self, dialect: Dialect, connection: Any) -> None:
+        dialect.make_commits_table(connection, self.commits_table)
+        if isinstance(self.rows, TableRows):
+            shape = dialect.shape(connection, self.rows.table)
+            if shape is None:
+                raise ProgramError(
+                    f"{self.subject}: there is no such table. Make it first, with a column for each field"
+                )
+            missing = [name for name in self.rows.key if name not in shape.columns]
+            if missing:
+                raise ProgramError(f"{self.subject}: the table has the columns {list(shape.columns)}, not {missing}")
+            if self.rows.key and frozenset(self.rows.key) not in shape.unique:
+                unique = [sorted(names) for names in shape.unique]
+                raise ProgramError(
+                    f"{self.subject}: {', '.join(self.rows.key)} is not unique in the table (unique are {unique}), so "
+                    "no row can be put in the place of another. Make it the primary key, or give it a unique index"
+                )
+        connection.rollback()
+
+
+class _RowWriter(SinkWriter):
+    """Stages the rows of one task attempt; refuses what the table could not take back."""
+
+    def __init__(self, sink: DatabaseSink, context: WriterContext) -> None:
+        self._sink, self._context = sink, context
+        self._staged = StagedBatches()
+        self._type = context.input_type
+        if isinstance(sink.rows, StatementRows):
+            self._type = sink.rows.type_info
+        self._names, _ = checked_fields(self._type, sink.subject)
+
+    def write(self, batch: Batch) -> None:
+        if batch.type_info != self._type:
+            batch = Batch.of_values(batch.values(), self._type)
+        self._check(batch.columns())
+        self._staged.add(batch)
+
+    def stage(self) -> Sequence[Json]:
+        if not self._staged.records:
+            return ()
+        assert self._type is not None
+        return ({**self._staged.stage(self._context), "type": written_type(self._type)},)
+
+    def _check(self, columns: pa.RecordBatch) -> None:
+        rows, subject = self._sink.rows, self._sink.subject
+        if KIND_COLUMN in columns.schema.names:
+            kinds = columns.column(KIND_COLUMN)
+            if kinds.null_count:
+                raise TypeMismatchError(f"{subject}: a record is None, and a row was expected. Filter it out before")
+            _check_kinds(set(kinds.unique().to_pylist()), rows, subject)
+        if isinstance(rows, TableRows):
+            for name in rows.key:
+                if name not in self._names:
+                    raise ProgramError(f"{subject}: records have the fields {self._names}, and no field {name!r}")
+                if columns.column(name).null_count:
+                    raise TypeMismatchError(
+                        f"{subject}: {name!r} of a record is None, and a key must not be: no row could be found by it"
+                    )
+
+
+def _check_kinds(kinds: set[int], rows: TableRows | StatementRows, subject: str) -> None:
+    if isinstance(rows, TableRows) and rows.key:
+        return
+    allowed = {RowKind.INSERT.value} if isinstance(rows, TableRows) else {0, RowKind.UPDATE_AFTER.value}
+    refused = sorted(kinds - allowed)
+    if refused:
+        texts = ", ".join(_KIND_TEXTS[kind] for kind in refused)
+        raise TypeMismatchError(
+            f"{subject}: found rows of kind {texts}. Rows that change or delete others need a key to find them by: "
+            "use millstream.datastream.connectors.databases.DatabaseSink(..., key=[...])"
+        )
+
+
+def _check_statement(rows: StatementRows) -> None:
+    names, _ = checked_fields(rows.type_info, "JdbcSink.sink")
+    _, count = with_percent_parameters(rows.sql)
+    if count != len(names):
+        raise ProgramError(
+            f"JdbcSink.sink: the statement has {count} parameters (?), and type_info has {len(names)} fields {names}. "
+            "Give one field for each ?, in their order"
+        )
+
+
+def _row_batches(publish: Sequence[Json], store: Store) -> Iterator[RowBatch]:
+    """The staged rows, payload by payload, so that one of them is in memory at a time."""
+    first = 0
+    for payload in publish:
+        type_info = _staged_type(payload)
+        schema = stream_schema(type_info)
+        assert schema is not None
+        for columns in decode_columns(read_staged(payload, store)):
+            deletes = None
+            if KIND_COLUMN in columns.schema.names:
+                kinds = columns.column(KIND_COLUMN)
+                deletes = pc.is_in(kinds, value_set=pa.array(_REMOVES, kinds.type))
+                columns = columns.select(schema.names)
+            yield RowBatch(columns, type_info, first, deletes)
+            first += columns.num_rows
+
+
+def _staged_type(payload: Json) -> TypeInformation:
+    """The type of staged rows: as the program declared it when they were staged, perhaps by a run before this one."""
+    return type_from(payload["type"], "staged rows")

@@ -1,0 +1,262 @@
+"""A Delta table as the driver of a job sees it: made if it is absent, held against the stream's type, added to.
+
+One transaction per epoch adds the epoch's files and says, in the same step, which epoch of which job and sink it was
+(an application transaction: `CommitId.committer` and the epoch). So whether an epoch is in the table is read from the
+table itself, and nowhere else: a repeat after a crash, or by a second driver, finds it there and adds nothing. If
+two drivers add the same epoch at the same moment, Delta lets one of them through: the other is told that a transaction
+of the same application came between, looks again, and is content.
+
+What this sink would do wrong in silence it refuses: columns of another type, tables that ask every writer for work that
+is not done here (checks, generated columns, renamed columns, row ids), tables that forget application transactions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from millstream.connectors.contracts import CommitId, Json
+from millstream.errors import MillstreamError, PlatformError, ProgramError, StoreAwayError, StoreError
+from millstream.storage.store import is_object_address
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = [
+    "COMMIT_KEY",
+    "add_epoch",
+    "check_columns",
+    "check_names",
+    "delta_fields",
+    "needed_columns",
+    "opened_table",
+    "text_of",
+]
+
+COMMIT_KEY = "millstream.commit"
+"""What a transaction's commit is called in the table's history."""
+
+_ATTEMPTS = 10
+_SERVICE_OPTIONS = {"max_retries": "8", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
+_UNKEPT = {
+    "delta.columnMapping.mode": ("none", "its columns have other names in its files"),
+    "delta.enableRowTracking": ("false", "every row must be given an id"),
+    "delta.setTransactionRetentionDuration": (None, "it forgets which epochs it holds, and could take one twice"),
+    "delta.enableIcebergCompatV1": ("false", "its files must suit Iceberg too"),
+    "delta.enableIcebergCompatV2": ("false", "its files must suit Iceberg too"),
+}
+_UNKEPT_OF_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.invariants")
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Delta's rules for the names of columns; ProgramError says which is against them."""
+    lowered = [name.lower() for name in names]
+    twice = sorted({name for name in names if lowered.count(name.lower()) > 1})
+    if twice:
+        raise ProgramError(f"Delta sink: the columns {twice} differ in upper and lower case only, expected other names")
+    wrong = [name for name in names if not name or any(letter in " ,;{}()\n\t=" for letter in name)]
+    if wrong:
+        raise ProgramError(
+            f"Delta sink: a column is called {wrong[0]!r}. Delta takes no empty name, and no ' ,;{{}}()=', tab or line "
+            "end in one. Name it otherwise"
+        )
+
+
+def opened_table(url: str, schema: pa.Schema, partition_columns: Sequence[str]) -> DeltaTable:
+    """The table at `url`, which is made if there is none."""
+    deltalake = _package()
+    with _explained(url):
+        if not deltalake.DeltaTable.is_deltatable(url, _options(url)):
+            try:
+                return _created(url, schema, partition_columns)
+            except deltalake.exceptions.DeltaError:
+                # Another driver made it a moment ago, or the next line says what is wrong.
+                pass
+        table: DeltaTable = deltalake.DeltaTable(url, storage_options=_options(url))
+        return table
+
+
+def _created(url: str, schema: pa.Schema, partition_columns: Sequence[str]) -> DeltaTable:
+    table: DeltaTable = _package().DeltaTable.create(
+        url, schema, mode="error", partition_by=list(partition_columns), storage_options=_options(url)
+    )
+    return table
+
+
+def delta_fields(url: str, schema: pa.Schema) -> list[dict[str, Json]]:
+    """The columns of a stream as Delta describes them; ProgramError for a type that Delta has not."""
+    fields: list[dict[str, Json]] = []
+    for field in schema:
+        try:
+            document = json.loads(_package().Schema.from_arrow(pa.schema([field])).to_json())
+        except MillstreamError:
+            raise
+        except Exception as error:
+            raise ProgramError(
+                f"Delta sink {url}: column {field.name!r} is {field.type}, which a Delta table cannot hold. Map it to "
+                "text or a number before the sink"
+            ) from error
+        fields.extend(document["fields"])
+    return fields
+
+
+def check_columns(table: DeltaTable, url: str, schema: pa.Schema, partition_columns: Sequence[str]) -> None:
+    """Rows of `schema` can be added to the table, and mean there what they mean here; ProgramError says why not."""
+    configuration = table.metadata().configuration
+    for key, (harmless, reason) in _UNKEPT.items():
+        if key in configuration and configuration[key] != harmless:
+            raise ProgramError(
+                f"Delta table {url} has {key}={configuration[key]!r}: {reason}, which this sink does not do. Unset the "
+                "property, or write to another table"
+            )
+    constraints = sorted(key for key in configuration if key.startswith("delta.constraints."))
+    if constraints:
+        raise ProgramError(
+            f"Delta table {url} has the rule {constraints[0]}={configuration[constraints[0]]!r}, which this sink does "
+            "not check. Drop the rule and filter the stream, or write to another table"
+        )
+    _check_partitions(table, url, partition_columns)
+    columns = {field["name"]: field for field in json.loads(table.schema().to_json())["fields"]}
+    for name, field in columns.items():
+        unkept_keys = [key for key in field["metadata"] if key.startswith(_UNKEPT_OF_COLUMNS)]
+        if unkept_keys:
+            raise ProgramError(f"Delta table {url}: column {name!r} has {unkept_keys[0]}, which this sink does not do")
+    stream_fields = delta_fields(url, schema)
+    for field in stream_fields:
+        name = field["name"]
+        if name not in columns:
+            raise ProgramError(
+                f"Delta table {url} has the columns {list(columns)}, and {name!r} of the stream is not among them. Add "
+                "it to the table (DeltaTable(…).alter.add_columns(…)), or leave it out of the rows"
+            )
+        if text_of(columns[name]["type"]) != text_of(field["type"]):
+            raise ProgramError(
+                f"Delta table {url}: column {name!r} is {text_of(columns[name]['type'])}, and the stream has "
+                f"{text_of(field['type'])}. Change the type of the rows, or write to another table"
+            )
+    names = {field["name"] for field in stream_fields}
+    missing = [name for name, field in columns.items() if name not in names and not field["nullable"]]
+    if missing:
+        raise ProgramError(
+            f"Delta table {url}: column {missing[0]!r} must not be null, and the stream has no such field"
+        )
+
+
+def _check_partitions(table: DeltaTable, url: str, partition_columns: Sequence[str]) -> None:
+    columns = list(table.metadata().partition_columns)
+    if columns != list(partition_columns):
+        raise ProgramError(
+            f"Delta table {url} is divided by {columns}, and the sink by {list(partition_columns)}. Give the sink the "
+            "table's partition columns, in their order, or write to another table"
+        )
+
+
+def text_of(delta_type: Json) -> str:
+    """A Delta type without what it says about nulls.
+
+    >>> text_of({"type": "array", "elementType": "long", "containsNull": False})
+    'array<long>'
+    """
+    if isinstance(delta_type, str):
+        return delta_type
+    kind = delta_type["type"]
+    if kind == "array":
+        return f"array<{text_of(delta_type['elementType'])}>"
+    if kind == "map":
+        return f"map<{text_of(delta_type['keyType'])}, {text_of(delta_type['valueType'])}>"
+    fields = [f"{field['name']}: {text_of(field['type'])}" for field in delta_type["fields"]]
+    return f"struct<{', '.join(fields)}>"
+
+
+def needed_columns(table: DeltaTable) -> list[str]:
+    """The columns in which the table takes no null."""
+    return [field["name"] for field in json.loads(table.schema().to_json())["fields"] if not field["nullable"]]
+
+
+def add_epoch(
+    table: DeltaTable,
+    url: str,
+    commit: CommitId,
+    files: Sequence[Mapping[str, Json]],
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+) -> bool:
+    """Add the files of one epoch to the table, once; False when they are in it already."""
+    from deltalake import CommitProperties, Transaction
+    from deltalake.exceptions import CommitFailedError
+
+    with _explained(url):
+        for attempt in range(_ATTEMPTS):
+            table.update_incremental()
+            newest_epoch = table.transaction_version(commit.committer)
+            if newest_epoch is not None and newest_epoch >= commit.epoch:
+                return False
+            check_columns(table, url, schema, partition_columns)
+            properties = CommitProperties(
+                custom_metadata={COMMIT_KEY: str(commit)},
+                app_transactions=[Transaction(commit.committer, commit.epoch)],
+            )
+            try:
+                table.create_write_transaction(
+                    [_action(file) for file in files],
+                    "append",
+                    table.schema(),
+                    list(partition_columns),
+                    commit_properties=properties,
+                )
+                return True
+            except CommitFailedError:
+                # Somebody changed the table between: perhaps a driver of this job, with this very epoch. Look again.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+    raise AssertionError("every attempt returns or raises")
+
+
+def _action(file: Mapping[str, Json]) -> Any:
+    from deltalake.transaction import AddAction
+
+    return AddAction(
+        path=file["path"],
+        size=file["bytes"],
+        partition_values=file["partition"],
+        modification_time=file["written_ms"],
+        data_change=True,
+        stats=json.dumps(file["stats"]),
+    )
+
+
+def _package() -> Any:
+    try:
+        import deltalake
+        import deltalake.exceptions
+    except ImportError as error:
+        raise PlatformError(
+            "A Delta sink needs the package deltalake. Install it: pip install 'millstream[delta]'"
+        ) from error
+    return deltalake
+
+
+def _options(url: str) -> dict[str, str] | None:
+    # Credentials, region and endpoint come from the environment, as for the job's store.
+    return dict(_SERVICE_OPTIONS) if is_object_address(url) else None
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Errors of the package as ours, with the table's address."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except MillstreamError:
+        raise
+    except (DeltaError, OSError, ValueError) as error:
+        reason = str(error).split("\n", 1)[0].strip().rstrip(".")
+        kind = StoreAwayError if isinstance(error, OSError) and not isinstance(error, PermissionError) else StoreError
+        raise kind(
+            f"Delta table {url}: {reason}. Check the address, the credentials in the environment and the network"
+        ) from error

@@ -1,0 +1,296 @@
+"""Where files lie: on local disk, or in an object store. What is read of either is what was seen first.
+
+A path is absolute and local (`/data/in`), or the address of an object (`s3://bucket/in/a.txt`). An object is known by
+the mark that the service gives its content (its entity tag). Every range of it is asked for with that mark, so that an
+object that was replaced meanwhile is refused by the service itself, in the same request. A local file is held against
+its size.
+
+Objects are read in ranges, by the task that needs them; nothing of a bucket is copied anywhere. Credentials, region and
+endpoint come from the environment, as for the job's store.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from urllib.parse import unquote, urlsplit
+
+from millstream.errors import JobFailedError, ProgramError, StoreError
+from millstream.storage.objects import connect, explained_errors
+from millstream.storage.store import is_object_address
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Backend
+
+__all__ = [
+    "InputFile",
+    "check_path",
+    "files_below",
+    "gone_error",
+    "identity_of",
+    "is_remote",
+    "opened_file",
+    "opened_whole",
+    "place_of",
+]
+
+_BUFFER_BYTES = 1 << 20
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file as it was when it was first seen. `mark` stands for the content of an object; "" for a local file.
+
+    `cut_by_content`: it was listed by a Millstream that looked into every file to cut it, and is cut so for ever."""
+
+    path: str
+    size: int
+    modified_ns: int
+    mark: str = ""
+    cut_by_content: bool = False
+
+
+def is_remote(path: str) -> bool:
+    """Whether the path is the address of an object.
+
+    >>> is_remote("s3://bucket/in"), is_remote("/data/in")
+    (True, False)
+    """
+    return is_object_address(path)
+
+
+def place_of(path: str) -> str:
+    """The absolute local path that `path` (plain, or file://) names, or the address of an object as it is.
+
+    >>> place_of("file:///data/in%20put"), place_of("s3a://bucket/in/")
+    ('/data/in put', 's3://bucket/in')
+    """
+    scheme = _SCHEME.match(path)
+    if scheme is None:
+        if path.startswith("file:/"):
+            return place_of("file://" + path[len("file:") :])
+        return os.path.abspath(os.path.expanduser(path))
+    if scheme.group(1).lower() == "file":
+        return os.path.abspath(unquote(urlsplit(path).path))
+    if is_object_address(path):
+        return _object_address(path)
+    raise ProgramError(
+        f"FileSource: {path} has the scheme {scheme.group(1)!r}, expected a path, file://, s3://, gs:// or az://. "
+        f"Mount other systems as a folder, or read them through Spark: env.from_spark(spark.read.…)"
+    )
+
+
+def _object_address(path: str) -> str:
+    # S3's two spellings mean one service; one of them is kept, so that a file has one name.
+    path = re.sub(r"^s3a://", "s3://", path, flags=re.IGNORECASE)
+    bucket, key = _bucket_and_key(path)
+    if "@" in bucket.partition("://")[2] or "?" in path:
+        raise ProgramError(
+            "FileSource: the address holds '@' or '?', where some put credentials. They belong into the environment "
+            "(AWS_ACCESS_KEY_ID and the like); give s3://bucket/folder"
+        )
+    parts = key.split("/") if key else []
+    if not bucket.partition("://")[2] or any(part in ("", ".", "..") for part in parts):
+        raise ProgramError(f"FileSource: {path} is no address of objects. Give s3://bucket/folder")
+    return path.rstrip("/")
+
+
+def _bucket_and_key(path: str) -> tuple[str, str]:
+    """The address of the bucket, and the rest.
+
+    >>> _bucket_and_key("s3://bucket/in/a b.txt")
+    ('s3://bucket', 'in/a b.txt')
+    """
+    scheme, _, rest = path.partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}", key.strip("/")
+
+
+@lru_cache(maxsize=64)
+def _backend(bucket: str) -> Backend:
+    """The connection to a bucket. One per process: it holds the open connections."""
+    return connect(bucket)
+
+
+def check_path(path: str) -> None:
+    """The path must be there, and readable, before the job runs; ProgramError says what is not."""
+    if is_remote(path):
+        _check_objects(path)
+    elif not os.path.exists(path):
+        is_pattern = any(sign in path for sign in "*?[")
+        advice = "Paths are no patterns: pass *glob.glob(...)" if is_pattern else "Check it, or make the folder first"
+        raise ProgramError(f"FileSource: the path {path} does not exist. {advice}.")
+    elif not os.access(path, os.R_OK):
+        raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
+
+
+def _check_objects(path: str) -> None:
+    """A folder of a bucket need not be there: it is there with its first object. The bucket must."""
+    bucket, key = _bucket_and_key(path)
+    try:
+        with explained_errors(bucket, key):
+            next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
+    except StoreError as error:
+        raise type(error)(error.message.replace("Store ", "FileSource: ", 1)) from error
+
+
+def files_below(root: str, known: Any = ()) -> Iterator[InputFile]:
+    """The visible files at and below `root` whose paths are not among `known`.
+
+    Hidden is what starts with '.' or '_'. A file that the user names is read even when its name is hidden.
+    """
+    return _objects_below(root, known) if is_remote(root) else _local_files_below(root, known)
+
+
+def _local_files_below(root: str, known: Any) -> Iterator[InputFile]:
+    if os.path.isfile(root):
+        paths: Iterator[str] = iter(() if root in known else (root,))
+    else:
+        paths = _visible(root, known)
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            # Removed between listing and looking: it was never seen.
+            continue
+        yield InputFile(path, status.st_size, status.st_mtime_ns)
+
+
+def _visible(root: str, known: Any) -> Iterator[str]:
+    # A known file is passed over by its name alone: asking the disk about each of a million takes seconds.
+    for place, folders, names in os.walk(root, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        for name in names:
+            if not name.startswith((".", "_")):
+                path = os.path.join(place, name)
+                if path not in known:
+                    yield path
+
+
+def _objects_below(root: str, known: Any) -> Iterator[InputFile]:
+    bucket, key = _bucket_and_key(root)
+    skipped = len(key) + 1 if key else 0
+    with explained_errors(bucket, key):
+        if key and (named := _head(bucket, key)) is not None and root not in known:
+            yield named
+        for page in _backend(bucket).list(key or None):
+            for item in page:
+                name = item["path"]
+                path = f"{bucket}/{name}"
+                # A folder made by hand in a console is an empty object whose name ends with '/'.
+                hidden = any(part.startswith((".", "_")) for part in name[skipped:].split("/"))
+                if not hidden and not name.endswith("/") and path not in known:
+                    yield _input_file(path, cast(dict[str, Any], item))
+
+
+def _head(bucket: str, key: str) -> InputFile | None:
+    try:
+        return _input_file(f"{bucket}/{key}", cast(dict[str, Any], _backend(bucket).head(key)))
+    except FileNotFoundError:
+        return None
+
+
+def _input_file(path: str, item: dict[str, Any]) -> InputFile:
+    modified_ns = int(item["last_modified"].timestamp() * 1000) * 1_000_000
+    return InputFile(path, int(item["size"]), modified_ns, item.get("e_tag") or "")
+
+
+def identity_of(path: str, mark: str) -> tuple[int | str, ...]:
+    """What tells a file from another that was put under its name."""
+    if is_remote(path):
+        return (mark,)
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def opened_file(path: str, size: int, mark: str) -> BinaryIO:
+    """The file, to be read and sought in; what is gone or another one by now is an error."""
+    if is_remote(path):
+        return cast(BinaryIO, io.BufferedReader(_ObjectFile(path, size, mark), _BUFFER_BYTES))
+    return open(path, "rb")
+
+
+def opened_whole(path: str, size: int, mark: str) -> BinaryIO:
+    """As `opened_file`, for formats that need all of the file: one that has grown is refused too."""
+    if not is_remote(path) and (size_now := os.stat(path).st_size) != size:
+        raise JobFailedError(
+            f"File {path} has {size_now} bytes, and had {size} when it was first seen: it was cut or replaced. "
+            f"Nothing of it was skipped. Put the original back, and give changed data a new name."
+        )
+    return opened_file(path, size, mark)
+
+
+class _ObjectFile(io.RawIOBase):
+    """An object as a file. Nothing is asked before something is read; then the range, and no more."""
+
+    def __init__(self, path: str, size: int, mark: str) -> None:
+        super().__init__()
+        self._path, self._size, self._mark = path, size, mark
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        self._at = max(0, position + (0, self._at, self._size)[whence])
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        stop = min(self._size, self._at + len(buffer))
+        if stop <= self._at:
+            return 0
+        data = self._range(self._at, stop)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def _range(self, start: int, stop: int) -> bytes:
+        bucket, key = _bucket_and_key(self._path)
+        options: Any = {"range": (start, stop)}
+        if self._mark:
+            options["if_match"] = self._mark
+        with explained_errors(bucket, key), _refused_if_changed(self._path):
+            answer = _backend(bucket).get(key, options=options)
+            data = bytes(answer.bytes())
+            if answer.meta["size"] != self._size or len(data) != stop - start:
+                raise _changed_error(self._path)
+            return data
+
+
+@contextmanager
+def _refused_if_changed(path: str) -> Iterator[None]:
+    from obstore.exceptions import PreconditionError
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise gone_error(path) from error
+    except PreconditionError as error:
+        raise _changed_error(path) from error
+
+
+def gone_error(path: str) -> JobFailedError:
+    """The error for a file that was seen, and is not there any more."""
+    return JobFailedError(
+        f"File {path} is gone, and its records were not all read. Put it back under its name and start again."
+    )
+
+
+def _changed_error(path: str) -> JobFailedError:
+    return JobFailedError(
+        f"File {path} is not what it was when it was first seen: it was changed or replaced. "
+        f"Nothing of it was skipped. Put the original back, and give changed data a new name."
+    )

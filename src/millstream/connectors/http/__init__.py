@@ -1,0 +1,1 @@
+"""HTTP: records sent to a web service as requests that it can recognise when they come again."""

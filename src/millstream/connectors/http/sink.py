@@ -1,0 +1,111 @@
+"""Sends records to a web service, some in one request, in order, after their epoch is committed.
+
+No service can be asked whether it has taken a request whose answer was lost, so a request may come again: at least
+once. Every request carries a name that is never given to another one and is the same whenever it comes again,
+
+    Idempotency-Key: 3f9a….webhook.000000000007-00002
+
+so a service that remembers the names it has taken has every record exactly once. The records of a request are cut by
+number and staged so: a repeat sends the same bytes under the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.serialization import SerializationSchema
+from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.http.requests import Destination, HttpConnection
+from millstream.connectors.messages.codecs import encoder_of
+from millstream.connectors.staged_columns import StagedColumns, read_staged_columns
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = ["BodyForm", "HttpSink"]
+
+BodyForm = str
+"""'json-array', 'lines' or 'single'."""
+
+_CONTENT_TYPES = {"json-array": "application/json", "lines": "application/x-ndjson", "single": "application/json"}
+_REQUESTS = pa.schema([pa.field("body", pa.large_binary())])
+
+
+class HttpSink(Sink):
+    """Requests of at most `records_max` records each, as one body: an array, lines, or each record by itself."""
+
+    guarantee = "at-least-once"
+
+    def __init__(self, destination: Destination, schema: SerializationSchema, form: BodyForm, records_max: int) -> None:
+        self._destination, self._schema, self._form, self._records_max = destination, schema, form, records_max
+        self._connection: HttpConnection | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A connection belongs to the driver.
+        return {**self.__dict__, "_connection": None}
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _RequestWriter(self._schema, self._form, 1 if self._form == "single" else self._records_max, context)
+
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        if self._connection is None:
+            self._connection = HttpConnection(self._destination)
+        number = 0
+        for staged in publish:
+            for columns in read_staged_columns(staged, store):
+                for body in columns.column(0):
+                    headers = {"Content-Type": _CONTENT_TYPES[self._form], "Idempotency-Key": f"{commit}-{number:05d}"}
+                    self._connection.send(body.as_py(), {**headers, **self._own_headers()})
+                    number += 1
+
+    def _own_headers(self) -> dict[str, str]:
+        """What the program set goes before what we would: a Content-Type of its own, say."""
+        return {name: value for name, value in self._destination.headers.items() if name.lower() == "content-type"}
+
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        return pending, "what was sent after that epoch was sent, and comes again under other keys"
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def describe(self) -> str:
+        return f"{self._destination.method} {self._destination.place}"
+
+
+class _RequestWriter(SinkWriter):
+    """Cuts records into requests, over the batches of an epoch."""
+
+    def __init__(self, schema: SerializationSchema, form: BodyForm, records_max: int, context: WriterContext) -> None:
+        self._encoder = encoder_of(schema, context.input_type)
+        self._form, self._records_max = form, records_max
+        self._waiting: list[bytes] = []
+        self._staged = StagedColumns(context)
+
+    def write(self, batch: Batch) -> None:
+        self._waiting += (message or b"null" for message in self._encoder.encode(batch).to_pylist())
+        whole = len(self._waiting) - len(self._waiting) % self._records_max
+        self._add(self._waiting[:whole])
+        del self._waiting[:whole]
+
+    def stage(self) -> Sequence[Json]:
+        self._add(self._waiting)
+        return self._staged.stage()
+
+    def _add(self, messages: Sequence[bytes]) -> None:
+        step = self._records_max
+        bodies = [_body(messages[at : at + step], self._form) for at in range(0, len(messages), step)]
+        self._staged.add(pa.RecordBatch.from_arrays([pa.array(bodies, pa.large_binary())], schema=_REQUESTS))
+
+
+def _body(messages: Sequence[bytes], form: BodyForm) -> bytes:
+    r"""Some records as the body of one request.
+
+    >>> _body([b'{"a":1}', b'2'], "json-array"), _body([b'{"a":1}', b'2'], "lines"), _body([b"3"], "single")
+    (b'[{"a":1},2]', b'{"a":1}\n2\n', b'3')
+    """
+    if form == "json-array":
+        return b"[" + b",".join(messages) + b"]"
+    return b"".join(message + b"\n" for message in messages) if form == "lines" else messages[0]

@@ -1,0 +1,219 @@
+"""What the driver asks of a Kafka cluster: topics, offsets, and where a group stands.
+
+Everything is asked for all partitions at once, in one request per broker. A question that finds no answer in time is an
+error of `clients.client_error`; a partition that has no leader just now is left out of an answer that may do without.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.clients import Complaints, client_error, confluent, error_of, new_client
+from millstream.connectors.kafka.offsets import Partition
+from millstream.errors import ConnectorAwayError, ConnectorError
+
+__all__ = ["PATIENCE_S", "Cluster", "Topic"]
+
+PATIENCE_S = 30.0
+"""So long an answer may take before it is an error."""
+
+_LOG = logging.getLogger(__name__)
+_NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID", "INVALID_TOPIC_EXCEPTION")
+_NO_LEADER = (*_NO_TOPIC, "_UNKNOWN_PARTITION", "_NOENT")
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it is now. `id` is another for every topic that was ever made, also of the same name."""
+
+    name: str
+    id: str
+    partition_count: int
+
+
+class Cluster:
+    """One cluster, as one consumer group sees it. `group` "" has no committed offsets. Looks offsets up for
+    `offsets.resolve`. Used by one thread."""
+
+    def __init__(self, settings: ClientSettings, group: str = "", *, reads_committed: bool = True) -> None:
+        self._settings, self._group, self._reads_committed = settings, group, reads_committed
+        self._complaints = Complaints()
+        self._admin: Any = None
+        self._committing: Future[Any] | None = None
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._admin = None
+
+    # --- topics -----------------------------------------------------------------------------------------------
+
+    def topics(self, names: Iterable[str], timeout_s: float = PATIENCE_S) -> dict[str, Topic]:
+        """Those of these topics that there are."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        module, subject = confluent(), f"looking for topic {', '.join(wanted[:3])}"
+        collection = module.TopicCollection(wanted)
+        found: dict[str, Topic] = {}
+        for name, answer in self._ask(
+            subject, lambda admin: admin.describe_topics(collection, request_timeout=timeout_s), timeout_s
+        ).items():
+            description = self._answer(subject, answer, may_be=_NO_TOPIC)
+            if description is not None:
+                found[name] = Topic(name, str(description.topic_id), len(description.partitions))
+        return found
+
+    def topic_names(self, timeout_s: float = PATIENCE_S) -> list[str]:
+        """All topics that this user may see."""
+        module, subject = confluent(), "listing topics"
+        try:
+            listing = self._connected().list_topics(timeout=timeout_s)
+        except module.KafkaException as error:
+            raise self._error(subject, error) from error
+        return [name for name, topic in listing.topics.items() if topic.error is None]
+
+    # --- offsets ----------------------------------------------------------------------------------------------
+
+    def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return self._all_offsets(partitions, "earliest")
+
+    def latest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return self._all_offsets(partitions, "latest")
+
+    def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
+        wanted = list(partitions)
+        offsets = self._all_offsets(wanted, "for_timestamp", timestamp_ms)
+        behind = [partition for partition, offset in offsets.items() if offset < 0]
+        return offsets | (self.latest(behind) if behind else {})
+
+    def known_ends(self, partitions: Iterable[Partition], timeout_s: float) -> dict[Partition, int | ConnectorError]:
+        """The offset behind the last record that may be read now, or why it cannot be told."""
+        return self._offsets(list(partitions), timeout_s, "latest")
+
+    def _all_offsets(self, partitions: Iterable[Partition], kind: str, *arguments: Any) -> dict[Partition, int]:
+        """Of all partitions: those that cannot be told are asked for again until time is up."""
+        wanted, offsets, until = list(partitions), dict[Partition, int](), time.monotonic() + PATIENCE_S
+        while wanted:
+            answers = self._offsets(wanted, max(1.0, until - time.monotonic()), kind, *arguments)
+            offsets |= {at: answer for at, answer in answers.items() if isinstance(answer, int)}
+            errors = {at: answer for at, answer in answers.items() if isinstance(answer, ConnectorError)}
+            wanted = list(errors)
+            if errors and time.monotonic() >= until:
+                raise next(iter(errors.values()))
+            if errors:
+                time.sleep(0.1)
+        return offsets
+
+    def _offsets(
+        self, partitions: list[Partition], timeout_s: float, kind: str, *arguments: Any
+    ) -> dict[Partition, int | ConnectorError]:
+        if not partitions:
+            return {}
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        module = confluent()
+        spec = getattr(OffsetSpec, kind)(*arguments)
+        level = (
+            module.IsolationLevel.READ_COMMITTED if self._reads_committed else module.IsolationLevel.READ_UNCOMMITTED
+        )
+        wanted = {module.TopicPartition(at.topic, at.number): spec for at in partitions}
+        answers = self._ask(
+            "asking for offsets",
+            lambda admin: admin.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s),
+            timeout_s,
+        )
+        offsets: dict[Partition, int | ConnectorError] = {}
+        for at, answer in answers.items():
+            partition = Partition(at.topic, at.partition)
+            try:
+                offsets[partition] = int(answer.result(timeout=timeout_s + 5).offset)
+            except (module.KafkaException, TimeoutError) as error:
+                reason = self._error(f"asking for offsets of {partition.name}", error)
+                is_missed = isinstance(error, module.KafkaException) and error_of(error).name() in _NO_LEADER
+                # Whether it is gone for good is not for this question to say.
+                offsets[partition] = ConnectorAwayError(reason.message) if is_missed else reason
+        if any(isinstance(offset, int) for offset in offsets.values()):
+            self._complaints.forget()
+        return offsets
+
+    # --- the group --------------------------------------------------------------------------------------------
+
+    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        if not self._group:
+            return {}
+        module, subject = confluent(), f"asking where group '{self._group}' stands"
+        places = [module.TopicPartition(at.topic, at.number) for at in partitions]
+        request = [module.ConsumerGroupTopicPartitions(self._group, places)]
+        answers = self._ask(
+            subject,
+            lambda admin: admin.list_consumer_group_offsets(request, request_timeout=PATIENCE_S),
+            PATIENCE_S,
+        )
+        told = self._answer(subject, answers[self._group], may_be=("GROUP_ID_NOT_FOUND",))
+        offsets = [] if told is None else told.topic_partitions
+        return {Partition(at.topic, at.partition): at.offset for at in offsets if at.offset >= 0}
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Tell the group where the job stands. Nobody waits for it, and if it fails the next one tells more."""
+        if not self._group or not offsets or (self._committing is not None and not self._committing.done()):
+            return
+        module = confluent()
+        places = [module.TopicPartition(at.topic, at.number, offset) for at, offset in offsets.items()]
+        request = [module.ConsumerGroupTopicPartitions(self._group, places)]
+        (self._committing,) = (
+            self._connected().alter_consumer_group_offsets(request, request_timeout=PATIENCE_S).values()
+        )
+        assert self._committing is not None
+        self._committing.add_done_callback(self._tell_failure)
+
+    def await_commit(self, timeout_s: float) -> None:
+        """Wait until the group was told, so that the last commit of a job that ends is not lost."""
+        if self._committing is not None:
+            try:
+                self._committing.result(timeout=timeout_s)
+            except Exception:  # told by the callback
+                return
+
+    def _tell_failure(self, answer: Future[Any]) -> None:
+        error = answer.exception()
+        if error is not None:
+            text = self._settings.hide_secrets(str(error_of(error)))
+            _LOG.warning("group '%s' could not be told how far the job has read: %s", self._group, text)
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    def _connected(self) -> Any:
+        if self._admin is None:
+            self._admin = new_client("admin", self._settings, self._complaints)
+        return self._admin
+
+    def _ask(self, subject: str, question: Any, timeout_s: float) -> dict[Any, Future[Any]]:
+        module = confluent()
+        try:
+            answers: dict[Any, Future[Any]] = question(self._connected())
+        except (module.KafkaException, ValueError) as error:
+            raise self._error(subject, error) from error
+        return answers
+
+    def _answer(self, subject: str, answer: Future[Any], *, may_be: tuple[str, ...] = ()) -> Any:
+        """What was answered; None for an error whose name is in `may_be`."""
+        module = confluent()
+        try:
+            return answer.result(timeout=PATIENCE_S + 5)
+        except module.KafkaException as error:
+            if error_of(error).name() in may_be:
+                return None
+            raise self._error(subject, error) from error
+
+    def _error(self, subject: str, error: BaseException) -> ConnectorError:
+        self._connected().poll(0)  # lets the client's threads tell what they know
+        if isinstance(error, (TimeoutError, ValueError)):
+            module = confluent()
+            error = module.KafkaException(module.KafkaError(module.KafkaError._TIMED_OUT, str(error)))
+        return client_error(subject, error, self._settings, self._complaints)

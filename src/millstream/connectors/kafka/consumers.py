@@ -1,0 +1,222 @@
+"""Reading ranges of partitions in a task, with consumers that stay open between epochs.
+
+A process keeps some consumers, each for one partition (`_Reader`). The next epoch usually goes on where the last one
+ended: then its records are there already, because a consumer fetches ahead. For anything else (another range after a
+failure, a partition that came from another process) there is a new consumer. That is sooner ready than one that is sent
+elsewhere, which has to wait for the fetch it is in, and what it had fetched cannot be mistaken for what is wanted.
+
+**Where a range ends.** Offsets have gaps: marks of transactions, records of aborted ones, what compaction removed. So a
+range is not over after so many records, nor at a record with its last offset. It is over when a record at or behind
+`stop` is seen, or the end of what may be read (the consumer tells the offset it has come to). A record behind `stop` is
+kept for the next epoch.
+
+Nothing is skipped in silence: an offset that is not in the partition any more is an error, and never "the earliest".
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.clients import Complaints, client_error, confluent, new_client
+from millstream.connectors.kafka.cluster import PATIENCE_S
+from millstream.connectors.kafka.offsets import Partition
+from millstream.errors import ConnectorError
+
+__all__ = ["close_consumers", "read_range"]
+
+_CONSUMERS_MAX = 32
+"""So many consumers a process keeps for one cluster. Each has some threads and a buffer of its own."""
+_IDLE_S = 120.0
+_BATCH_RECORDS = 16_384
+_WAIT_S = 0.2
+_GATHER_S = 0.005
+_DEFAULTS = {
+    "isolation.level": "read_committed",
+    "queued.max.messages.kbytes": "8192",
+    "fetch.queue.backoff.ms": "10",
+    "fetch.error.backoff.ms": "100",
+    "reconnect.backoff.max.ms": "1000",
+    "check.crcs": "true",
+    "group.id": "millstream",
+}
+
+
+def read_range(
+    settings: ClientSettings, partition: Partition, start: int, stop: int, is_enough: Callable[[], bool]
+) -> Generator[list[Any], None, int]:
+    """The messages of `partition` with offsets from `start` to below `stop`, in their order, some at a time.
+
+    After each lot `is_enough` is asked whether to end there. Returns the offset that was reached.
+    """
+    with _reader_of(settings, partition, start) as reader:
+        return (yield from reader.read(stop, is_enough))
+
+
+def close_consumers() -> None:
+    """Close all consumers of this process that nobody reads with."""
+    with _LOCK:
+        readers = [reader for pool in _POOLS.values() for reader in pool]
+        _POOLS.clear()
+    for reader in readers:
+        reader.close()
+
+
+# --- consumers that stay open ----------------------------------------------------------------------------------
+
+_LOCK = threading.Lock()
+_POOLS: dict[tuple[int, ClientSettings], list[_Reader]] = {}
+"""Consumers that nobody reads with just now, the longest unused first. A forked process finds none of its parent's."""
+
+
+@contextmanager
+def _reader_of(settings: ClientSettings, partition: Partition, start: int) -> Iterator[_Reader]:
+    """A reader of one range: the one that stands at its start, or a new one. It is kept, but for one that failed."""
+    key = (os.getpid(), settings)
+    with _LOCK:
+        pool = _POOLS.setdefault(key, [])
+        of_partition = [each for each in pool if each.partition == partition]
+        pool[:] = [each for each in pool if each not in of_partition]
+    reader = next((each for each in of_partition if each.position == start), None)
+    for each in of_partition:
+        if each is not reader:
+            each.close()
+    reader = reader or _Reader(settings, partition, start)
+    try:
+        yield reader
+    except BaseException:  # also one that is given up in the middle: it stands nowhere
+        reader.close()
+        raise
+    _put_back(key, reader)
+
+
+def _put_back(key: tuple[int, ClientSettings], reader: _Reader) -> None:
+    now_s = reader.used_s = time.monotonic()
+    left_out: list[_Reader] = []
+    with _LOCK:
+        _POOLS.setdefault(key, []).append(reader)
+        for pool in _POOLS.values():
+            surplus = len(pool) - _CONSUMERS_MAX
+            left_out += [each for at, each in enumerate(pool) if at < surplus or now_s - each.used_s > _IDLE_S]
+            pool[:] = [each for each in pool if each not in left_out]
+    for each in left_out:
+        each.close()
+
+
+class _Reader:
+    """A consumer of one partition.
+
+    `position`: all records before it were given out; None: nobody knows, so it cannot be used again. `_scanned`: all
+    records before it have come from the consumer; those that were not given out yet are `_ahead`.
+    """
+
+    def __init__(self, settings: ClientSettings, partition: Partition, start: int) -> None:
+        self._settings = settings
+        self._module = confluent()
+        self._complaints = Complaints()
+        defaults = {name: value for name, value in _DEFAULTS.items() if settings.get(name) is None}
+        self._consumer = new_client(
+            "consumer",
+            settings,
+            self._complaints,
+            **defaults,
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            enable_partition_eof=True,
+            auto_offset_reset="error",
+        )
+        self._consumer.assign([self._module.TopicPartition(partition.topic, partition.number, start)])
+        self.partition = partition
+        self.position: int | None = start
+        self.used_s = 0.0
+        self._scanned = start
+        self._ahead: list[Any] = []
+
+    def close(self) -> None:
+        """Give its connections and its buffer back."""
+        self._consumer.close()
+
+    def read(self, stop: int, is_enough: Callable[[], bool]) -> Generator[list[Any], None, int]:
+        """The messages before `stop`. While some are given out the position is unknown: whoever does not come back for
+        more may have had them or not."""
+        quiet_since_s = time.monotonic()
+        while True:
+            assert self.position is not None
+            if not self._ahead:
+                self.position = max(self.position, min(self._scanned, stop))
+            if self.position >= stop:
+                return self.position
+            if not self._ahead and not self._fetch(stop - self.position):
+                if time.monotonic() - quiet_since_s > PATIENCE_S:
+                    raise self._no_answer(stop)
+                continue
+            quiet_since_s = time.monotonic()
+            count = self._count_before(stop)
+            messages, self._ahead = self._ahead[:count], self._ahead[count:]
+            position = stop if self._ahead else min(self._scanned, stop)
+            if messages:
+                self.position = None
+                yield messages
+                quiet_since_s = time.monotonic()
+            self.position = position
+            if messages and is_enough():
+                return position
+
+    def _count_before(self, stop: int) -> int:
+        if self._ahead and self._ahead[-1].offset() < stop:
+            return len(self._ahead)
+        return bisect_left(self._ahead, stop, key=lambda message: message.offset())
+
+    def _fetch(self, wanted: int) -> bool:
+        """Take what has come, or wait a little for something to come; whether that is further than before."""
+        count, scanned = min(wanted, _BATCH_RECORDS), self._scanned
+        messages = self._consumer.consume(count, 0)
+        if not messages:
+            messages = self._consumer.consume(1, _WAIT_S)
+            if messages and count > 1:
+                messages += self._consumer.consume(count - 1, _GATHER_S)
+        if any([message.error() for message in messages]):  # noqa: C419 - a list is faster
+            messages = self._without_events(messages)
+        if messages:
+            self._scanned = max(self._scanned, messages[-1].offset() + 1)
+        self._ahead = messages
+        return self._scanned > scanned
+
+    def _without_events(self, messages: list[Any]) -> list[Any]:
+        """The records among `messages`; others tell how far the consumer has come, or why it comes no further."""
+        error_codes = self._module.KafkaError
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            if error.code() == error_codes._PARTITION_EOF:
+                self._scanned = max(self._scanned, message.offset())
+            elif error.code() in (error_codes._AUTO_OFFSET_RESET, error_codes.OFFSET_OUT_OF_RANGE):
+                raise self._lost(error)
+            elif not error.retriable():
+                raise client_error(f"reading {self._place()}", error, self._settings, self._complaints)
+        return [message for message in messages if message.error() is None]
+
+    def _place(self) -> str:
+        at = "" if self.position is None else f" from offset {self.position}"
+        return f"partition {self.partition.number} of topic {self.partition.topic}{at}"
+
+    def _no_answer(self, stop: int) -> ConnectorError:
+        error = self._module.KafkaError(self._module.KafkaError._TIMED_OUT, f"no record came in {PATIENCE_S:.0f} s")
+        return client_error(f"reading {self._place()} to {stop}", error, self._settings, self._complaints)
+
+    def _lost(self, error: Any) -> ConnectorError:
+        topic = self.partition.topic
+        return ConnectorError(
+            f"reading {self._place()}: Kafka does not have that offset any more ({error.str().strip()}). The topic's "
+            f"retention was shorter than the job was away, or the topic was deleted and made anew. The records are "
+            f"lost to this job. To go on without them: give the source another uid and start with "
+            f"--allow-non-restored-state, so that it begins as its starting offsets say. So that it does not happen "
+            f"again: raise retention.ms of topic {topic}."
+        )

@@ -1,0 +1,112 @@
+"""Marks: how a lane of a sink knows which of its epochs are in Kafka already.
+
+A mark is the committed offset of a consumer group that nobody ever joins. The group has the name of the lane's
+transactional id, the offset is the number of the newest epoch that the lane has published, and its metadata is the
+`CommitId`, for people who look. It stands at partition 0 of a topic that the epoch wrote to, because a broker keeps
+offsets only of topics that it has.
+
+A mark is read after `init_transactions`, so no transaction of its lane is open, and the answer stands still. A broker
+forgets offsets of groups without members after offsets.retention.minutes. That a mark is *absent* proves something only
+while the epoch is younger than that.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from millstream.connectors.contracts import CommitId, Json
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.kafka_failures import client_library, failure_of, timeout_s
+from millstream.errors import ConnectorError
+
+__all__ = ["EXPIRED_MARKS_PROPERTY", "ExpiredMarks", "Mark", "is_published", "kept_marks_ms", "read_mark"]
+
+ExpiredMarks = Literal["fail", "publish", "skip"]
+"""What to do with an epoch of which nobody can tell any more whether it is published."""
+
+EXPIRED_MARKS_PROPERTY = "millstream.expired-marks"
+_DEFAULT_RETENTION_MS = 7 * 24 * 3_600_000
+_CERTAIN_MS = 3_600_000
+_ANSWER_S = 10.0
+
+# A coordinator that starts, moves or is busy with a transaction says so, and is asked again.
+_PASSING = frozenset(
+    {
+        "NOT_COORDINATOR",
+        "COORDINATOR_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "UNSTABLE_OFFSET_COMMIT",
+        "REQUEST_TIMED_OUT",
+        "_WAIT_COORD",
+        "_TRANSPORT",
+        "_TIMED_OUT",
+        "_ALL_BROKERS_DOWN",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """`epoch` is the newest that the lane has published, None where no mark stands; `group` is what stands for the
+    group in a transaction."""
+
+    epoch: int | None
+    group: Any
+
+
+def read_mark(settings: ClientSettings, name: str, topic: str) -> Mark:
+    """The mark of the lane `name` at `topic`. Asks the broker."""
+    kafka = client_library()
+    # `committed` asks for offsets that no open transaction can change, because it reads what is committed only.
+    ours = {"group_id": name, "enable_auto_commit": False, "isolation_level": "read_committed"}
+    consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2})
+    deadline = time.monotonic() + timeout_s(settings)
+    try:
+        while True:
+            try:
+                position = consumer.committed([kafka.TopicPartition(topic, 0)], _ANSWER_S)[0]
+                trouble = position.error
+            except kafka.KafkaException as error:
+                trouble = error.args[0]
+            if trouble is None or trouble.name() == "UNKNOWN_TOPIC_OR_PART":
+                return Mark(position.offset if position.offset >= 0 else None, consumer.consumer_group_metadata())
+            if trouble.name() not in _PASSING or time.monotonic() > deadline:
+                raise failure_of(trouble, topic, settings)
+            time.sleep(0.05)
+    finally:
+        consumer.close()
+
+
+def is_published(settings: ClientSettings, mark: Mark, commit: CommitId, lane: Json, expired: ExpiredMarks) -> bool:
+    """Whether the lane has published `commit`, by its mark."""
+    if mark.epoch is not None:
+        return mark.epoch >= commit.epoch
+    age_ms = int(time.time() * 1000) - lane["staged_ms"]
+    if age_ms < _CERTAIN_MS or age_ms < 0.9 * kept_marks_ms(settings):
+        return False
+    if expired != "fail":
+        return expired == "skip"
+    hours = age_ms // 3_600_000
+    raise ConnectorError(
+        f"Kafka at {settings.bootstrap_servers}: epoch {commit.epoch} was to be published to {lane['mark_topic']!r} "
+        f"{hours} hours ago, and the broker keeps no mark for so long, so nobody can tell whether it was. Look into "
+        f"the topic for what {commit} holds, and start the job with set_property('{EXPIRED_MARKS_PROPERTY}', 'skip') "
+        "if it is there, or with 'publish' if it is not"
+    )
+
+
+def kept_marks_ms(settings: ClientSettings) -> int:
+    """How long the broker keeps a mark; Kafka's default, where it does not say."""
+    import confluent_kafka.admin
+
+    kafka_admin: Any = confluent_kafka.admin
+    try:
+        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2})
+        broker = next(iter(admin.list_topics(timeout=_ANSWER_S).brokers))
+        resource = kafka_admin.ConfigResource(kafka_admin.ConfigResource.Type.BROKER, str(broker))
+        configuration = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result()
+        return int(configuration["offsets.retention.minutes"].value) * 60_000
+    except client_library().KafkaException:
+        return _DEFAULT_RETENTION_MS  # this user may not ask

@@ -1,0 +1,181 @@
+"""The messages that a sink makes of its records, as columns: what is sent, and what waits in the store to be sent.
+
+Columns of a batch of messages: `key` and `value` (binary, null: none), `timestamp` (int64 milliseconds, null: that of
+sending), and `topic` only where messages of one sink go to several.
+
+What a task stages of an epoch, as JSON in the manifest:
+
+    {"form": 1, "topic": "out", "first_topic": "out", "records": 3, "bytes": 120,
+     "staged_ms": 1794800000000, "chunks": [payloads of `staging`]}
+
+Chunks hold the messages in the order in which the records came, and are sent in that order: what has the same key keeps
+its order. Each has a length and a checksum of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.common.serialization import SerializationSchema
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.contracts import Json, WriterContext
+from millstream.connectors.messages.codecs import encoder_of
+from millstream.connectors.staging import decode_columns, encode_columns, read_staged, stage_bytes
+from millstream.errors import ProgramError, StoreDamagedError
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = ["FORM", "MessageMaker", "RecordSerializer", "StagedMessages", "by_topic", "read_messages"]
+
+FORM = 1
+"""The version of what is staged."""
+
+# A message's own bytes beside key and value, as Kafka's clients count them when they hold it against the limit.
+_OVERHEAD_BYTES = 70
+_CHUNK_BYTES_MAX = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class RecordSerializer:
+    """How a record becomes a message. Of `topic` and `selector` one is given; without `key` messages have none."""
+
+    value: SerializationSchema
+    key: SerializationSchema | None = None
+    topic: str | None = None
+    selector: Callable[[Any], str] | None = None
+    with_timestamps: bool = True
+
+
+class MessageMaker:
+    """Makes messages of the records of one stream, and refuses what no broker would take before it is staged: an epoch
+    that is committed must be one that can be published."""
+
+    def __init__(
+        self, serializer: RecordSerializer, input_type: TypeInformation | None, message_bytes_max: int
+    ) -> None:
+        self._serializer = serializer
+        self._value = encoder_of(serializer.value, input_type)
+        self._key = None if serializer.key is None else encoder_of(serializer.key, input_type)
+        self._message_bytes_max = message_bytes_max
+
+    def messages(self, batch: Batch) -> pa.RecordBatch:
+        """One message per record, in order."""
+        value = _binary(self._value.encode(batch))
+        key = pa.nulls(len(value), pa.binary()) if self._key is None else _binary(self._key.encode(batch))
+        columns: dict[str, pa.Array] = {"key": key, "value": value, "timestamp": self._timestamps(batch)}
+        self._check_size(key, value)
+        if self._serializer.selector is not None:
+            columns["topic"] = self._topics(batch)
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _timestamps(self, batch: Batch) -> pa.Array:
+        if batch.timestamps is None or not self._serializer.with_timestamps:
+            return pa.nulls(batch.length, pa.int64())
+        # As in Flink: what is before 1970 is no timestamp for Kafka.
+        return pa.array(batch.timestamps, pa.int64(), mask=batch.timestamps < 0)
+
+    def _topics(self, batch: Batch) -> pa.Array:
+        selector = self._serializer.selector
+        assert selector is not None
+        topics = [selector(value) for value in batch.values()]
+        for at, topic in enumerate(topics):
+            if not isinstance(topic, str) or not topic:
+                raise ProgramError(
+                    f"the topic selector returned {topic!r} for {batch.values()[at]!r}, expected the name of a topic"
+                )
+        return pa.array(topics, pa.string()).dictionary_encode()
+
+    def _check_size(self, key: pa.Array, value: pa.Array) -> None:
+        sizes = pc.add(pc.fill_null(pc.binary_length(key), 0), pc.fill_null(pc.binary_length(value), 0))
+        largest = pc.max(sizes).as_py()
+        if largest is not None and largest + _OVERHEAD_BYTES > self._message_bytes_max:
+            raise ProgramError(
+                f"a message of {largest:,} bytes is larger than max.request.size, which is "
+                f"{self._message_bytes_max:,}. Raise it with set_property('max.request.size', ...), and "
+                "max.message.bytes of the topic; or write smaller records"
+            )
+
+
+def _binary(column: pa.Array) -> pa.Array:
+    return column if column.type == pa.binary() else column.cast(pa.binary())
+
+
+class StagedMessages:
+    """Gathers the messages of one writer; large chunks go to the store at once, so memory stays bounded."""
+
+    def __init__(self, context: WriterContext, topic: str | None) -> None:
+        self._context = context
+        self._topic = topic
+        self._batches: list[pa.RecordBatch] = []
+        self._batches_bytes = 0
+        self._topics: set[str] = set() if topic is None else {topic}
+        self._chunks: list[Json] = []
+        self._records = self._bytes = 0
+
+    def add(self, messages: pa.RecordBatch) -> None:
+        if messages.num_rows == 0:
+            return
+        self._batches.append(messages)
+        self._batches_bytes += messages.nbytes
+        self._records += messages.num_rows
+        if self._topic is None:
+            self._topics.update(pc.unique(messages.column("topic").cast(pa.string())).to_pylist())
+        if self._batches_bytes >= _CHUNK_BYTES_MAX:
+            self._stage_chunk()
+
+    def stage(self) -> Json | None:
+        """What the manifest holds of it; None when nothing came."""
+        if not self._records:
+            return None
+        self._stage_chunk()
+        return {
+            "form": FORM,
+            "topic": self._topic,
+            "first_topic": min(self._topics),
+            "records": self._records,
+            "bytes": self._bytes,
+            # By this machine's own clock, not the job's, which a test may turn: a broker counts real days.
+            "staged_ms": int(time.time() * 1000),
+            "chunks": self._chunks,
+        }
+
+    def _stage_chunk(self) -> None:
+        if not self._batches:
+            return
+        data = encode_columns(self._batches)
+        records = sum(batch.num_rows for batch in self._batches)
+        self._chunks.append(stage_bytes(self._context, data, records, len(self._chunks), ".arrow"))
+        self._bytes += len(data)
+        self._batches, self._batches_bytes = [], 0
+
+
+def read_messages(staged: Json, store: Store) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """What a writer staged: topic and messages, in order, a chunk at a time in memory."""
+    if staged.get("form") != FORM:
+        raise StoreDamagedError(
+            f"Store {store.url}: messages for Kafka are staged in form {staged.get('form')!r}, and this version reads "
+            f"form {FORM}. Publish them with the version that staged them."
+        )
+    for payload in staged["chunks"]:
+        for batch in decode_columns(read_staged(payload, store)):
+            yield from by_topic(staged["topic"], batch)
+
+
+def by_topic(topic: str | None, messages: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The messages of each topic, in order; between topics Kafka keeps none."""
+    if topic is not None:
+        yield topic, messages
+        return
+    column = messages.column("topic")
+    codes = column.indices.to_numpy(zero_copy_only=False)
+    for code, name in enumerate(column.dictionary.to_pylist()):
+        rows = np.flatnonzero(codes == code)
+        if len(rows):
+            yield name, messages.take(pa.array(rows))

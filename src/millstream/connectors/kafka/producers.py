@@ -1,0 +1,215 @@
+"""Producers: how they are set, how messages are given to them, and how they are kept open between epochs.
+
+A producer costs threads, connections and, with transactions, some round trips to the broker, so a process keeps those
+it has made (`KeptProducers`). One is taken out while it is used: two users never share one. Whoever meets an error does
+not give it back, and the next one starts afresh.
+
+`send` is the loop that every message passes. It is one call into librdkafka per message, driven by `map` and without a
+line of Python for each; where messages bring no timestamps, `produce_batch` takes thousands in one call. What waits to
+be sent is bounded by some slices of bounded bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.kafka_failures import (
+    DEFAULT_TIMEOUT_MS,
+    client_library,
+    failure_of,
+    no_answer,
+    refused_settings,
+    timeout_s,
+)
+
+__all__ = ["KEPT", "KeptProducers", "OpenProducer", "called", "flush", "open_producer", "send"]
+
+T = TypeVar("T")
+
+_SLICE_RECORDS_MAX = 5_000
+_SLICE_BYTES_MAX = 4 * 1024 * 1024
+_SLICES_WAITING_MAX = 8
+_GRACE_S = 2.0
+
+_DEFAULTS: dict[str, Any] = {
+    "client.id": "millstream",
+    # As Java's producer, so that a key goes to the same partition whoever writes it.
+    "partitioner": "murmur2_random",
+    "enable.idempotence": True,
+    # `send` bounds what waits, by bytes; the queue itself must never be full.
+    "queue.buffering.max.messages": 10_000_000,
+    "queue.buffering.max.kbytes": 2_000_000,
+    "log_level": 2,
+}
+
+
+@dataclass
+class OpenProducer:
+    """A producer and what became of its messages.
+
+    Of transactions: it is ready when nothing of earlier producers is open; `marks` are those that stand, by topic, as
+    far as they are known (-1: none stands), and `group` is that under which they are kept."""
+
+    client: Any
+    settings: ClientSettings
+    errors: list[tuple[Any, str]] = field(default_factory=list)
+    """Errors of messages that could not be delivered, with their topics; the first few."""
+    last_error: list[Any] = field(default_factory=list)
+    """The newest error of the connection, for a message about a broker that does not answer."""
+    slices: deque[int] = field(default_factory=lambda: deque(maxlen=_SLICES_WAITING_MAX))
+    """How many messages were given in the newest slices."""
+    is_ready: bool = False
+    marks: dict[str, int] = field(default_factory=dict)
+    group: Any = None
+
+    def failure(self) -> Exception:
+        """What to raise for the first message that could not be delivered."""
+        error, topic = self.errors[0]
+        return failure_of(error, topic, self.settings)
+
+    def close(self) -> None:
+        """Forget what waits, and let go. Must not wait for a broker."""
+        self.client.purge()
+        self.client = None
+
+
+def open_producer(settings: ClientSettings, transactional_id: str | None = None) -> OpenProducer:
+    """A producer that is not connected yet."""
+    kafka = client_library()
+    errors: list[tuple[Any, str]] = []
+    last_error: list[Any] = []
+
+    def on_delivery(error: Any, message: Any) -> None:
+        if error is not None and len(errors) < 10:
+            errors.append((error, message.topic()))
+
+    def on_error(error: Any) -> None:
+        last_error[:] = [error]
+
+    ours: dict[str, Any] = {"error_cb": on_error, "on_delivery": on_delivery, "delivery.report.only.error": True}
+    if transactional_id is not None:
+        ours["transactional.id"] = transactional_id
+    given = settings.for_role("producer")
+    if not {"delivery.timeout.ms", "message.timeout.ms"} & given.keys():
+        ours["delivery.timeout.ms"] = DEFAULT_TIMEOUT_MS
+    if transactional_id is not None and "transaction.timeout.ms" not in given:
+        # Not shorter than a message may take, or librdkafka refuses it.
+        ours["transaction.timeout.ms"] = max(120_000, int(timeout_s(settings) * 1000))
+    if given.get("acks") in ("0", "1") and "enable.idempotence" not in given and transactional_id is None:
+        ours["enable.idempotence"] = False  # as Java's producer: fewer acknowledgements, no idempotence
+    try:
+        client = kafka.Producer({**_DEFAULTS, **given, **ours})
+    except (kafka.KafkaException, ValueError, TypeError) as error:
+        raise refused_settings(error, settings) from error
+    return OpenProducer(client, settings, errors, last_error)
+
+
+def send(producer: OpenProducer, topic: str, messages: pa.RecordBatch) -> None:
+    """Give messages to the producer, in order; waits while too much is on its way."""
+    for piece in _slices(messages):
+        _wait_for_room(producer)
+        _send_slice(producer.client, topic, piece)
+        producer.slices.append(piece.num_rows)
+        called(producer.client.poll, 0)
+        if producer.errors:
+            raise producer.failure()
+
+
+def called(call: Callable[..., T], *arguments: Any) -> T:
+    """What a call of the client returns. When it raises that it was fenced, it also tells of the messages that failed
+    for it, by a call of ours while the exception stands; Python makes a SystemError of that. Undone here."""
+    try:
+        return call(*arguments)
+    except SystemError as error:
+        if isinstance(error.__cause__, client_library().KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
+def _wait_for_room(producer: OpenProducer) -> None:
+    """Until the oldest of the slices that may wait is delivered. No message waits for ever: each has its timeout."""
+    slices = producer.slices
+    while len(slices) == slices.maxlen and len(producer.client) > sum(slices) - slices[0]:
+        called(producer.client.poll, 0.05)
+
+
+def _slices(messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Pieces of about bounded bytes."""
+    if messages.num_rows == 0:
+        return
+    record_bytes = max(1, messages.nbytes // messages.num_rows)
+    size = max(1, min(_SLICE_RECORDS_MAX, _SLICE_BYTES_MAX // record_bytes))
+    for start in range(0, messages.num_rows, size):
+        yield messages.slice(start, size)
+
+
+def _send_slice(client: Any, topic: str, piece: pa.RecordBatch) -> None:
+    keys, values = piece.column("key").to_pylist(), piece.column("value").to_pylist()
+    stamps = piece.column("timestamp")
+    if stamps.null_count == len(stamps):
+        messages = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
+        if client.produce_batch(topic, messages) != len(messages):
+            error = next(message["_error"] for message in messages if "_error" in message)
+            raise client_library().KafkaException(error)
+        return
+    # Zero stands for "now" at librdkafka.
+    times = stamps.fill_null(0).to_pylist()
+    # A deque of length 0 drives the calls without keeping what they return.
+    produced = map(client.produce, repeat(topic), values, keys, repeat(-1), repeat(None), repeat(None), times)
+    deque(produced, maxlen=0)
+
+
+def flush(producer: OpenProducer) -> None:
+    """Wait until every message is delivered; raises when one was not."""
+    left = called(producer.client.flush, timeout_s(producer.settings) + _GRACE_S)
+    producer.slices.clear()
+    if producer.errors:
+        raise producer.failure()
+    if left:
+        raise no_answer(producer.settings, producer.last_error, f"{left} messages were not acknowledged")
+
+
+class KeptProducers:
+    """The producers that a process keeps open, by what they are for. The least recently used go when there are many,
+    and those that nobody asked for in a while: the part of a sink may have moved to another process."""
+
+    def __init__(self, most: int = 32, idle_s: float = 300.0) -> None:
+        self._most, self._idle_s = most, idle_s
+        self._open: OrderedDict[Any, tuple[float, OpenProducer]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def take(self, purpose: Any) -> OpenProducer | None:
+        """The producer that was kept for this, which is the caller's from now on; None: there is none."""
+        with self._lock:
+            return self._open.pop(purpose, (0.0, None))[1]
+
+    def give_back(self, purpose: Any, producer: OpenProducer) -> None:
+        """Keep a producer that works and has nothing more to send."""
+        now_s = time.monotonic()
+        closing = []
+        with self._lock:
+            previous = self._open.pop(purpose, None)
+            if previous is not None:
+                closing.append(previous)
+            self._open[purpose] = (now_s, producer)
+            while len(self._open) > self._most or next(iter(self._open.values()))[0] < now_s - self._idle_s:
+                closing.append(self._open.popitem(last=False)[1])
+        for _, unused in closing:
+            unused.client.flush(1.0)  # of a sink that waits for nothing, something may be on its way
+            unused.close()
+
+
+KEPT = KeptProducers()
+"""Those of this process."""

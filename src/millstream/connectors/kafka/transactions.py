@@ -1,0 +1,171 @@
+"""Publishing an epoch to Kafka exactly once: messages and the mark of their epoch in one transaction.
+
+What an epoch publishes is divided into *lanes* (`lanes.py`), and the manifest says so: whoever publishes the epoch,
+this driver or a later one, at whatever parallelism, publishes the same lanes. A lane has one transactional id and one
+*mark*: the offset of a consumer group of that name, which is the number of the newest epoch that this lane has
+published. The offset travels in the same transaction as the messages, so either both are there or neither.
+
+The steps, for one lane of epoch N:
+
+1. `init_transactions`. Whatever an earlier producer of this id left open is committed or aborted now, and if one is
+   still alive somewhere, it can never commit again.
+2. Read the mark. N or more: the lane is published, nothing is to be done.
+3. Send the messages and the mark N in one transaction, and commit it.
+
+Why that is exactly once: of two who publish the same lane at the same time, the later one to pass step 1 fences the
+other. If the other has committed before that, step 2 sees its mark; if not, it never will. A producer that is kept open
+skips 1 and 2 in the next epoch: had anybody else published for this lane since, it would have been fenced, and would
+begin again at step 1. Where epochs have their marks at different topics, the mark of each is read when it is met first.
+
+Marks are kept by the broker as offsets of groups are, for offsets.retention.minutes (7 days unless set) after the last
+one. An epoch that has a receipt in the job's store is never published again, so a mark is only ever asked for when a
+driver died between the transaction and the receipt. If that was longer ago than the broker keeps marks, no mark proves
+nothing: `ExpiredMarkError` then asks a person, and says how to answer.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from millstream.connectors.contracts import CommitId, Json
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.kafka_failures import client_library, failure_of, is_fenced, no_answer, timeout_s
+from millstream.connectors.kafka.marks import ExpiredMarks, is_published, read_mark
+from millstream.connectors.kafka.outgoing_messages import read_messages
+from millstream.connectors.kafka.producers import KEPT, OpenProducer, called, flush, open_producer, send
+from millstream.storage.store import Store
+
+__all__ = ["Target", "publish_lane"]
+
+_ABORT_S = 2.0
+_FENCED_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a sink publishes: the cluster, and what its transactional ids begin with."""
+
+    settings: ClientSettings
+    transactional_id_prefix: str
+    expired_marks: ExpiredMarks = "fail"
+
+    def transactional_id(self, commit: CommitId, lane: str) -> str:
+        """The name under which one lane publishes, for ever: of transactions, and of the group that holds its mark."""
+        return f"{self.transactional_id_prefix}.{commit.committer}.{lane}"
+
+
+def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> None:
+    """Publish one lane of an epoch, unless it is published. Harmless when repeated, also at the same time."""
+    name = target.transactional_id(commit, lane["lane"])
+    purpose = (target.settings, name)
+    old_producer = KEPT.take(purpose)
+    if old_producer is not None and _was_published(old_producer, target, name, commit, lane, store):
+        KEPT.give_back(purpose, old_producer)
+        return
+    deadline = time.monotonic() + timeout_s(target.settings)
+    while True:
+        producer = open_producer(target.settings, name)
+        try:
+            _publish(producer, target, name, commit, lane, store)
+        except client_library().KafkaException as error:
+            producer.close()
+            if not is_fenced(error.args[0]) or time.monotonic() > deadline:
+                raise failure_of(error.args[0], lane["mark_topic"], target.settings) from error
+            # Two who fence each other must not keep step.
+            time.sleep(random.uniform(0.1, 1.0) * _FENCED_PAUSE_S)
+        except TimeoutError as error:
+            producer.close()
+            raise no_answer(target.settings, producer.last_error, "the transaction could not be ended") from error
+        except BaseException:
+            producer.close()
+            raise
+        else:
+            KEPT.give_back(purpose, producer)
+            return
+
+
+def _was_published(
+    producer: OpenProducer, target: Target, name: str, commit: CommitId, lane: Json, store: Store
+) -> bool:
+    """Publish with a producer that was kept open; False when it cannot be used any more, and one must start afresh."""
+    try:
+        _publish(producer, target, name, commit, lane, store)
+    except client_library().KafkaException as error:
+        producer.close()
+        if error.args[0].retriable():
+            raise failure_of(error.args[0], lane["mark_topic"], target.settings) from error
+        return False  # fenced, when the lane has moved between processes; or the broker has forgotten it
+    except TimeoutError as error:
+        producer.close()
+        raise no_answer(target.settings, producer.last_error, "the transaction could not be ended") from error
+    except BaseException:
+        producer.close()
+        raise
+    return True
+
+
+def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId, lane: Json, store: Store) -> None:
+    client, limit_s, topic = producer.client, timeout_s(target.settings), lane["mark_topic"]
+    if not producer.is_ready:
+        _until_done(client.init_transactions, limit_s)
+        producer.is_ready = True
+    if topic not in producer.marks:
+        mark = read_mark(target.settings, name, topic)
+        producer.group = mark.group
+        is_there = is_published(target.settings, mark, commit, lane, target.expired_marks)
+        standing = -1 if mark.epoch is None else mark.epoch
+        producer.marks[topic] = max(standing, commit.epoch) if is_there else standing
+    if producer.marks[topic] >= commit.epoch:
+        return
+    client.begin_transaction()
+    try:
+        for part in lane["parts"]:
+            for destination, messages in read_messages(part, store):
+                send(producer, destination, messages)
+        flush(producer)
+        new_mark = client_library().TopicPartition(topic, 0, commit.epoch, str(commit))
+        _until_done(partial(_send_mark, client, new_mark, producer.group), limit_s)
+        _until_done(client.commit_transaction, limit_s)
+    except BaseException:
+        # Readers wait behind an open transaction. If this fails too, the next attempt's first step ends it.
+        with suppress(client_library().KafkaException):
+            client.purge()
+            client.abort_transaction(_ABORT_S)
+        raise
+    producer.marks[topic] = commit.epoch
+
+
+def _send_mark(client: Any, mark: Any, group: Any, limit_s: float) -> None:
+    """Put the mark into the transaction. The client obeys no limit here but the transaction's own timeout, so it is
+    called on a thread that can be left behind."""
+    outcome: Future[None] = Future()
+
+    def call() -> None:
+        try:
+            outcome.set_result(client.send_offsets_to_transaction([mark], group, limit_s))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=call, name="millstream-kafka-mark", daemon=True).start()
+    outcome.result(limit_s)
+
+
+def _until_done(step: Callable[[float], Any], limit_s: float) -> None:
+    """Call a step of a transaction again while the client says that this helps."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            called(step, max(1.0, deadline - time.monotonic()))
+            return
+        except client_library().KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,187 @@
+"""What decoders of row formats share: the fast way for most messages, the slow one for those in doubt.
+
+A format says two things. `columns` reads many messages at once, straight into columns, and marks those it cannot judge;
+it may also give up on all of them. `rows` reads one message and is the definition: what it raises makes the message a
+bad one. Where the fast way gives up, its messages are halved until those that made it give up are few, and these are
+read one by one. So one bad message in a batch costs little, and nothing is ever answered by a guess.
+
+Invariant: the rows and bad messages are those that `rows` gives for every message by itself, in order.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, Messages
+from millstream.errors import TypeMismatchError
+from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN, stream_schema, to_record_batch
+from millstream.records.conformance import conform
+
+__all__ = ["NO_RECORD", "ReadColumns", "RowDecoder"]
+
+NO_RECORD = (ValueError, TypeMismatchError, RecursionError)
+"""What `rows` raises for a message that is no record; the last: nested deeper than Python can read."""
+
+_PIECE_MESSAGES = 16_384
+_PIECE_BYTES = 32 << 20
+_HALVED_MIN = 256
+_HALVINGS_MAX = 32  # where bad messages are many, looking for each by halves would cost more than reading all slowly
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ReadColumns:
+    """What was read of some messages at once: their rows, of which messages, and how many of each (None: one)."""
+
+    batch: pa.RecordBatch
+    is_read: npt.NDArray[np.bool_]
+    counts: npt.NDArray[np.int64] | None = None
+
+
+class RowDecoder(MessageDecoder):
+    """Turns messages into rows of `type_info`. `ignores_bad`: messages that cannot be read are left out, as told."""
+
+    type_info: TypeInformation
+    ignores_bad: bool = False
+    has_columns: bool = False
+    """Whether `columns` may give anything else than None."""
+
+    def columns(self, values: pa.Array) -> ReadColumns | None:
+        """The rows of those messages that can be read at once. None: only `rows` can say. `values` are binary, without
+        nulls."""
+        return None
+
+    @abstractmethod
+    def rows(self, message: bytes) -> Sequence[Any]:
+        """The rows of one message, none if it is to be left out. Raises one of `NO_RECORD`."""
+
+    def decode(self, messages: Messages) -> Decoded:
+        values = messages.values
+        present = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
+        given = values if present is None else values.drop_null()
+        work = _Work(self)
+        for start, length in _pieces(given):
+            work.read(given.slice(start, length), np.arange(start, start + length))
+        batch, origins = work.gathered()
+        bad = work.bad
+        if present is not None:
+            origins = present[origins]
+            bad = [BadMessage(int(present[one.index]), one.reason) for one in bad]
+        is_one_to_one = len(origins) == len(values) and not bad and bool(np.all(origins == np.arange(len(values))))
+        return Decoded(
+            Batch.of_columns(batch, self.type_info),
+            None if is_one_to_one else origins,
+            () if self.ignores_bad else tuple(sorted(bad, key=lambda one: one.index)),
+        )
+
+
+class _Work:
+    """The messages of one call: what was read of them so far."""
+
+    def __init__(self, decoder: RowDecoder) -> None:
+        self._decoder = decoder
+        self._batches: list[pa.RecordBatch] = []
+        self._origins: list[Indices] = []
+        self.bad: list[BadMessage] = []
+        self._halvings_left = _HALVINGS_MAX
+
+    def read(self, values: pa.Array, indices: Indices) -> None:
+        """Read messages, which have the numbers `indices`."""
+        result = self._decoder.columns(values)
+        if result is not None:
+            is_read, origins = result.is_read, indices[result.is_read]
+            self._batches.append(result.batch)
+            self._origins.append(origins if result.counts is None else np.repeat(origins, result.counts))
+            if not is_read.all():
+                self._read_slowly(values.filter(pa.array(~is_read)), indices[~is_read])
+        elif len(values) > _HALVED_MIN and self._decoder.has_columns and self._halvings_left:
+            self._halvings_left -= 1
+            half = len(values) // 2
+            self.read(values.slice(0, half), indices[:half])
+            self.read(values.slice(half), indices[half:])
+        else:
+            self._read_slowly(values, indices)
+
+    def _read_slowly(self, values: pa.Array, indices: Indices) -> None:
+        rows: list[Any] = []
+        origins: list[int] = []
+        for message, index in zip(values.to_pylist(), indices.tolist(), strict=True):
+            try:
+                part = self._decoder.rows(message)
+            except NO_RECORD as error:
+                self._refuse(index, error)
+                continue
+            rows += part
+            origins += [index] * len(part)
+        try:
+            batch = to_record_batch(rows, self._decoder.type_info)
+        except TypeMismatchError:
+            rows, origins = self._conforming(rows, origins)
+            batch = to_record_batch(rows, self._decoder.type_info)
+        self._batches.append(batch)
+        self._origins.append(np.array(origins, np.int64))
+
+    def _conforming(self, rows: list[Any], origins: list[int]) -> tuple[list[Any], list[int]]:
+        """The rows of those messages whose rows all fit the type."""
+        for row, index in zip(rows, origins, strict=True):
+            try:
+                conform(row, self._decoder.type_info)
+            except TypeMismatchError as error:
+                if not self.bad or self.bad[-1].index != index:
+                    self._refuse(index, error)
+        refused = {message.index for message in self.bad}
+        kept = [(row, index) for row, index in zip(rows, origins, strict=True) if index not in refused]
+        return [row for row, _ in kept], [index for _, index in kept]
+
+    def _refuse(self, index: int, error: Exception) -> None:
+        self.bad.append(BadMessage(index, str(error).rstrip(".")))
+
+    def gathered(self) -> tuple[pa.RecordBatch, Indices]:
+        """All rows in the order of their messages, and the message of each."""
+        schema = stream_schema(self._decoder.type_info)
+        assert schema is not None, "decoders of rows have a type"
+        if not self._batches:
+            return _empty(schema), np.zeros(0, np.int64)
+        batch = pa.concat_batches(_alike(self._batches)) if len(self._batches) > 1 else self._batches[0]
+        origins = np.concatenate(self._origins)
+        if np.all(origins[:-1] <= origins[1:]):
+            return batch, origins
+        order = np.argsort(origins, kind="stable")
+        return batch.take(pa.array(order)), origins[order]
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _alike(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The batches with one schema: where one has the kinds of its rows, all have them."""
+    if not any(KIND_COLUMN in batch.schema.names for batch in batches):
+        return batches
+    return [batch if KIND_COLUMN in batch.schema.names else _with_inserts(batch) for batch in batches]
+
+
+def _with_inserts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    kinds = pa.array(np.zeros(batch.num_rows, np.int8))
+    return batch.append_column(pa.field(KIND_COLUMN, pa.int8()), kinds)
+
+
+def _pieces(values: pa.Array) -> Iterator[tuple[int, int]]:
+    """Ranges of messages that are read together: bounded in number and, but for single large ones, in bytes."""
+    start = 0
+    while start < len(values):
+        length = min(_PIECE_MESSAGES, len(values) - start)
+        while length > 1 and values.slice(start, length).nbytes > _PIECE_BYTES:
+            length //= 2
+        yield start, length
+        start += length

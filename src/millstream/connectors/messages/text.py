@@ -1,0 +1,108 @@
+"""Text and bytes, which need no parsing: a message is its record, and many of them are a column at once.
+
+Text that is not of its charset is no error: what cannot be read becomes U+FFFD, as in Java, and so PyFlink programs
+expect it. UTF-8 is what columns hold, so it is only looked at; other charsets (UTF-16, Latin-1) are read text by text.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.serialization import SerializationSchema
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages
+from millstream.records.batch import Batch
+
+__all__ = ["BytesDecoder", "BytesEncoder", "TextDecoder", "TextEncoder"]
+
+_UTF_8 = "utf-8"
+
+
+def _single_column(column: pa.Array, type_info: TypeInformation) -> Batch:
+    return Batch.of_columns(pa.RecordBatch.from_arrays([column], names=["value"]), type_info)
+
+
+class _ValueDecoder(MessageDecoder):
+    """A record for every message that has a value."""
+
+    type_info: TypeInformation
+
+    def column(self, values: pa.Array) -> pa.Array:
+        """The column of messages that all have a value."""
+        raise NotImplementedError
+
+    def decode(self, messages: Messages) -> Decoded:
+        values = messages.values
+        origins = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
+        given = values if origins is None else values.drop_null()
+        return Decoded(_single_column(self.column(given.cast(pa.binary())), self.type_info), origins)
+
+
+class TextDecoder(_ValueDecoder):
+    """Messages as text of a charset.
+
+    >>> messages = Messages(pa.array(["grüße".encode(), None, b"\\xff"]), str)
+    >>> decoded = TextDecoder("utf-8").decode(messages)
+    >>> decoded.batch.values(), decoded.origins.tolist()
+    (['grüße', '�'], [0, 2])
+    """
+
+    def __init__(self, charset: str) -> None:
+        self._charset = charset
+        self.type_info = Types.STRING()
+
+    def column(self, values: pa.Array) -> pa.Array:
+        if self._charset == _UTF_8:
+            try:
+                return values.cast(pa.string())
+            except pa.ArrowInvalid:
+                pass  # some of it is no UTF-8
+        charset = self._charset
+        return pa.array([message.decode(charset, "replace") for message in values.to_pylist()], pa.string())
+
+
+class BytesDecoder(_ValueDecoder):
+    """Messages as they are."""
+
+    def __init__(self) -> None:
+        self.type_info = Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+    def column(self, values: pa.Array) -> pa.Array:
+        return values
+
+
+class _ValueEncoder(MessageEncoder):
+    """A message for every record; a record that is None has none, and the schema says so with its error."""
+
+    def __init__(self, schema: SerializationSchema) -> None:
+        self._schema = schema
+
+    def present(self, batch: Batch) -> pa.Array:
+        """The records' column, without nulls."""
+        column = batch.columns().column(0)
+        if column.null_count:
+            self._schema.serialize(None)
+        return column
+
+
+class TextEncoder(_ValueEncoder):
+    """Text as messages in a charset, for streams of STRING."""
+
+    def __init__(self, schema: SerializationSchema, charset: str) -> None:
+        super().__init__(schema)
+        self._charset = charset
+
+    def encode(self, batch: Batch) -> pa.Array:
+        column = self.present(batch)
+        if self._charset == _UTF_8:
+            return column.cast(pa.binary())
+        charset = self._charset
+        return pa.array([text.encode(charset) for text in column.to_pylist()], pa.binary())
+
+
+class BytesEncoder(_ValueEncoder):
+    """Bytes as they are, for streams of them."""
+
+    def encode(self, batch: Batch) -> pa.Array:
+        return self.present(batch)

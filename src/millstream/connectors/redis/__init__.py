@@ -1,0 +1,1 @@
+"""Redis: values, hashes, streams and commands of one's own, exactly once (`pip install millstream[redis]`)."""

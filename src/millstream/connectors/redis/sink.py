@@ -1,0 +1,176 @@
+"""Runs commands in Redis, each exactly once, whatever they are: `INCR` as well as `SET`.
+
+Commands are made in the tasks and staged with their epoch. The driver then runs them in order, some at a time, by a
+script that Redis runs alone. The script also moves the **mark** of the job and sink on, which says how many commands
+of which epoch were run:
+
+    millstream:{committer}      epoch 7   commands 2000
+
+Commands and mark change together or not at all, so a repeat after a crash goes on where the mark stands, and a driver
+that was replaced finds a newer epoch and runs nothing. If Redis refuses a command (a list where a hash is expected),
+the mark moves up to it: what ran before it in the script stays, and is not run again when the reason was mended.
+
+This holds for one Redis server that keeps what it has acknowledged (`appendonly yes`, `appendfsync always`). One that
+loses its last second loses marks and values of the same second, and later commands are not run twice either. Redis
+Cluster has no scripts over keys of several nodes: it refuses, and the error says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.redis.commands import CommandMaker, command_columns
+from millstream.connectors.staged_columns import StagedColumns, read_staged_columns
+from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError, ProgramError
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = ["RedisSink"]
+
+_COMMANDS_AT_ONCE = 500
+"""So many run in one script: others of the server's clients wait meanwhile."""
+
+_SCRIPT = """
+local mark = redis.call('HMGET', KEYS[1], 'epoch', 'commands')
+local epoch, commands = tonumber(mark[1] or '-1'), tonumber(mark[2] or '0')
+local own_epoch, before = tonumber(ARGV[1]), tonumber(ARGV[2])
+if epoch > own_epoch or (epoch == own_epoch and commands ~= before) or (epoch < own_epoch and before ~= 0) then
+    return {'elsewhere', tostring(epoch), tostring(commands)}
+end
+local at, done = 3, before
+while at <= #ARGV do
+    local count = tonumber(ARGV[at])
+    local answer = redis.pcall(unpack(ARGV, at + 1, at + count))
+    if type(answer) == 'table' and answer.err then
+        redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'commands', tostring(done))
+        return {'refused', answer.err, tostring(done)}
+    end
+    done = done + 1
+    at = at + 1 + count
+end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'commands', tostring(done))
+return {'done', tostring(own_epoch), tostring(done)}
+"""
+
+
+class RedisSink(Sink):
+    """Commands made of records, run once each. `url` is `redis://user:password@host:port/database`, or `rediss://…`."""
+
+    def __init__(self, url: str, maker: CommandMaker, timeout_s: float = 10.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("redis", "rediss", "unix"):
+            raise ProgramError("RedisSink: the url begins with redis://, rediss:// or unix://. Found another one")
+        self._url, self._maker, self._timeout_s = url, maker, timeout_s
+        self._place = f"{parts.hostname or parts.path}:{parts.port or 6379}"  # without user and password
+        self._client: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A connection belongs to the driver.
+        return {**self.__dict__, "_client": None}
+
+    def opened(self, session: Any) -> Sink:
+        with _errors_of(self._place):
+            self._connected().ping()
+        return self
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _CommandWriter(self._maker, context)
+
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        if not publish:
+            return
+        with _errors_of(self._place):
+            self._run(commit, _commands(publish, store))
+
+    def _run(self, commit: CommitId, commands: Iterator[list[bytes]]) -> None:
+        client, mark = self._connected(), f"millstream:{commit.committer}"
+        epoch, done = (int(part or 0) for part in client.hmget(mark, "epoch", "commands"))
+        if epoch > commit.epoch:
+            return  # published before, by this driver or the one that replaced it
+        if epoch < commit.epoch:
+            done = 0
+        script = client.register_script(_SCRIPT)
+        remaining = islice(commands, done, None)
+        while some := list(islice(remaining, _COMMANDS_AT_ONCE)):
+            arguments: list[Any] = [commit.epoch, done]
+            for command in some:
+                arguments += (len(command), *command)
+            word, detail, count = (part.decode("utf-8", "replace") for part in script(keys=[mark], args=arguments))
+            if word == "refused":
+                raise _refused(self._place, detail, some[int(count) - done])
+            if word == "elsewhere":
+                raise ConnectorAwayError(
+                    f"Redis at {self._place}: another driver publishes {commit} too, and has come to command {count} "
+                    f"of epoch {detail}, where this one stands at {done}. It goes on from there when it is tried again"
+                )
+            done += len(some)
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            try:
+                import redis
+            except ImportError as error:
+                raise PlatformError("RedisSink needs the package redis: pip install 'millstream[redis]'") from error
+            self._client = redis.Redis.from_url(
+                self._url, socket_timeout=self._timeout_s, socket_connect_timeout=self._timeout_s
+            )
+        return self._client
+
+    def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
+        return pending, "what was written to Redis after that epoch stays until it is written again"
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def describe(self) -> str:
+        return f"redis {self._place}, {self._maker.describe()}"
+
+
+@contextmanager
+def _errors_of(place: str) -> Iterator[None]:
+    """What the client raises, as errors of ours: those that may pass by themselves, and those that will not."""
+    import redis
+
+    try:
+        yield
+    except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
+        message = f"Redis at {place} does not let us in ({error}). Check user and password in the url"
+        raise ConnectorError(message) from None
+    except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError) as error:
+        raise ConnectorAwayError(f"Redis at {place} does not answer ({error})") from error
+    except redis.ResponseError as error:
+        hint = ". Redis Cluster cannot run one script over several nodes: give the url of a single server"
+        crosses = "CROSSSLOT" in str(error) or "cluster" in str(error).lower()
+        raise ConnectorError(f"Redis at {place} refuses: {error}{hint if crosses else ''}") from error
+
+
+def _refused(place: str, reason: str, command: list[bytes]) -> ConnectorError:
+    shown = " ".join(repr(argument[:80])[1:] for argument in command[:4]) + (" …" if len(command) > 4 else "")
+    return ConnectorError(
+        f"Redis at {place} refuses the command {shown}: {reason}. What stood before it was run, and is not run again. "
+        "Mend the key in Redis, or the program, and start the job again"
+    )
+
+
+class _CommandWriter(SinkWriter):
+    def __init__(self, maker: CommandMaker, context: WriterContext) -> None:
+        self._maker, self._staged = maker, StagedColumns(context)
+
+    def write(self, batch: Batch) -> None:
+        self._staged.add(command_columns(self._maker, batch))
+
+    def stage(self) -> Sequence[Json]:
+        return self._staged.stage()
+
+
+def _commands(publish: Sequence[Json], store: Store) -> Iterator[list[bytes]]:
+    for staged in publish:
+        for columns in read_staged_columns(staged, store):
+            yield from columns.column(0).to_pylist()

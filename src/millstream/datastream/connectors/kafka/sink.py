@@ -1,0 +1,307 @@
+"""Writing to Kafka: PyFlink's builders, which collect the settings of `millstream.connectors.kafka.sink`.
+
+Nothing is connected here. The broker is asked for the topic when the job starts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.serialization import SerializationSchema
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.outgoing_messages import RecordSerializer
+from millstream.connectors.kafka.sink import Delivery
+from millstream.connectors.kafka.sink import KafkaSink as EngineKafkaSink
+from millstream.datastream.connectors.base import DeliveryGuarantee, Sink, StreamTransformer, SupportsPreprocessing
+from millstream.datastream.functions.source_and_sink import SinkFunction
+from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
+from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.graph.notices import say_once
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = [
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaTopicSelector",
+    "Semantic",
+]
+
+_DELIVERIES: dict[str, Delivery] = {
+    "EXACTLY_ONCE": "exactly-once",
+    "AT_LEAST_ONCE": "at-least-once",
+    "NONE": "none",
+}
+_TRANSACTIONAL_ID_BYTES_MAX = 200
+
+
+class KafkaTopicSelector(ABC):
+    """Chooses the topic of a record."""
+
+    @abstractmethod
+    def apply(self, data: Any) -> str:
+        """The name of the topic for `data`."""
+
+
+class KafkaRecordSerializationSchema(SerializationSchema):
+    """How a record becomes a message: topic, key and value. Made by its builder.
+
+    >>> from millstream.common.serialization import SimpleStringSchema
+    >>> builder = KafkaRecordSerializationSchema.builder().set_topic("out")
+    >>> schema = builder.set_value_serialization_schema(SimpleStringSchema()).build()
+    """
+
+    def __init__(
+        self,
+        j_serialization_schema: Any = None,
+        topic_selector: Any = None,
+        *,
+        serializer: RecordSerializer | None = None,
+    ) -> None:
+        super().__init__(j_serialization_schema)
+        if serializer is None:
+            raise refuse("KafkaRecordSerializationSchema: make one with KafkaRecordSerializationSchema.builder()")
+        self._serializer = serializer
+
+    @staticmethod
+    def builder() -> KafkaRecordSerializationSchemaBuilder:
+        """Begin with no settings."""
+        return KafkaRecordSerializationSchemaBuilder()
+
+    def serialize(self, value: Any) -> bytes:
+        """The value of the message for `value`."""
+        return self._serializer.value.serialize(value)
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """Collects what a `KafkaRecordSerializationSchema` needs: a topic or a selector, and the schema of values."""
+
+    def __init__(self) -> None:
+        self._topic: str | None = None
+        self._selector: Callable[[Any], str] | None = None
+        self._key: SerializationSchema | None = None
+        self._value: SerializationSchema | None = None
+
+    def build(self) -> KafkaRecordSerializationSchema:
+        """The schema."""
+        if self._topic is None and self._selector is None:
+            raise refuse("KafkaRecordSerializationSchema: no topic. Call set_topic(...) or set_topic_selector(...)")
+        if self._value is None:
+            raise refuse(
+                "KafkaRecordSerializationSchema: nothing says how values are written. Call "
+                "set_value_serialization_schema(...), with SimpleStringSchema() for text"
+            )
+        return KafkaRecordSerializationSchema(
+            serializer=RecordSerializer(self._value, self._key, self._topic, self._selector)
+        )
+
+    def set_topic(self, topic: str) -> Self:
+        """Write every record to `topic`."""
+        self._refuse_second_topic("set_topic")
+        self._topic = checked_text("set_topic", topic)
+        return self
+
+    def set_topic_selector(self, topic_selector: KafkaTopicSelector | Callable[[Any], str]) -> Self:
+        """Let `topic_selector` choose the topic of each record: a `KafkaTopicSelector`, or a function."""
+        self._refuse_second_topic("set_topic_selector")
+        if isinstance(topic_selector, KafkaTopicSelector):
+            self._selector = topic_selector.apply
+        elif callable(topic_selector) and not isinstance(topic_selector, type):
+            self._selector = topic_selector
+        else:
+            raise refuse(f"set_topic_selector: found {topic_selector!r}, expected a KafkaTopicSelector or a function")
+        return self
+
+    def set_key_serialization_schema(self, key_serialization_schema: SerializationSchema) -> Self:
+        """Write keys with this schema, which is given the whole record. Without it messages have no key."""
+        self._key = _checked_schema("set_key_serialization_schema", key_serialization_schema)
+        return self
+
+    def set_value_serialization_schema(self, value_serialization_schema: SerializationSchema) -> Self:
+        """Write values with this schema."""
+        self._value = _checked_schema("set_value_serialization_schema", value_serialization_schema)
+        return self
+
+    def _refuse_second_topic(self, method: str) -> None:
+        if self._topic is not None or self._selector is not None:
+            raise refuse(f"{method}: a topic or a selector is set already. Set one of them, once")
+
+
+def _checked_schema(method: str, schema: Any) -> SerializationSchema:
+    if isinstance(schema, SerializationSchema):
+        return schema
+    hint = f". Pass an instance: {schema.__name__}()" if isinstance(schema, type) else ""
+    raise refuse(f"{method}: found {schema!r}, expected a SerializationSchema such as SimpleStringSchema(){hint}")
+
+
+class KafkaSink(Sink, SupportsPreprocessing):
+    """A sink that writes to Kafka, for `DataStream.sink_to`."""
+
+    def __init__(
+        self,
+        j_kafka_sink: Any = None,
+        transformer: StreamTransformer | None = None,
+        *,
+        engine: EngineKafkaSink | None = None,
+    ) -> None:
+        no_java_object(self, j_kafka_sink)
+        if engine is None:
+            raise refuse("KafkaSink: make one with KafkaSink.builder()")
+        super().__init__(engine)
+        self._transformer = transformer
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        """Begin with no settings."""
+        return KafkaSinkBuilder()
+
+    def get_transformer(self) -> StreamTransformer | None:
+        """None: records become messages inside the sink."""
+        return self._transformer
+
+
+class KafkaSinkBuilder:
+    """Collects the settings of a `KafkaSink`. As in Flink, without another choice the delivery guarantee is NONE."""
+
+    def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
+        self._delivery: Delivery = "none"
+        self._prefix = "millstream"
+        self._serializer: RecordSerializer | None = None
+
+    def build(self) -> KafkaSink:
+        """The sink."""
+        if "bootstrap.servers" not in self._properties:
+            raise refuse("KafkaSink: no broker. Call set_bootstrap_servers('host:9092')")
+        if self._serializer is None:
+            raise refuse(
+                "KafkaSink: nothing says how records become messages. Call set_record_serializer(...) with what "
+                "KafkaRecordSerializationSchema.builder() makes"
+            )
+        with at_users_line():
+            settings = ClientSettings.of(self._properties)
+            settings.for_role("producer")  # what cannot be translated is told here, at the program's line
+            return KafkaSink(engine=EngineKafkaSink(settings, self._serializer, self._delivery, self._prefix))
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
+        """Where the brokers are: 'host:9092', several with commas between."""
+        self._properties["bootstrap.servers"] = checked_text("set_bootstrap_servers", bootstrap_servers)
+        return self
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
+        """What holds after a failure."""
+        if not isinstance(delivery_guarantee, DeliveryGuarantee):
+            raise refuse(f"set_delivery_guarantee: found {delivery_guarantee!r}, expected one of DeliveryGuarantee")
+        self._delivery = _DELIVERIES[delivery_guarantee.name]
+        return self
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
+        """What the names of transactions and of the groups with their marks begin with, for permissions. The job's id
+        follows, so two jobs with one prefix do not meet."""
+        prefix = checked_text("set_transactional_id_prefix", transactional_id_prefix)
+        if len(prefix.encode()) > _TRANSACTIONAL_ID_BYTES_MAX:
+            raise refuse(
+                f"set_transactional_id_prefix: found {len(prefix.encode())} bytes, expected at most "
+                f"{_TRANSACTIONAL_ID_BYTES_MAX}"
+            )
+        self._prefix = prefix
+        return self
+
+    def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
+        """How a record becomes a message."""
+        if not isinstance(record_serializer, KafkaRecordSerializationSchema):
+            raise refuse(
+                f"set_record_serializer: found {record_serializer!r}, expected a KafkaRecordSerializationSchema. Make "
+                "one with its builder(), and finish it with build()"
+            )
+        self._serializer = record_serializer._serializer
+        return self
+
+    def set_property(self, key: str, value: str) -> Self:
+        """A property of the producer, under its Kafka name."""
+        if not isinstance(key, str) or not key.strip():
+            raise refuse(f"set_property: found {key!r}, expected the name of a property, such as 'compression.type'")
+        self._properties[key.strip()] = value
+        return self
+
+
+class Semantic(Enum):
+    """What a `FlinkKafkaProducer` promises after a failure."""
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+    NONE = 2
+
+
+class FlinkKafkaProducerBase(SinkFunction, ABC):
+    """What the older Kafka sinks share."""
+
+    def __init__(self, j_flink_kafka_producer: EngineKafkaSink) -> None:
+        super().__init__(j_flink_kafka_producer)
+        self._sink = j_flink_kafka_producer
+
+    def set_log_failures_only(self, log_failures_only: bool) -> Self:
+        """True: a message that cannot be written does not end the job, as if nothing had been promised."""
+        if log_failures_only:
+            self._replace(delivery="none")
+        return self
+
+    def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> Self:
+        """False: an epoch ends without waiting for the broker, as if nothing had been promised."""
+        if not flush_on_checkpoint and self._sink.delivery == "at-least-once":
+            self._replace(delivery="none")
+        return self
+
+    def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> Self:
+        """True: messages carry the timestamps of their records; else that of sending."""
+        self._replace(with_timestamps=bool(write_timestamp_to_kafka))
+        return self
+
+    def _replace(self, delivery: Delivery | None = None, with_timestamps: bool | None = None) -> None:
+        self._sink = self._connector = self._sink.with_settings(delivery, with_timestamps)
+
+
+class FlinkKafkaProducer(FlinkKafkaProducerBase):
+    """The older form of `KafkaSink`, for `DataStream.add_sink`. Messages have no key.
+
+    >>> from millstream.common.serialization import SimpleStringSchema
+    >>> sink = FlinkKafkaProducer("out", SimpleStringSchema(), {"bootstrap.servers": "localhost:9092"})
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        serialization_schema: SerializationSchema,
+        producer_config: dict[str, Any],
+        kafka_producer_pool_size: int = 5,
+        semantic: Semantic = Semantic.AT_LEAST_ONCE,
+    ) -> None:
+        checked_text("FlinkKafkaProducer, topic", topic)
+        schema = _checked_schema("FlinkKafkaProducer, serialization_schema", serialization_schema)
+        checked_count("FlinkKafkaProducer, kafka_producer_pool_size", kafka_producer_pool_size)
+        if not isinstance(producer_config, dict) or "bootstrap.servers" not in producer_config:
+            raise refuse("FlinkKafkaProducer: producer_config is no dict with 'bootstrap.servers' in it")
+        if not isinstance(semantic, Semantic):
+            raise refuse(f"FlinkKafkaProducer: found {semantic!r}, expected one of Semantic")
+        with at_users_line():
+            settings = ClientSettings.of(producer_config)
+            settings.for_role("producer")
+            serializer = RecordSerializer(schema, topic=topic, with_timestamps=False)
+            super().__init__(EngineKafkaSink(settings, serializer, _DELIVERIES[semantic.name]))
+
+    def ignore_failures_after_transaction_timeout(self) -> Self:
+        """Accepted: a transaction that timed out is begun again from what is staged, so there is nothing to ignore."""
+        say_once(
+            "kafka transaction timeout",
+            "ignore_failures_after_transaction_timeout has no effect here: what a transaction that timed out held is "
+            "published again",
+        )
+        return self

@@ -1,0 +1,352 @@
+"""The database sink on a real PostgreSQL: rows and the name of their commit appear together, once, whatever breaks."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import psycopg
+import pytest
+from database_rows import WORDS, commit_id, query, staged, statement_sink, table_sink, url_of, words
+from servers.postgres import PostgresServer
+from servers.tcp_proxy import TcpProxy
+
+from millstream.common import Row, RowKind, Types
+from millstream.connectors.databases.patience import DatabaseAwayError
+from millstream.connectors.databases.sink import COMMITS_TABLE
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.databases import DatabaseSink
+from millstream.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
+from millstream.errors import JobFailedError, ProgramError, TypeMismatchError
+from millstream.storage.memory import MemoryStore
+from millstream.testing import CRASH, Script, run
+
+
+@pytest.fixture
+def store(unique_name: str) -> MemoryStore:
+    return MemoryStore(unique_name)
+
+
+class OpenSink(Protocol):
+    def __call__(self, url: str, table: str, key: Sequence[str] = ()) -> Any: ...
+
+
+@pytest.fixture
+def open_sink() -> Iterator[OpenSink]:
+    """Sinks as a driver opens them; closed at the end."""
+    sinks = []
+
+    def opened(url: str, table: str, key: Sequence[str] = ()) -> Any:
+        sinks.append(table_sink(url, table, key).opened(None))
+        return sinks[-1]
+
+    yield opened
+    for sink in sinks:
+        sink.close()
+
+
+@pytest.fixture
+def table(postgres_server: PostgresServer, unique_name: str) -> str:
+    query(postgres_server, f"create table {unique_name} (word text not null, n bigint)")
+    return unique_name
+
+
+@pytest.fixture
+def keyed_table(postgres_server: PostgresServer, table: str) -> str:
+    query(postgres_server, f"alter table {table} add primary key (word)")
+    return table
+
+
+def rows_of(server: PostgresServer, table: str) -> list[tuple[str, int]]:
+    return [tuple(row) for row in query(server, f"select word, n from {table} order by n, word")]
+
+
+def expected_rows(count: int, first: int = 0) -> list[tuple[str, int]]:
+    return [(row.word, row.n) for row in words(count, first)]
+
+
+# --- whole jobs ------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_crashes_between_epochs_adds_every_row_once(postgres_server: PostgresServer, table: str) -> None:
+    script = [*words(10), CRASH, *words(10, 10), CRASH, *words(5, 20)]
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.add_source(Script(script, type_info=WORDS))
+        rows.sink_to(DatabaseSink(url_of(postgres_server), table))
+
+    result = run(build, epoch_records=4)
+    assert result.restarts == 2
+    assert rows_of(postgres_server, table) == expected_rows(25)
+
+
+def test_changes_follow_their_kind(postgres_server: PostgresServer, keyed_table: str) -> None:
+    changes = [
+        Row.of_kind(RowKind.INSERT, word="kept", n=1),
+        Row.of_kind(RowKind.INSERT, word="gone", n=2),
+        Row.of_kind(RowKind.INSERT, word="moved", n=3),
+        Row.of_kind(RowKind.DELETE, word="gone", n=2),
+        Row.of_kind(RowKind.UPDATE_BEFORE, word="moved", n=3),
+        Row.of_kind(RowKind.UPDATE_AFTER, word="renamed", n=3),
+        Row.of_kind(RowKind.UPDATE_BEFORE, word="kept", n=1),
+        Row.of_kind(RowKind.UPDATE_AFTER, word="kept", n=10),
+        Row.of_kind(RowKind.DELETE, word="never", n=0),
+    ]
+    for epoch_records in (100, 1, 2):
+        query(postgres_server, f"truncate {keyed_table}")
+
+        def build(env: StreamExecutionEnvironment) -> None:
+            rows = env.from_collection(changes, type_info=WORDS)
+            rows.sink_to(DatabaseSink(url_of(postgres_server), keyed_table, key="word"))
+
+        run(build, epoch_records=epoch_records)
+        assert rows_of(postgres_server, keyed_table) == [("renamed", 3), ("kept", 10)]
+
+
+def jdbc_sink(url: str, sql: str) -> JdbcSink:
+    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:{url}")
+    execution = JdbcExecutionOptions.builder().with_batch_size(3).with_batch_interval_ms(200).with_max_retries(5)
+    return JdbcSink.sink(sql, WORDS, options.with_driver_name("org.postgresql.Driver").build(), execution.build())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "insert into {table} (word, n) values (?, ?)",
+        "INSERT INTO {table} (word, n) SELECT ?, ? WHERE 'why?' <> '100%'",
+    ],
+)
+def test_pyflinks_jdbc_sink_is_exactly_once_for_any_statement(
+    sql: str, postgres_server: PostgresServer, table: str
+) -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.add_source(Script([*words(7), CRASH, *words(4, 7)], type_info=WORDS))
+        rows.add_sink(
+            jdbc_sink(f"postgresql://127.0.0.1:{postgres_server.port}/test?user=postgres", sql.format(table=table))
+        )
+
+    run(build, epoch_records=5)
+    assert rows_of(postgres_server, table) == expected_rows(11)
+
+
+# --- one commit, and what may come between ---------------------------------------------------------------------
+
+
+def test_a_commit_that_comes_again_or_late_changes_nothing(
+    postgres_server: PostgresServer, table: str, store: MemoryStore, open_sink: OpenSink
+) -> None:
+    sink = open_sink(url_of(postgres_server), table)
+    first, second = staged(sink, store, words(6)), staged(sink, store, words(4, 6))
+    for commit, payloads in [(1, first), (1, first), (3, second), (3, second), (1, first)]:
+        sink.commit(commit_id(commit, table), payloads, store)
+    assert rows_of(postgres_server, table) == expected_rows(10)
+    # The same epoch of another job, a fork of this one say, is another commit.
+    sink.commit(commit_id(1, f"{table}-fork"), first, store)
+    assert len(rows_of(postgres_server, table)) == 16
+
+
+def test_two_drivers_that_publish_the_same_epochs_at_once_write_each_once(
+    postgres_server: PostgresServer, table: str, store: MemoryStore, open_sink: OpenSink
+) -> None:
+    sinks = [open_sink(url_of(postgres_server), table) for _ in range(2)]
+    epochs = [staged(sinks[0], store, words(3, 3 * epoch)) for epoch in range(25)]
+
+    def publish(number: int) -> None:
+        for epoch, payloads in enumerate(epochs, start=1):
+            sinks[number].commit(commit_id(epoch, table), payloads, store)
+
+    threads = [threading.Thread(target=publish, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert rows_of(postgres_server, table) == expected_rows(75)
+
+
+@pytest.mark.parametrize("stalled_commits", [True, False])
+def test_a_driver_that_stalls_in_its_transaction_holds_back_its_successor_and_doubles_nothing(
+    stalled_commits: bool, postgres_server: PostgresServer, table: str, store: MemoryStore, open_sink: OpenSink
+) -> None:
+    sink = open_sink(url_of(postgres_server), table)
+    payloads = staged(sink, store, words(5))
+    name = commit_id(1, table).committer
+    with psycopg.connect(url_of(postgres_server)) as stalled:
+        stalled.execute(f"insert into {COMMITS_TABLE} (committer, epoch) values (%s, 1)", [name])
+        stalled.execute(f"insert into {table} select 'w' || n % 7, n from generate_series(0, 4) n")  # type: ignore[call-overload]
+        successor = threading.Thread(target=sink.commit, args=(commit_id(1, table), payloads, store))
+        successor.start()
+        waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        while query(postgres_server, waiting) == [(0,)]:
+            assert successor.is_alive()
+        (stalled.commit if stalled_commits else stalled.rollback)()
+    successor.join(30)
+    assert rows_of(postgres_server, table) == expected_rows(5)
+    query(postgres_server, f"delete from {COMMITS_TABLE} where committer = '{name}'")
+
+
+@pytest.mark.parametrize("key", [(), ("word",)])
+def test_a_connection_cut_after_any_byte_of_the_transaction_leaves_every_row_once(
+    key: tuple[str, ...],
+    postgres_server: PostgresServer,
+    postgres_proxy: TcpProxy,
+    keyed_table: str,
+    store: MemoryStore,
+    open_sink: OpenSink,
+) -> None:
+    if not key:
+        query(postgres_server, f"alter table {keyed_table} drop constraint {keyed_table}_pkey")
+    proxied = open_sink(url_of(postgres_server, postgres_proxy.port), keyed_table, key)
+    payloads = staged(proxied, store, [Row(word=f"w{n}", n=n) for n in range(20)])
+    expected = [(f"w{n}", n) for n in range(20)]
+    proxied.commit(commit_id(1, keyed_table), payloads, store)
+    for epoch, cut_after in enumerate(range(0, 1800, 90), start=2):
+        query(postgres_server, f"truncate {keyed_table}")
+        postgres_proxy.cut_after(cut_after)
+        mender = threading.Timer(0.05, postgres_proxy.mend)
+        mender.start()
+        proxied.commit(commit_id(epoch, keyed_table), payloads, store)
+        mender.join()
+        assert rows_of(postgres_server, keyed_table) == expected, cut_after
+        postgres_proxy.mend()
+
+
+def test_a_commit_whose_acknowledgement_is_lost_is_recognised(
+    postgres_server: PostgresServer,
+    table: str,
+    store: MemoryStore,
+    open_sink: OpenSink,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = open_sink(url_of(postgres_server), table)
+    payloads = staged(sink, store, words(5))
+    commit, losses = psycopg.Connection.commit, iter([True])
+
+    def commit_and_lose(connection: Any) -> None:
+        commit(connection)
+        if next(losses, False):
+            raise psycopg.OperationalError("the connection is lost")
+
+    monkeypatch.setattr(psycopg.Connection, "commit", commit_and_lose)
+    sink._connection.close()
+    sink._connection = None
+    losses = iter([False, True])  # the first commit is that of a new session's settings
+    sink.commit(commit_id(1, table), payloads, store)
+    assert rows_of(postgres_server, table) == expected_rows(5)
+
+
+def test_a_server_killed_between_and_within_commits_loses_and_doubles_nothing(
+    postgres_server: PostgresServer, table: str, store: MemoryStore, open_sink: OpenSink
+) -> None:
+    sink = open_sink(url_of(postgres_server), table)
+    epochs = [staged(sink, store, words(2000, 2000 * epoch)) for epoch in range(12)]
+    half_way, done = threading.Event(), []
+
+    def publish() -> None:
+        for epoch, payloads in enumerate(epochs, start=1):
+            sink.commit(commit_id(epoch, table), payloads, store)
+            if epoch == 5:
+                half_way.set()
+        done.append(True)
+
+    publishing = threading.Thread(target=publish)
+    publishing.start()
+    assert half_way.wait(60)
+    postgres_server.kill()
+    postgres_server.restart()
+    publishing.join(60)
+    assert done and rows_of(postgres_server, table) == expected_rows(24_000)
+
+
+def test_a_role_that_does_not_wait_for_the_disk_is_made_to(
+    postgres_server: PostgresServer, table: str, open_sink: OpenSink, unique_name: str
+) -> None:
+    role = f"r{unique_name[-12:]}"
+    query(postgres_server, f"create role {role} login superuser")
+    query(postgres_server, f"alter role {role} set synchronous_commit = off")
+    sink = open_sink(url_of(postgres_server, user=role), table)
+    assert sink._connection.execute("show synchronous_commit").fetchone() == ("on",)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------
+
+
+def refused(server: PostgresServer, table: str, key: Any = (), rows: Any = None, type_info: Any = WORDS) -> str:
+    def build(env: StreamExecutionEnvironment) -> None:
+        stream = env.from_collection(words(2) if rows is None else rows, type_info=type_info)
+        stream.sink_to(DatabaseSink(url_of(server), table, key=key))
+
+    with pytest.raises((ProgramError, JobFailedError)) as refusal:
+        run(build)
+    return str(refusal.value)
+
+
+def test_a_missing_table_is_told_before_anything_runs(postgres_server: PostgresServer) -> None:
+    assert "append to nowhere): there is no such table. Make it first" in refused(postgres_server, "nowhere")
+
+
+def test_a_key_that_is_not_unique_is_refused(postgres_server: PostgresServer, keyed_table: str) -> None:
+    message = refused(postgres_server, keyed_table, key="n")
+    assert "n is not unique in the table (unique are [['word']])" in message
+    assert "has the columns ['word', 'n'], not ['m']" in refused(postgres_server, keyed_table, key=["word", "m"])
+
+
+def test_an_unlogged_table_is_refused(postgres_server: PostgresServer, table: str) -> None:
+    query(postgres_server, f"alter table {table} set unlogged")
+    assert "is unlogged: a crash of the server empties it" in refused(postgres_server, table)
+
+
+def test_rows_that_the_table_cannot_take_are_told_with_the_databases_words(
+    postgres_server: PostgresServer, table: str
+) -> None:
+    message = refused(postgres_server, table, rows=[Row(word=None, n=1)])
+    assert 'null value in column "word"' in message and "violates not-null constraint" in message
+    message = refused(postgres_server, table, rows=[Row(word="a\0b", n=1)])
+    assert "invalid byte sequence" in message and f"COPY {table}, line 1" in message
+    other = Types.ROW_NAMED(["word", "m"], [Types.STRING(), Types.LONG()])
+    assert 'column "m" of relation' in refused(postgres_server, table, rows=[Row(word="a", m=1)], type_info=other)
+
+
+def test_a_change_without_a_key_to_find_its_row_by_is_refused(postgres_server: PostgresServer, table: str) -> None:
+    message = refused(postgres_server, table, rows=[Row.of_kind(RowKind.DELETE, word="a", n=1)])
+    assert "found rows of kind -D" in message and "key=[...]" in message
+
+
+def test_a_key_that_is_none_and_records_without_a_type_are_refused(
+    postgres_server: PostgresServer, keyed_table: str
+) -> None:
+    assert "'word' of a record is None" in refused(postgres_server, keyed_table, "word", [Row(word=None, n=1)])
+    assert "records without a type" in refused(postgres_server, keyed_table, rows=[("a", 1)], type_info=None)
+
+
+def test_a_database_that_stays_away_is_an_error_that_says_so_in_time(store: MemoryStore) -> None:
+    sink = table_sink("postgresql://ann:hushhush@127.0.0.1:9/test", "t", patience_s=0.3)
+    with pytest.raises(DatabaseAwayError, match=r"no success in \d+ tries within 0.3 s.*Connection refused") as away:
+        sink.opened(None)
+    assert "hushhush" not in f"{away.value} {away.value.__cause__}"
+
+
+def test_a_login_that_is_refused_is_not_tried_again(postgres_server: PostgresServer) -> None:
+    sink = table_sink(url_of(postgres_server, user="nobody"), "t", patience_s=60)
+    with pytest.raises(ProgramError, match='role "nobody" does not exist'):
+        sink.opened(None)
+
+
+def test_the_password_is_in_no_text_and_in_no_task() -> None:
+    sink = DatabaseSink("postgresql://ann:hushhush@db/sales?sslkey=hushhush", "t", key="word")
+    connector: Any = sink._connector
+    assert "hushhush" not in f"{sink!r} {connector.describe()} {connector.subject} {connector.address!r}"
+    assert b"ann" in pickle.dumps(connector)
+    assert b"hushhush" not in pickle.dumps(connector)
+
+
+def test_a_statement_with_another_number_of_parameters_is_refused() -> None:
+    with pytest.raises(ProgramError, match=r"has 1 parameters \(\?\), and type_info has 2 fields"):
+        statement_sink("postgresql://db/sales", "insert into t values (?)", WORDS)
+
+
+def test_a_row_that_does_not_fit_the_declared_type_is_told(store: MemoryStore) -> None:
+    sink = statement_sink("postgresql://db/sales", "insert into t values (?, ?)", WORDS)
+    with pytest.raises(TypeMismatchError):
+        staged(sink, store, [("a", "b")], None)

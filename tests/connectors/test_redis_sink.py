@@ -1,0 +1,221 @@
+"""RedisSink on a real Redis: every command is run once, through crashes between any two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from servers.redis import RedisServer
+
+from millstream.common import Row, RowKind, Types
+from millstream.connectors.contracts import CommitId, Sink, WriterContext
+from millstream.connectors.redis import sink as redis_sink
+from millstream.connectors.redis.commands import RunCommands
+from millstream.datastream.connectors.redis import RedisSink
+from millstream.datastream.formats.json import JsonRowSerializationSchema
+from millstream.errors import ConnectorAwayError, ConnectorError, MillstreamError, ProgramError
+from millstream.records.batch import Batch
+from millstream.storage.memory import MemoryStore
+from millstream.testing import CRASH, Script, run
+
+CLICKS = Types.ROW_NAMED(["ad", "clicks", "share"], [Types.STRING(), Types.LONG(), Types.FLOAT()])
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Any:
+    with redis.Redis.from_url(redis_server.url, decode_responses=True) as client:
+        client.flushdb()
+        yield client
+
+
+def written(rows: list[Any], sink: RedisSink, type_info: Any = CLICKS) -> None:
+    run(lambda env: env.from_collection(rows, type_info).sink_to(sink))
+
+
+def test_a_value_per_key_is_the_text_of_its_field(redis_server: RedisServer, client: Any) -> None:
+    rows = [Row("a", 1, 1.1), Row("b", 2, None), Row("a", 3, 0.5)]
+    written(rows, RedisSink.values(redis_server.url, key="ad", value="clicks", prefix="n:"))
+    written(rows, RedisSink.values(redis_server.url, key=0, value="share", prefix="share:", expire_s=1_000))
+    assert client.mget("n:a", "n:b", "share:a", "share:b") == ["3", "2", "0.5", None]
+    assert 0 < client.ttl("share:a") <= 1_000
+
+
+def test_a_whole_record_is_written_by_its_schema(redis_server: RedisServer, client: Any) -> None:
+    schema = JsonRowSerializationSchema.builder().with_type_info(CLICKS).build()
+    written([Row("ä", 1, 0.5)], RedisSink.values(redis_server.url, key=lambda row: row["ad"], schema=schema))
+    assert client.get("ä") == '{"ad":"ä","clicks":1,"share":0.5}'
+
+
+def test_a_hash_has_the_other_fields_and_loses_those_that_became_none(redis_server: RedisServer, client: Any) -> None:
+    sink = RedisSink.hashes(redis_server.url, key="ad", prefix="ad:")
+    written([Row("a", 1, 1.5), Row("a", 2, None), Row("b", None, None)], sink)
+    assert client.hgetall("ad:a") == {"clicks": "2"} and not client.exists("ad:b")
+
+
+def test_a_deleted_row_deletes_its_key_and_the_old_half_of_an_update_does_nothing(
+    redis_server: RedisServer, client: Any
+) -> None:
+    gone, before = Row("a", 1, 0.0), Row("b", 1, 0.0)
+    gone.set_row_kind(RowKind.DELETE)
+    before.set_row_kind(RowKind.UPDATE_BEFORE)
+    rows = [Row("a", 1, 0.0), gone, Row("b", 7, 0.0), before]
+    written(rows, RedisSink.values(redis_server.url, key="ad", value="clicks"))
+    written(rows, RedisSink.hashes(redis_server.url, key="ad", prefix="h:"))
+    assert (client.get("a"), client.get("b")) == (None, "7")
+    assert not client.exists("h:a") and client.hgetall("h:b") == {"clicks": "7", "share": "0.0"}
+
+
+def test_a_stream_has_an_entry_per_record_in_order(redis_server: RedisServer, client: Any) -> None:
+    written([Row("a", 1, None), Row("b", 2, 0.5)], RedisSink.stream(redis_server.url, "clicks"))
+    written(["x", "y"], RedisSink.stream(redis_server.url, "texts"), Types.STRING())
+    assert [fields for _, fields in client.xrange("clicks")] == [
+        {"ad": "a", "clicks": "1"},
+        {"ad": "b", "clicks": "2", "share": "0.5"},
+    ]
+    assert [fields for _, fields in client.xrange("texts")] == [{"value": "x"}, {"value": "y"}]
+
+
+def test_commands_that_add_up_are_run_once_through_crashes_of_the_job(redis_server: RedisServer, client: Any) -> None:
+    """INCRBY is not idempotent: a command that ran twice would show."""
+    sink = RedisSink.commands(redis_server.url, lambda n: [("INCRBY", "sum", n), ("RPUSH", "all", n)])
+    run(lambda env: env.add_source(Script([1, 2, CRASH, 3, CRASH, 4])).sink_to(sink))
+    assert client.get("sum") == "10" and client.lrange("all", 0, -1) == ["1", "2", "3", "4"]
+
+
+# --- between any two commands --------------------------------------------------------------------------------------
+
+
+def staged(sink: Sink, store: MemoryStore, values: list[Any], epoch: int = 1) -> Any:
+    context = WriterContext("out", epoch, 0, 1, "n", store, 0, None, "job")
+    writer = sink.writer(context)
+    writer.write(Batch.of_values(values, None))
+    return writer.stage()
+
+
+def counting_sink(url: str) -> redis_sink.RedisSink:
+    return redis_sink.RedisSink(url, RunCommands(lambda n: ("RPUSH", "all", n)))
+
+
+@pytest.mark.parametrize("cut_after", range(8))
+def test_a_commit_that_was_cut_anywhere_goes_on_there(
+    redis_server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch, cut_after: int
+) -> None:
+    """Scripts of two commands each; the connection is lost before the script, or after it, when nobody heard of it."""
+    monkeypatch.setattr(redis_sink, "_COMMANDS_AT_ONCE", 2)
+    store, sink, commit = MemoryStore("cut"), counting_sink(redis_server.url), CommitId("job", "out", 1)
+    publish = staged(sink, store, list(range(7)))
+    calls = 0
+    evaluated = redis.client.Script.__call__
+
+    def cut(script: Any, *given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls * 2 - 1 > cut_after:
+            raise redis.ConnectionError("cut before")
+        answer = evaluated(script, *given, **named)
+        if calls * 2 > cut_after:
+            raise redis.ConnectionError("cut after")
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(redis.client.Script, "__call__", cut)
+        with pytest.raises(ConnectorAwayError):
+            sink.commit(commit, publish, store)
+    counting_sink(redis_server.url).commit(commit, publish, store)
+    counting_sink(redis_server.url).commit(commit, publish, store)
+    assert client.lrange("all", 0, -1) == [str(n) for n in range(7)]
+
+
+def test_a_driver_that_was_replaced_runs_nothing_and_other_jobs_are_not_taken_for_it(
+    redis_server: RedisServer, client: Any
+) -> None:
+    store, sink = MemoryStore("two"), counting_sink(redis_server.url)
+    old, new = staged(sink, store, ["old"], 1), staged(sink, store, ["new"], 2)
+    sink.commit(CommitId("job", "out", 2), new, store)
+    sink.commit(CommitId("job", "out", 1), old, store)
+    sink.commit(CommitId("other", "out", 1), old, store)
+    assert client.lrange("all", 0, -1) == ["new", "old"]
+
+
+def test_two_drivers_at_once_run_every_command_once(
+    redis_server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_sink, "_COMMANDS_AT_ONCE", 3)
+    store, first, second = MemoryStore("race"), counting_sink(redis_server.url), counting_sink(redis_server.url)
+    publish, commit = staged(first, store, list(range(20))), CommitId("job", "out", 1)
+    evaluated = redis.client.Script.__call__
+    meddled = False
+
+    def meddle(script: Any, *given: Any, **named: Any) -> Any:
+        nonlocal meddled
+        if not meddled:
+            meddled = True
+            second.commit(commit, publish, store)  # just between the first one's look and its script
+        return evaluated(script, *given, **named)
+
+    monkeypatch.setattr(redis.client.Script, "__call__", meddle)
+    with pytest.raises(ConnectorAwayError, match=r"another driver publishes job\.out\.000000000001 too"):
+        first.commit(commit, publish, store)
+    first.commit(commit, publish, store)
+    assert client.lrange("all", 0, -1) == [str(n) for n in range(20)]
+
+
+def test_a_refused_command_is_told_and_those_before_it_are_not_run_again(
+    redis_server: RedisServer, client: Any
+) -> None:
+    client.set("wrong", "a text")
+    commands = [("RPUSH", "all", "1"), ("RPUSH", "wrong", "2"), ("RPUSH", "all", "3")]
+    store = MemoryStore("refused")
+    sink = redis_sink.RedisSink(redis_server.url, RunCommands(lambda n: commands[n]))
+    publish, commit = staged(sink, store, [0, 1, 2]), CommitId("job", "out", 1)
+    for _ in range(2):
+        with pytest.raises(ConnectorError, match=r"refuses the command 'RPUSH' 'wrong' '2': WRONGTYPE.*Mend the key"):
+            sink.commit(commit, publish, store)
+    client.delete("wrong")
+    sink.commit(commit, publish, store)
+    assert client.lrange("all", 0, -1) == ["1", "3"] and client.lrange("wrong", 0, -1) == ["2"]
+
+
+# --- the server is away, or refuses --------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_killed_loses_nothing_and_gets_nothing_twice(redis_server: RedisServer, client: Any) -> None:
+    store, sink = MemoryStore("killed"), counting_sink(redis_server.url)
+    first, second = staged(sink, store, [1, 2], 1), staged(sink, store, [3], 2)
+    sink.commit(CommitId("job", "out", 1), first, store)
+    redis_server.kill()
+    with pytest.raises(ConnectorAwayError, match=r"Redis at 127\.0\.0\.1:\d+ does not answer"):
+        sink.commit(CommitId("job", "out", 2), second, store)
+    redis_server.restart()
+    sink.commit(CommitId("job", "out", 1), first, store)
+    sink.commit(CommitId("job", "out", 2), second, store)
+    assert client.lrange("all", 0, -1) == ["1", "2", "3"]
+
+
+def test_a_wrong_password_is_told_at_the_start_and_shown_nowhere(redis_server: RedisServer, client: Any) -> None:
+    url = redis_server.url.replace("redis://", "redis://eve:s3cret@")
+    with pytest.raises(MillstreamError, match="does not let us in") as caught:
+        written([Row("a", 1, 0.0)], RedisSink.values(url, key="ad", value="clicks"))
+    assert "s3cret" not in str(caught.value) and "s3cret" not in repr(RedisSink.values(url, key="ad", value="clicks"))
+
+
+WRONG: list[tuple[Callable[[str], RedisSink], str]] = [
+    (lambda url: RedisSink.values(url, key="ad"), "give value=, a field, or schema="),
+    (lambda url: RedisSink.values("http://x", key="ad", value="clicks"), "begins with redis://"),
+    (lambda url: RedisSink.values(url, key="add", value="clicks"), "there is no field 'add' in .* Its fields are"),
+    (lambda url: RedisSink.values(url, key=lambda row: None, value="clicks"), "is None, and Redis has no such key"),
+    (lambda url: RedisSink.commands(url, "INCR"), "expected a function of a record"),  # type: ignore[arg-type]
+    (lambda url: RedisSink.commands(url, lambda row: "INCR"), r"returned 'INCR' for .*expected a tuple such as"),
+    (lambda url: RedisSink.commands(url, lambda row: ("SET", "a", None)), "holds None .*expected text, bytes"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG)
+def test_a_wrong_program_is_told_what_was_expected(
+    redis_server: RedisServer, client: Any, make: Callable[[str], RedisSink], message: str
+) -> None:
+    with pytest.raises((ProgramError, MillstreamError), match=message):
+        written([Row("a", 1, 0.0)], make(redis_server.url))
+    assert client.dbsize() == 0

@@ -1,0 +1,39 @@
+"""The programs of the pages on small connectors run as they are printed, against real servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import redis
+from servers.http_service import HttpService
+from servers.redis import RedisServer
+
+from millstream.testing import run
+
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "connectors"
+
+
+def defined(page: str, **names: Any) -> dict[str, Any]:
+    """What a page defines, with these names given."""
+    for block in re.findall(r"```python\n(.*?)```", (PAGES / page).read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(block, page, "exec"), names)
+    return names
+
+
+def test_the_page_on_redis_writes_what_it_says(redis_server: RedisServer) -> None:
+    with redis.Redis.from_url(redis_server.url, decode_responses=True) as client:
+        client.flushdb()
+        run(defined("redis.md", URL=redis_server.url)["write_values"])
+        assert client.get("clicks:a") == "3" and client.hgetall("ad:a") == {"clicks": "3", "share": "0.75"}
+        assert client.xrange("clicks")[0][1] == {"ad": "a", "clicks": "3", "share": "0.75"}
+        assert client.get("total") == "4"
+
+
+def test_the_page_on_http_sends_what_it_says(http_service: HttpService) -> None:
+    run(defined("http.md", URL=http_service.url, TOKEN="t")["send_alerts"])
+    [(_, headers, body)] = http_service.requests
+    assert json.loads(body) == [{"card": "4711", "cents": 90_000}, {"card": "0815", "cents": 120_000}]
+    assert headers["authorization"] == "Bearer t" and headers["idempotency-key"]

@@ -1,0 +1,61 @@
+"""A web service of the tests': takes requests, fails as it is told, and remembers what it was sent."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+__all__ = ["HttpService", "http_service"]
+
+
+class HttpService(ThreadingHTTPServer):
+    """Takes requests, and answers with the statuses it was told first; 0: it takes the request and hangs up."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}/hook"
+        self.statuses: list[int] = []
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+
+    def records(self) -> list[Any]:
+        """What it has taken, each key once: as a service does that remembers them."""
+        taken = {headers["idempotency-key"]: body for status, headers, body in self.requests if status != "refused"}
+        return [record for body in taken.values() for record in json.loads(body)]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: HttpService
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        status = self.server.statuses.pop(0) if self.server.statuses else 204
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.requests.append(("taken" if status in (0, 204) else "refused", headers, body))
+        if status == 0:
+            self.close_connection = True
+            return
+        self.send_response(status)
+        self.send_header("Content-Length", "3")
+        self.end_headers()
+        self.wfile.write(b"no!") if status != 204 else None
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def http_service() -> Iterator[HttpService]:
+    with HttpService() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
