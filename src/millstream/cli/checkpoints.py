@@ -162,9 +162,9 @@ _OPERATOR_HEADINGS = (
     "state read",
     "state write",
     "staging",
-    "new rows",
+    "new versions",
     "new state",
-    "rows",
+    "row versions",
     "state",
     "watermark",
 )

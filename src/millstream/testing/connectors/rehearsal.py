@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,9 +32,11 @@ class LocalSession:
         def __init__(self, items: Sequence[Any]) -> None:
             self._items = items
 
-        def foreach(self, act: Callable[[Any], None]) -> None:
-            for item in self._items:
-                act(travelled(item))
+        def mapPartitions(self, act: Callable[[Iterator[Any]], Iterator[Any]]) -> LocalSession._Tasks:  # noqa: N802
+            return LocalSession._Tasks([answer for item in self._items for answer in act(iter([travelled(item)]))])
+
+        def collect(self) -> Sequence[Any]:
+            return self._items
 
     @property
     def sparkContext(self) -> LocalSession:  # noqa: N802 - Spark's name
