@@ -9,6 +9,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.files.formats import FileFormat
 from millstream.connectors.files.lines import JsonLines, TextLines
 from millstream.connectors.files.source import FileSource as EngineFileSource
+from millstream.connectors.files.wide_text import WideTextLines, wide_charset
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
@@ -73,7 +74,8 @@ class StreamFormat(_Format):
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
         """Every line is a record of type STRING."""
         with at_users_line():
-            return StreamFormat(engine=TextLines(charset_name))
+            is_wide = wide_charset(charset_name) is not None
+            return StreamFormat(engine=WideTextLines(charset_name) if is_wide else TextLines(charset_name))
 
     @staticmethod
     def json_line_format(
