@@ -16,7 +16,7 @@ import pyarrow.orc as orc
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.formats import FileFormat, explained_file_errors, split_info
+from millstream.connectors.files.formats import FileFormat, explained_file_errors, split_info, split_name
 from millstream.connectors.files.parts import ColumnParts
 from millstream.connectors.files.places import InputFile, opened_whole
 from millstream.connectors.foreign_columns import inward
@@ -39,7 +39,7 @@ class OrcRows(FileFormat):
         self.type_info: TypeInformation = type_info
 
     def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
-        return (Split(file.path, 0, split_info(file, None)),)
+        return (Split(split_name(file, 0), 0, split_info(file, None)),)
 
     def reach(self, split: Split, offset: Offset, budget: int) -> Offset:
         return offset if self.finished(split, offset) else offset + max(1, budget)
