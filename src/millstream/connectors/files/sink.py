@@ -39,6 +39,7 @@ from millstream.connectors.files.part_rules import (
     staging_folder,
 )
 from millstream.connectors.files.parts import PartEncoder, PartFormat
+from millstream.connectors.files.places import refuse_credentials
 from millstream.connectors.files.publishing import (
     later_parts,
     publish_all,
@@ -79,6 +80,7 @@ class FileSink(Sink):
                     f"FileSink: part {name} is {text!r}. "
                     f"Give text without '/'; a prefix must not start with '.' or '_', which hide a file from readers."
                 )
+        refuse_credentials(base_path, "FileSink")
         # Absolute from here on: a task may have another working directory.
         self.base_url = open_store(base_path).url
         self.format = format
