@@ -165,9 +165,7 @@ class RunCommands(CommandMaker):
 
 def _named_parts(columns: Mapping[str, Sequence[str | bytes | None]], at: int) -> list[Argument]:
     """Name and value of every field that row `at` has, one after the other."""
-    return [
-        part for name, values in columns.items() if (value := values[at]) is not None for part in (name, value)
-    ]
+    return [part for name, values in columns.items() if (value := values[at]) is not None for part in (name, value)]
 
 
 def _bytes(argument: Any) -> bytes:
