@@ -47,6 +47,7 @@ def test_without_a_file_a_folder_or_pip_it_is_said_what_to_do(
     with pytest.raises(ConfigurationError, match=r"there is no folder 'absent'.*pip download -d absent"):
         install_requirements({"python.requirements": f"{requirements}#absent"})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     with pytest.raises(ConfigurationError, match="-m ensurepip"):
         install_requirements({"python.requirements": str(requirements)})
 
