@@ -14,15 +14,16 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kafka_topics import administer, produce, producer_of, transact, until
+from kafka_writers import administer, produce, producer_of, transact, until
 from servers.kafka import KafkaBroker
 
-from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.common import DeserializationSchema, Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.kafka import consumers
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.consumers import close_consumers, read_range
 from millstream.connectors.kafka.offsets import Partition
-from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream import OutputTag, StreamExecutionEnvironment
 from millstream.datastream.connectors.dynamic_kafka import DynamicKafkaSource, SingleClusterTopicMetadataService
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 from millstream.datastream.connectors.hybrid_source import HybridSource
@@ -173,6 +174,39 @@ def test_a_record_that_cannot_be_read_is_named_by_its_place(kafka_broker: KafkaB
     source = builder(kafka_broker, unique_name).set_value_only_deserializer(schema).set_bounded(LATEST).build()
     with pytest.raises(JobFailedError, match=f"topic {unique_name}, partition 0, offset 1.*poison"):
         read(source)
+
+
+def test_records_that_cannot_be_read_go_where_the_program_says(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    for key, value in ((b"1", '{"n": 1}'), (b"2", "{poison"), (b"bad", '{"n": 3}'), (None, '{"n": 4}')):
+        produce(kafka_broker.bootstrap, unique_name, [value], key=key)
+    bad = OutputTag("bad")
+    value_schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.LONG()])).build()
+    schema = KafkaRecordDeserializationSchema.with_metadata(value_schema, ["key"], key_schema=Number())
+    source = builder(kafka_broker, unique_name).set_bounded(LATEST).set_deserializer(schema.with_dead_letters(bad))
+    good, letters = Collect("good"), Collect("letters")
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "in")
+        rows.sink_to(good)
+        rows.get_side_output(bad).sink_to(letters)
+
+    result = run(build)
+    assert [tuple(row) for row in result[good]] == [(1, 1), (4, None)]
+    assert sorted((row["place"][-8:], row["key"], row["value"]) for row in result[letters]) == [
+        ("offset 1", b"2", b"{poison"),
+        ("offset 2", b"bad", b'{"n": 3}'),
+    ]
+
+
+class Number(DeserializationSchema):
+    """A key that is a number in text."""
+
+    def deserialize(self, message: bytes) -> int:
+        return int(message)
+
+    def produced_type(self) -> TypeInformation:
+        return Types.LONG()
 
 
 # --- where it begins and ends -----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_topics import produce
+from kafka_writers import produce
 from servers.kafka import KafkaBroker
 from test_small_pages import defined
 

@@ -107,8 +107,8 @@ def test_what_is_not_available_says_what_to_use_instead() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(NotAvailableError, match=r"spark\.jars"):
         env.add_jars("file:///connector.jar")
-    with pytest.raises(NotAvailableError, match="executors"):
-        env.set_python_requirements("requirements.txt")
+    with pytest.raises(NotAvailableError, match="interpreter that runs the program"):
+        env.set_python_executable("/usr/bin/env")
 
 
 def test_importing_the_api_imports_neither_pyspark_nor_java() -> None:
@@ -140,7 +140,7 @@ def test_a_stand_in_is_one_class_wherever_it_is_imported() -> None:
 
     assert pulsar.PulsarSource is pulsar.PulsarSource and issubclass(pulsar.PulsarSource, Source)
     assert pickle.loads(pickle.dumps(pulsar.TopicRoutingMode.CUSTOM)) is pulsar.TopicRoutingMode.CUSTOM
-    with pytest.raises(NotYetError, match=r"^PulsarSource\.builder is not built yet: it comes with connectors\. Until"):
+    with pytest.raises(NotAvailableError, match=r"^PulsarSource\.builder is not available: use Pulsar's Kafka"):
         pulsar.PulsarSource.builder()
     with pytest.raises(AttributeError, match="has no attribute 'PulsarWell'"):
         _ = pulsar.PulsarWell

@@ -27,6 +27,7 @@ from millstream.connectors.kafka.consumers import read_range
 from millstream.connectors.kafka.offsets import EARLIEST, OffsetRule, Partition, resolve
 from millstream.connectors.kafka.partitions import DiscoveredPartition, PartitionLog, Subscription
 from millstream.connectors.kafka.records import RecordLayout, RecordReader
+from millstream.connectors.messages.dead_letters import DeadLetters
 from millstream.errors import ConnectorAwayError, ConnectorError
 from millstream.storage.store import Store
 
@@ -67,7 +68,7 @@ class KafkaSource(Source):
         self.start, self.stop, self.bounded, self.group = start, stop, bounded, group
         self.discovery_interval_ms = 0 if bounded else discovery_interval_ms
         self.commits_offsets = commits_offsets and bool(group)
-        self.type_info = layout.type_info
+        self.type_info, self.dead_letter_tag = layout.type_info, layout.dead_letter_tag
         self._store: Store | None = None
         self._replays = False
         self._name = ""
@@ -277,10 +278,9 @@ class KafkaSource(Source):
                 messages = next(ranges)
             except StopIteration as end:
                 return end.value
-            batch = reader.batch(messages)
-            size += batch.nbytes
-            if len(batch):
-                yield batch
+            for item in reader.items(messages):
+                size += item.batch.nbytes if isinstance(item, DeadLetters) else item.nbytes
+                yield item
 
     # --- the group --------------------------------------------------------------------------------------------
 
