@@ -44,8 +44,8 @@ _CLOSE_S = 5.0
 class KafkaSource(Source):
     """The records of the partitions of `subscription`, read by `layout`.
 
-    `group` "" is no group. `discovery_interval_ms` 0 looks for partitions once. It has more attributes than most: what
-    the program says of a source, and what the driver knows of the cluster just now.
+    `group` "" is no group. `discovery_interval_ms` 0 looks for partitions once. Many attributes: what the program says
+    of a source, and what the driver knows of the cluster just now.
     """
 
     carries_timestamps = True
@@ -81,14 +81,14 @@ class KafkaSource(Source):
         self._splits: list[Split] = []
         self._ends: dict[Partition, int] = {}
         self._positions: dict[Partition, int] = {}
-        self._told: dict[Partition, int] = {}
+        self._group_positions: dict[Partition, int] = {}
         self._looked_ms: int | None = None
         self._troubles: dict[str, float] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks read the ranges they are given: what the driver knows stays there.
         state = self.__dict__ | {"_store": None, "_cluster": None, "_log": None, "_splits": [], "_ends": {}}
-        return state | {"_positions": {}, "_told": {}, "_troubles": {}}
+        return state | {"_positions": {}, "_group_positions": {}, "_troubles": {}}
 
     def opened(self, store: Store, session: Any) -> Source:
         source = copy.copy(self)
@@ -292,10 +292,15 @@ class KafkaSource(Source):
 
     def _tell_group(self) -> None:
         """Tell it where all partitions stand, unless it knows, or is just being told: then the next epoch tells it."""
-        if not self.commits_offsets or self._replays or self._cluster is None or self._told == self._positions:
+        if (
+            not self.commits_offsets
+            or self._replays
+            or self._cluster is None
+            or self._group_positions == self._positions
+        ):
             return
         if self._cluster.commit(self._positions):
-            self._told = dict(self._positions)
+            self._group_positions = dict(self._positions)
 
     def close(self) -> None:
         if self._cluster is not None:
