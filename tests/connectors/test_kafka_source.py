@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -16,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka_writers import administer, produce, producer_of, transact, until
 from servers.kafka import KafkaBroker
+from servers.tcp_proxy import TcpProxy
 
-from millstream.common import DeserializationSchema, Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.common import DeserializationSchema, Row, SimpleStringSchema, Time, Types, WatermarkStrategy
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.kafka import consumers
 from millstream.connectors.kafka.client_settings import ClientSettings
@@ -37,6 +39,7 @@ from millstream.datastream.connectors.kafka import (
     KafkaTopicPartition,
 )
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
+from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import ConnectorAwayError, ConnectorError, JobFailedError
 from millstream.jobs.clock import SystemClock
 from millstream.storage.memory import MemoryStore
@@ -495,3 +498,44 @@ def test_streams_of_a_metadata_service_are_topics(kafka_broker: KafkaBroker, uni
     source = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_ids({unique_name})
     source.set_deserializer(KafkaRecordDeserializationSchema.value_only(SimpleStringSchema())).set_bounded(LATEST)
     assert values(source.build()) == ["a", "b"]
+
+
+def test_a_network_that_is_cut_while_ranges_are_read_is_waited_for(
+    kafka_broker: KafkaBroker, kafka_proxy: TcpProxy, unique_name: str
+) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, [f"{n:04}" for n in range(1000)])
+
+    def cut() -> None:
+        until("some epochs", lambda: len(MemoryStore(unique_name).list("manifests")) > 2)
+        for _ in range(3):
+            kafka_proxy.cut()
+            time.sleep(0.3)  # an outage, not a wait for something
+            kafka_proxy.mend()
+            time.sleep(0.3)
+
+    source = KafkaSource.builder().set_bootstrap_servers(kafka_proxy.address).set_topics(unique_name)
+    source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(LATEST)
+    source.set_property("queued.min.messages", "1").set_property("queued.max.messages.kbytes", "1")
+    with written_later(unique_name, cut):
+        got = values(source.build(), epoch_records=5, store=unique_name, timeout_s=120, clock=SystemClock())
+    assert got == [f"{n:04}" for n in range(1000)]
+
+
+def test_a_partition_that_is_behind_holds_event_time_back_and_loses_nothing(
+    kafka_broker: KafkaBroker, unique_name: str
+) -> None:
+    """Time is kept per partition: what one has far ahead does not make another's records late."""
+    kafka_broker.create_topic(unique_name, 2, retention_ms="-1")
+    for partition, step_ms in ((0, 60_000), (1, 10)):
+        for n in range(20):
+            produce(kafka_broker.bootstrap, unique_name, ["x"], partition, timestamp=1_000_000 + n * step_ms)
+    source, out = builder(kafka_broker, unique_name).set_bounded(LATEST).build(), Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "in")
+        ones = rows.map(lambda _: 1, Types.LONG()).key_by(lambda _: "all", Types.STRING())
+        ones.window(TumblingEventTimeWindows.of(Time.seconds(1))).reduce(lambda a, b: a + b).sink_to(out)
+
+    result = run(build, epoch_records=4)
+    assert sum(result[out]) == 40 and len(result[out]) == 20
