@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -364,10 +365,17 @@ def _gaps(broker: KafkaBroker) -> Gaps:
     return settings_, Partition(topic, 0), records, end
 
 
-@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.booleans()), max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.booleans()), max_size=8), st.integers(1, 50))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_sequence_of_ranges_reads_what_is_in_them(gaps: Gaps, bounds: list[tuple[int, int, bool]]) -> None:
-    """Also when a range goes on where the last one ended, goes back, or is given up in the middle."""
+def test_any_sequence_of_ranges_reads_what_is_in_them(
+    gaps: Gaps, bounds: list[tuple[int, int, bool]], batch_records: int
+) -> None:
+    """Also when a range goes on where the last one ended, goes back, is given up in the middle, or comes in pieces."""
+    with mock.patch.object(consumers, "_BATCH_RECORDS", batch_records):
+        _check_ranges(gaps, bounds)
+
+
+def _check_ranges(gaps: Gaps, bounds: list[tuple[int, int, bool]]) -> None:
     client, partition, records, end = gaps
     for first, second, is_given_up in bounds:
         start, stop = sorted((first % (end + 1), second % (end + 1)))
