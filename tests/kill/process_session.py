@@ -39,6 +39,11 @@ class ProcessSession:
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
+    @property
+    def pid(self) -> int:
+        """Of the program itself."""
+        return self._process.pid
+
     def _read(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as stdout:

@@ -54,7 +54,7 @@ class RecordLayout:
 
     >>> from millstream.common.serialization import SimpleStringSchema
     >>> RecordLayout(SimpleStringSchema(), (("offset", "at"),)).type_info
-    RowTypeInfo(value: String, at: Long)
+    Types.ROW_NAMED(['value', 'at'], [Types.STRING(), Types.LONG()])
     """
 
     value_schema: DeserializationSchema

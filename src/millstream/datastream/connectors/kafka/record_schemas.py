@@ -18,9 +18,9 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
     """How records are read. Made by `value_only` or `with_metadata`.
 
     >>> from millstream.common import SimpleStringSchema
-    >>> schema = KafkaRecordDeserializationSchema.with_metadata(SimpleStringSchema(), ["key", "offset"])
-    >>> schema.produced_type()
-    RowTypeInfo(value: String, key: PrimitiveArrayTypeInfo<Byte>, offset: Long)
+    >>> schema = KafkaRecordDeserializationSchema.with_metadata(SimpleStringSchema(), ["partition", "offset"])
+    >>> schema.produced_type().get_field_names()
+    ['value', 'partition', 'offset']
     """
 
     def __init__(self, j_deserialization_schema: Any = None, *, layout: RecordLayout | None = None) -> None:
