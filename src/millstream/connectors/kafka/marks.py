@@ -18,7 +18,13 @@ from typing import Any, Literal
 
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.kafka_failures import client_library, failure_of, timeout_s
+from millstream.connectors.kafka.kafka_failures import (
+    admin_library,
+    client_library,
+    failure_of,
+    refused_settings,
+    timeout_s,
+)
 from millstream.errors import ConnectorError
 
 __all__ = ["EXPIRED_MARKS_PROPERTY", "ExpiredMarks", "Mark", "is_published", "kept_marks_ms", "read_mark"]
@@ -58,25 +64,29 @@ class Mark:
 
 def read_mark(settings: ClientSettings, name: str, topic: str) -> Mark:
     """The mark of the lane `name` at `topic`. Asks the broker."""
-    kafka = client_library()
-    # `committed` asks for offsets that no open transaction can change, because it reads what is committed only.
-    ours = {"group_id": name, "enable_auto_commit": False, "isolation_level": "read_committed"}
-    consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2})
-    deadline = time.monotonic() + timeout_s(settings)
+    kafka, kafka_admin = client_library(), admin_library()
     try:
-        while True:
-            try:
-                position = consumer.committed([kafka.TopicPartition(topic, 0)], _ANSWER_S)[0]
-                trouble = position.error
-            except kafka.KafkaException as error:
-                trouble = error.args[0]
-            if trouble is None or trouble.name() == "UNKNOWN_TOPIC_OR_PART":
-                return Mark(position.offset if position.offset >= 0 else None, consumer.consumer_group_metadata())
-            if trouble.name() not in _PASSING or time.monotonic() > deadline:
-                raise failure_of(trouble, topic, settings)
-            time.sleep(0.05)
-    finally:
-        consumer.close()
+        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2})
+        consumer = kafka.Consumer({**settings.for_role("consumer", group_id=name), "log_level": 2})
+    except (kafka.KafkaException, ValueError, TypeError) as error:
+        raise refused_settings(error, settings) from error
+    group = consumer.consumer_group_metadata()
+    consumer.close()
+    wanted = kafka.ConsumerGroupTopicPartitions(name, [kafka.TopicPartition(topic, 0)])
+    deadline = time.monotonic() + timeout_s(settings)
+    while True:
+        try:
+            # Stable: one that no open transaction can change. There is none of this lane, so it costs no waiting.
+            asked = admin.list_consumer_group_offsets([wanted], require_stable=True, request_timeout=_ANSWER_S)
+            position = asked[name].result().topic_partitions[0]
+            trouble = position.error
+        except kafka.KafkaException as error:
+            trouble = error.args[0]
+        if trouble is None or trouble.name() in ("UNKNOWN_TOPIC_OR_PART", "GROUP_ID_NOT_FOUND"):
+            return Mark(position.offset if trouble is None and position.offset >= 0 else None, group)
+        if trouble.name() not in _PASSING or time.monotonic() > deadline:
+            raise failure_of(trouble, topic, settings)
+        time.sleep(0.05)
 
 
 def is_published(settings: ClientSettings, mark: Mark, commit: CommitId, lane: Json, expired: ExpiredMarks) -> bool:
@@ -99,9 +109,7 @@ def is_published(settings: ClientSettings, mark: Mark, commit: CommitId, lane: J
 
 def kept_marks_ms(settings: ClientSettings) -> int:
     """How long the broker keeps a mark; Kafka's default, where it does not say."""
-    import confluent_kafka.admin
-
-    kafka_admin: Any = confluent_kafka.admin
+    kafka_admin = admin_library()
     try:
         admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2})
         broker = next(iter(admin.list_topics(timeout=_ANSWER_S).brokers))
