@@ -43,8 +43,10 @@ from millstream.connectors.messages.text_columns import (
     bytes_column,
     char_column,
     instant_column,
+    narrow_decimals,
     narrow_floats,
     temporal_column,
+    wide_decimal,
 )
 from millstream.records.columns import arrow_type, stream_schema
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
@@ -144,7 +146,7 @@ def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | None:
             read_options=pj.ReadOptions(use_threads=False, block_size=body.size + 1),
             parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
         )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError, OverflowError):
         return None
     if table.num_rows != len(texts) or not table.schema.equals(wire):
         return None
@@ -182,7 +184,9 @@ def _column(type_info: TypeInformation) -> tuple[pa.DataType, Finish] | None:
         return pa.string(), bytes_column
     if is_sequence(plain):
         return _list(plain.element_type)
-    if isinstance(plain, DecimalTypeInfo) or (isinstance(plain, BasicTypeInfo) and plain.basic_type in _ALIKE):
+    if isinstance(plain, DecimalTypeInfo):
+        return wide_decimal(plain), narrow_decimals(plain)
+    if isinstance(plain, BasicTypeInfo) and plain.basic_type in _ALIKE:
         return arrow, _as_it_is
     if isinstance(plain, BasicTypeInfo):
         return _FINISHED.get(plain.basic_type)
