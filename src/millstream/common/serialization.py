@@ -94,7 +94,7 @@ class DeserializationSchema:
 def _charset(name: str) -> str:
     try:
         return codecs.lookup(name).name
-    except LookupError:
+    except (LookupError, TypeError):
         raise ProgramError(f"charset {name!r} is unknown to Python. Use a name such as 'UTF-8'.") from None
 
 

@@ -64,8 +64,7 @@ class Split:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over;
-    `uid` is the source's name in the job, under which it may keep things in the job's store.
+    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over.
 
     `record_bytes_max`: what the records of an epoch may have on average, so that it stays within its bytes. A source
     that knows how large its records are reaches no further than that.

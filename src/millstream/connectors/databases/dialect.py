@@ -132,4 +132,4 @@ def dialect_of(address: DatabaseAddress) -> Dialect:
         return PostgresDialect()
     from millstream.connectors.databases.mysql_dialect import MysqlDialect
 
-    return MysqlDialect()  # type: ignore[return-value]
+    return MysqlDialect()

@@ -1,11 +1,226 @@
-"""MySQL and MariaDB, by PyMySQL. Not built yet."""
+"""MySQL and MariaDB, by PyMySQL. Rows are handed over by statements of many rows.
+
+A session is strict: a text that is too long, or a number that does not fit, is an error and never cut. A table must be
+one of InnoDB, the engine that has transactions. Which keys are equal is the database's word (a collation may say that
+'A' is 'a'), so changes are not sorted by key here: runs of rows to be put and of keys to be removed are done in order.
+Only the pair of an update, the row before and the row after of one key, is known to be one change.
+"""
 
 from __future__ import annotations
 
-from millstream.errors import NotYetError
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.dialect import Dialect, RowBatch, TableName, TableShape, Timeouts
+from millstream.connectors.databases.sql_values import checked_fields, row_values
+from millstream.connectors.databases.statements import with_percent_parameters
+from millstream.errors import PlatformError, ProgramError
 
 __all__ = ["MysqlDialect"]
 
+_ROWS_AT_ONCE = 5_000
+_SETTINGS = (
+    "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
+    "SET SESSION time_zone = '+00:00'",
+    "SET SESSION innodb_lock_wait_timeout = 10",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+)
+# Lost and refused connections, shutdown, lock time-outs and deadlocks: they pass.
+_AWAY = frozenset({0, 1040, 1053, 1077, 1158, 1159, 1160, 1161, 1205, 1213, 1927, 2002, 2003, 2006, 2013, 2014, 2055})
 
-def MysqlDialect() -> object:  # noqa: N802 - a class when it is built
-    raise NotYetError.of("The sink to MySQL", "the next connectors")
+
+def pymysql() -> Any:
+    """The client library."""
+    try:
+        import pymysql
+    except ImportError as error:
+        raise PlatformError(
+            "MySQL needs the package pymysql, which is not installed: pip install 'millstream[mysql]'"
+        ) from error
+    return pymysql
+
+
+class MysqlDialect(Dialect):
+    """What the sink asks, in MySQL's words."""
+
+    def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
+        host, port = address.hosts[0]
+        options = dict(address.options)
+        if options.pop("sslmode", None):
+            options.setdefault("ssl_verify_identity", "")
+        connection = pymysql().connect(
+            host=host,
+            port=port,
+            user=address.user,
+            password=address.password or "",
+            database=address.database,
+            charset="utf8mb4",
+            autocommit=False,
+            connect_timeout=max(2, int(timeouts.connect_s)),
+            read_timeout=int(timeouts.transaction_s),
+            write_timeout=int(timeouts.transaction_s),
+            **options,
+        )
+        with connection.cursor() as cursor:
+            for statement in _SETTINGS:
+                cursor.execute(statement)
+        return connection
+
+    def refusal(self, error: BaseException) -> str | None:
+        errors = pymysql().err
+        if isinstance(error, (OSError, errors.InterfaceError)):
+            return None
+        code = error.args[0] if error.args else None
+        if isinstance(error, errors.Error) and code in _AWAY:
+            return None
+        return str(error.args[1] if len(error.args) > 1 else error) or type(error).__name__
+
+    def shape(self, connection: Any, table: TableName) -> TableShape | None:
+        schema = table.parts[0] if len(table.parts) == 2 else None
+        where = "table_schema = COALESCE(%s, DATABASE()) AND table_name = %s"
+        place = (schema, table.parts[-1])
+        engine = _rows(connection, f"SELECT engine FROM information_schema.tables WHERE {where}", place)
+        if not engine:
+            return None
+        if (engine[0][0] or "").lower() != "innodb":
+            raise ProgramError(
+                f"Table {table} is one of the engine {engine[0][0]}, which has no transactions. "
+                f"Run: ALTER TABLE {_quoted(table)} ENGINE = InnoDB"
+            )
+        columns = _rows(
+            connection,
+            "SELECT column_name, column_type, is_nullable = 'NO' AND column_default IS NULL AND extra = '' "
+            f"FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
+            place,
+        )
+        parts = _rows(
+            connection,
+            "SELECT index_name, column_name FROM information_schema.statistics "
+            f"WHERE {where} AND non_unique = 0 ORDER BY index_name",
+            place,
+        )
+        unique = [frozenset(name for _, name in group) for _, group in groupby(parts, key=lambda part: part[0])]
+        return TableShape(
+            {name: type_text for name, type_text, _ in columns},
+            tuple(unique),
+            frozenset(name for name, _, needed in columns if needed),
+        )
+
+    def make_commits_table(self, connection: Any, table: TableName) -> None:
+        if self.shape(connection, table) is None:
+            _do(
+                connection,
+                f"CREATE TABLE IF NOT EXISTS {_quoted(table)} "
+                "(committer varchar(512) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, epoch bigint NOT NULL, "
+                "committed_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP) ENGINE = InnoDB",
+            )
+        shape = self.shape(connection, table)
+        if shape is None or not {"committer", "epoch"} <= shape.columns.keys():
+            raise ProgramError(
+                f"Table {table} has the columns {list(shape.columns) if shape else []}, and a table of commits has "
+                "committer and epoch. Give commits_table another name"
+            )
+        connection.rollback()
+
+    def lock_committer(self, connection: Any, table: TableName, committer: str) -> int:
+        question = f"SELECT epoch FROM {_quoted(table)} WHERE committer = %s FOR UPDATE"
+        rows = _rows(connection, question, (committer,))
+        if not rows:
+            _do(connection, f"INSERT IGNORE INTO {_quoted(table)} (committer, epoch) VALUES (%s, 0)", (committer,))
+            rows = _rows(connection, question, (committer,))
+        return int(rows[0][0])
+
+    def record_commit(self, connection: Any, table: TableName, committer: str, epoch: int) -> None:
+        _do(
+            connection,
+            f"UPDATE {_quoted(table)} SET epoch = %s, committed_at = CURRENT_TIMESTAMP WHERE committer = %s",
+            (epoch, committer),
+        )
+
+    def append(self, connection: Any, table: TableName, names: Sequence[str], batches: Iterator[RowBatch]) -> None:
+        statement = f"INSERT INTO {_quoted(table)} ({_list(names)}) VALUES ({_marks(names)})"
+        self._execute_many(connection, statement, batches, _ROWS_AT_ONCE)
+
+    def upsert(
+        self, connection: Any, table: TableName, names: Sequence[str], key: Sequence[str], batches: Iterator[RowBatch]
+    ) -> None:
+        others = [name for name in names if name not in key] or [key[0]]
+        updates = ", ".join(f"{_name(name)} = VALUES({_name(name)})" for name in others)
+        put = (
+            f"INSERT INTO {_quoted(table)} ({_list(names)}) VALUES ({_marks(names)}) ON DUPLICATE KEY UPDATE {updates}"
+        )
+        remove = f"DELETE FROM {_quoted(table)} WHERE ({_list(key)}) IN"
+        places = [list(names).index(name) for name in key]
+        for batch in batches:
+            _, types = checked_fields(batch.type_info, "A table")
+            rows = row_values(batch.columns, types, arrays=False)
+            deletes = [False] * len(rows) if batch.deletes is None else batch.deletes.to_pylist()
+            for deletes_rows, run in groupby(_changes(rows, deletes, places), key=lambda change: change[0]):
+                _write_run(connection, put, remove, places, deletes_rows, [row for _, row in run])
+
+    def execute(self, connection: Any, statement: str, batches: Iterator[RowBatch], batch_rows: int) -> None:
+        sql, _ = with_percent_parameters(statement)
+        self._execute_many(connection, sql, batches, batch_rows)
+
+    def _execute_many(self, connection: Any, sql: str, batches: Iterator[RowBatch], batch_rows: int) -> None:
+        with connection.cursor() as cursor:
+            for batch in batches:
+                _, types = checked_fields(batch.type_info, "A table")
+                for at in range(0, batch.columns.num_rows, batch_rows):
+                    cursor.executemany(sql, row_values(batch.columns.slice(at, batch_rows), types, arrays=False))
+
+
+def _changes(
+    rows: list[tuple[Any, ...]], deletes: list[bool], places: list[int]
+) -> Iterator[tuple[bool, tuple[Any, ...]]]:
+    """Whether a row is removed or put, row by row, without the first half of updates of one key."""
+    for number, (row, is_removed) in enumerate(zip(rows, deletes, strict=True)):
+        has_next = number + 1 < len(rows)
+        if is_removed and has_next and not deletes[number + 1]:
+            following = rows[number + 1]
+            if all(row[place] == following[place] for place in places):
+                continue
+        yield is_removed, row
+
+
+def _write_run(
+    connection: Any, put: str, remove: str, places: list[int], deletes: bool, rows: list[tuple[Any, ...]]
+) -> None:
+    with connection.cursor() as cursor:
+        for at in range(0, len(rows), _ROWS_AT_ONCE):
+            piece = rows[at : at + _ROWS_AT_ONCE]
+            if not deletes:
+                cursor.executemany(put, piece)
+                continue
+            keys = [tuple(row[place] for place in places) for row in piece]
+            mark = f"({', '.join(['%s'] * len(places))})"
+            cursor.execute(f"{remove} ({', '.join([mark] * len(keys))})", [value for key in keys for value in key])
+
+
+def _do(connection: Any, statement: str, parameters: Sequence[Any] | None = None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+
+
+def _rows(connection: Any, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return list(cursor.fetchall())
+
+
+def _name(name: str) -> str:
+    return "`" + name.replace("`", "``").replace("%", "%%") + "`"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(_name, names))
+
+
+def _marks(names: Sequence[str]) -> str:
+    return ", ".join(["%s"] * len(names))
+
+
+def _quoted(table: TableName) -> str:
+    return ".".join(map(_name, table.parts))

@@ -24,6 +24,7 @@ from millstream.common.serialization import Encoder
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import Row
 from millstream.connectors.files.csv_text import CsvLines
+from millstream.connectors.files.short_floats import with_short_floats
 from millstream.connectors.foreign_columns import outward
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
@@ -170,7 +171,7 @@ def parts_of_encoder(encoder: Encoder) -> PartFormat:
 
 @dataclass(frozen=True)
 class JsonParts(_RowFormat):
-    r"""One JSON document per line; rows become objects.
+    r"""One JSON document per line; rows become objects. FLOATs have the digits that 32 bits need.
 
     >>> JsonParts().encode([Row(a=1, b="x"), {"c": [None]}])
     b'{"a":1,"b":"x"}\n{"c":[null]}\n'
@@ -180,7 +181,7 @@ class JsonParts(_RowFormat):
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
         write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=plain_json).encode
-        return "".join([write(value) + "\n" for value in values]).encode("utf-8")
+        return "".join([write(value) + "\n" for value in with_short_floats(values, type_info)]).encode("utf-8")
 
 
 @dataclass(frozen=True)

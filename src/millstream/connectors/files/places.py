@@ -132,7 +132,9 @@ def check_path(path: str) -> None:
     if is_remote(path):
         _check_objects(path)
     elif not os.path.exists(path):
-        raise ProgramError(f"FileSource: {path} does not exist. Check the path, or make the folder first.")
+        is_pattern = any(sign in path for sign in "*?[")
+        advice = "Paths are no patterns: pass *glob.glob(...)" if is_pattern else "Check it, or make the folder first"
+        raise ProgramError(f"FileSource: the path {path} does not exist. {advice}.")
     elif not os.access(path, os.R_OK):
         raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
 

@@ -1,11 +1,14 @@
 """Tables of SQL databases (beyond PyFlink, whose `JdbcSink` is in `millstream.datastream.connectors.jdbc`).
 
 `DatabaseSink` writes each epoch in one transaction, exactly once: rows are added to a table, or put in the place of the
-row with the same key, and taken away where their `RowKind` says so.
+row with the same key, and taken away where their `RowKind` says so. `PostgresTable` reads the rows of a table once;
+`PostgresChanges` reads them, and then every change of them.
 """
 
 from __future__ import annotations
 
+from millstream.datastream.connectors.databases.changes import PostgresChanges
 from millstream.datastream.connectors.databases.sink import DatabaseSink
+from millstream.datastream.connectors.databases.table import PostgresTable
 
-__all__ = ["DatabaseSink"]
+__all__ = ["DatabaseSink", "PostgresChanges", "PostgresTable"]

@@ -1,0 +1,395 @@
+"""The rows of a PostgreSQL table, then every change of them, exactly once.
+
+At its first start the job makes a replication slot together with a snapshot: the slot tells every transaction that the
+snapshot does not have, and no other. The snapshot is copied into the job's store (`table_copy`), because nobody can
+read it again later; the log is not copied, because the server keeps it (`slots`).
+
+    splits    {series}-00000, …    files of the copy; the offset is a row number
+              {series}-changes     the log; the offset is a position in it
+
+Changes are read when the copy is read to its end in a committed epoch, so that a change never overtakes the row it
+changes. A range of the log holds whole transactions, in the order of their commits, and gives the same rows each time.
+
+The slot is moved on to the oldest epoch that is kept (`released`), not to the newest: an older epoch, a savepoint, a
+fork can go on from where it stood, as far as the server keeps the log. A fork gets a slot of its own, copied from that
+of the job it comes from. Nothing but the user drops a slot: a slot of a job that is no more keeps the log for ever.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from millstream.common.typeinfo import RowTypeInfo
+from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.connectors.databases import slots
+from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.change_reader import ChangeReader
+from millstream.connectors.databases.dialect import TableName, Timeouts
+from millstream.connectors.databases.log_end import LogEnd, LookPace
+from millstream.connectors.databases.patience import Patience, retry
+from millstream.connectors.databases.pgoutput import LoggedColumn, LoggedTable
+from millstream.connectors.databases.postgres_session import connect, refusal
+from millstream.connectors.databases.stored_tables import (
+    StoredTable,
+    check_type,
+    claim_name,
+    inherited_table,
+    load_intent,
+    load_table,
+    release_name,
+    rows_folder,
+    save_intent,
+    save_table,
+)
+from millstream.connectors.databases.table_copy import CopyPlace, copy_table
+from millstream.connectors.databases.table_layout import TableLayout, checked_row_type, read_layout
+from millstream.connectors.stored_batches import read_stored
+from millstream.errors import NotAvailableError, ProgramError
+from millstream.state.schemas.saved_types import written_type
+from millstream.storage.store import Store
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+__all__ = ["ChangeSettings", "PostgresChangesSource"]
+
+_Answer = TypeVar("_Answer")
+_MESSAGES_AT_LEAST = 1_000
+_EMPTY_BYTES_MAX = 16 << 20
+
+
+@dataclass(frozen=True)
+class ChangeSettings:
+    """What to read: a table, where it is stored in the job (`name`), and how its changes are told."""
+
+    table: TableName
+    name: str
+    slot: str = "millstream"
+    publication: str = ""
+    upserts: bool = False
+    skips_truncate: bool = False
+    copies_rows: bool = True
+    bounded: bool = False
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What stands in the log from `offset` on: some commits before `end`, after `passed` messages before the offset."""
+
+    offset: int
+    end: int
+    passed: int
+    commits: tuple[slots.LoggedCommit, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.commits
+
+    def stop_within(self, budget: int) -> int:
+        """The end of the last transaction within the budget, or of the first one: transactions are whole."""
+        within = [commit for commit in self.commits if commit.messages - self.passed <= budget]
+        return within[-1].end if within else self.commits[0].end
+
+
+class PostgresChangesSource(Source):
+    """Rows and changes of a table, as records of `type_info`, each with its kind.
+
+    Many attributes: beside the settings, what the driver alone holds: the store, the connection and what it has learnt.
+    """
+
+    def __init__(
+        self,
+        address: DatabaseAddress,
+        settings: ChangeSettings,
+        type_info: RowTypeInfo,
+        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self.address, self.settings, self.row_type = address, settings, type_info
+        self.type_info = type_info
+        self.patience, self.timeouts = patience or Patience(), timeouts or Timeouts()
+        self.bounded = settings.bounded
+        self._store: Store | None = None
+        self._stored: StoredTable | None = None
+        self._claim: tuple[str, str] | None = None
+        self._connection: Any = None
+        self._lock = threading.RLock()
+        self._is_copy_read = False
+        self._log_end, self._pace = LogEnd(), LookPace(self.patience.monotonic)
+        self._look: _Look | None = None
+        self._is_checked = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        driver_only = {
+            "_log_end": None,
+            "_pace": None,
+            "_store": None,
+            "_stored": None,
+            "_claim": None,
+            "_connection": None,
+            "_lock": None,
+        }
+        return {**self.__dict__, **driver_only}
+
+    @property
+    def subject(self) -> str:
+        """What errors begin with."""
+        return f"Changes of table {self.settings.table} at {self.address.shown}"
+
+    # --- on the driver ---
+
+    def opened(self, store: Store, session: Any) -> Source:
+        return self._opened(store, again=False)
+
+    def reopened(self, store: Store, session: Any) -> Source:
+        return self._opened(store, again=True)
+
+    def _opened(self, store: Store, *, again: bool) -> Source:
+        source = PostgresChangesSource(self.address, self.settings, self.row_type, self.patience, self.timeouts)
+        source._store, source._claim = store, None if again else claim_name(store, self.settings.name)
+        try:
+            stored = load_table(store, self.settings.name)
+            if stored is None and again:
+                raise NotAvailableError(
+                    f"{self.subject}: the job has stored nothing of it, so nothing can be read again"
+                )
+            source._stored = stored or source._with_connection(source._begin)
+            check_type(source._stored, self.row_type, str(self.settings.table), self.subject)
+            source._is_copy_read = not source._stored.files
+        except BaseException:
+            source.close()
+            raise
+        return source
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        stored = self._table()
+        reading = {"slot": stored.slot, "publication": stored.publication}
+        columns = [[column.name, column.type_number] for column in stored.columns]
+        log = Split(stored.changes, stored.lsn, {**reading, "columns": columns})
+        return [*stored.splits(), log]
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        if "file" in split.info:
+            return min(split.info["end"], offset + budget)
+        if not self._is_copy_read:
+            return offset
+        return self._with_connection(lambda connection: self._reach_log(connection, offset, budget))
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        if "file" in split.info:
+            return bool(offset >= split.info["end"])
+        ends_at = self._table().ends_at
+        return ends_at is not None and bool(offset >= ends_at)
+
+    def committed(self, positions: dict[str, Offset]) -> None:
+        stored = self._table()
+        if not self._is_checked:
+            self._check_start(positions, stored)
+            self._is_checked = True
+        self._is_copy_read = self._is_copy_read or stored.is_read(positions)
+
+    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+        stored, store = self._table(), self._store
+        if not kept_positions or store is None:
+            return
+        lsn = min(positions.get(stored.changes, stored.lsn) for positions in kept_positions)
+        if lsn > stored.lsn:
+            self._with_connection(lambda connection: slots.advance(connection, self._slot(), lsn))
+        if stored.files and not stored.is_removed and all(map(stored.is_read, kept_positions)):
+            self._stored = replace(stored, is_removed=True)
+            save_table(store, self.settings.name, self._stored)
+            if stored.store == store.url:
+                store.delete_many([file.file for file in stored.files])
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+        release_name(self._claim)
+
+    def describe(self) -> str:
+        return f"rows and changes of table {self.settings.table} at {self.address.shown}"
+
+    # --- in a task ---
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        if "file" in split.info:
+            return (yield from read_stored(split, start, stop, self.row_type))
+        return (yield from self._reader(split).read(start, stop))
+
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
+        if "file" in split.info:
+            return (yield from read_stored(split, start, stop, self.row_type))
+        return (yield from self._reader(split).read(start, stop, bytes_max))
+
+    def _reader(self, split: Split) -> ChangeReader:
+        columns = tuple(LoggedColumn(name, number) for name, number in split.info["columns"])
+        schema, table = self.settings.table.parts
+        logged = LoggedTable(schema, table, columns, self.settings.upserts, self.settings.skips_truncate)
+        slot = slots.Slot(split.info["slot"], split.info["publication"])
+        return ChangeReader(self.address, slot, logged, self.row_type, self.subject, self.patience, self.timeouts)
+
+    # --- how a job begins ---
+
+    def _begin(self, connection: Connection[Any]) -> StoredTable:
+        """Make slot and copy; what an attempt before this one has left is removed first."""
+        store, settings = self._store, self.settings
+        assert store is not None
+        _check_server(connection, self.subject)
+        layout = read_layout(connection, settings.table, self.subject)
+        checked_row_type(self.row_type, layout, self.subject)
+        _check_identity(layout, settings.upserts, self.subject)
+        left_over = load_intent(store, settings.name)
+        if left_over is not None:
+            slots.drop_slot(connection, left_over)
+        token = secrets.token_hex(6)
+        slot = slots.Slot(f"{_slot_name(settings.slot)}_{token}", settings.publication or f"millstream_{layout.table}")
+        save_intent(store, settings.name, slot.name)
+        past = inherited_table(store, settings.name)
+        if past is not None:
+            slots.copy_slot(connection, past.slot, slot)
+            stored = replace(past, slot=slot.name)
+        else:
+            slots.ensure_publication(connection, slot.publication, settings.table, self.subject)
+            stored = self._copy(layout, slot, token)
+        if settings.bounded and stored.ends_at is None:
+            stored = replace(stored, ends_at=slots.log_ends(connection)[0])
+        save_table(store, settings.name, stored)
+        return stored
+
+    def _copy(self, layout: TableLayout, slot: slots.Slot, series: str) -> StoredTable:
+        store, settings = self._store, self.settings
+        assert store is not None
+        snapshot = slots.export_snapshot(self.address, self.timeouts, slot)
+        try:
+            files: tuple[Any, ...] = ()
+            if settings.copies_rows:
+                place = CopyPlace(self.address, self.timeouts, store, rows_folder(settings.name, series))
+                files = copy_table(place, layout, self.row_type, snapshot.name)
+        finally:
+            snapshot.close()
+        columns = layout.logged_columns(self.row_type.get_field_names())
+        return StoredTable(
+            series=series,
+            table=str(settings.table),
+            type=written_type(self.row_type),
+            store=store.url,
+            files=files,
+            slot=slot.name,
+            publication=slot.publication,
+            lsn=snapshot.lsn,
+            columns=columns,
+        )
+
+    def _check_start(self, positions: dict[str, Offset], stored: StoredTable) -> None:
+        """Refuse to go on from positions that belong to another copy, or that the slot has left behind."""
+        foreign = sorted(name for name in positions if not name.startswith(f"{stored.series}-"))
+        if foreign:
+            raise ProgramError(
+                f"{self.subject}: the job stands at {foreign[0]!r}, in another copy of the table than this store has: "
+                "rows would be missing, or come twice. A savepoint in a folder of its own does not hold what sources "
+                "have stored: start from STORE@EPOCH of the job itself, or give the source another name"
+            )
+        if stored.is_removed and not stored.is_read(positions):
+            raise ProgramError(
+                f"{self.subject}: the copy of the table is removed, because no epoch that was kept needed it, and the "
+                "job is to go on before its end. Start from a newer epoch, or give the source another name"
+            )
+        start = positions.get(stored.changes, stored.lsn)
+        self._with_connection(lambda connection: slots.check_slot(connection, self._slot(), start, self.subject))
+
+    # --- the log ---
+
+    def _reach_log(self, connection: Connection[Any], offset: int, budget: int) -> int:
+        """The end of the last transaction within the budget; `offset` where there is nothing new."""
+        next_record, flushed = slots.log_ends(connection)
+        boundary, ends_at = self._log_end.newest(next_record, flushed), self._table().ends_at
+        look = self._look
+        if look is None or look.offset != offset or (look.is_empty and look.end != flushed):
+            if flushed <= offset or not self._pace.is_due():
+                return offset
+            started_s = self._pace.started_s()
+            look = self._look = self._look_at(connection, offset, flushed, budget)
+            if look.is_empty:
+                self._pace.found_nothing(started_s)
+        if not look.is_empty:
+            return look.stop_within(budget)
+        # Nothing of this table: move on only now and then, so that the server may forget what others wrote.
+        if ends_at is not None and look.end >= ends_at:
+            return ends_at
+        return boundary if min(boundary, look.end) - offset >= _EMPTY_BYTES_MAX else offset
+
+    def _look_at(self, connection: Connection[Any], offset: int, end: int, budget: int) -> _Look:
+        messages_max, ends_at = max(budget, _MESSAGES_AT_LEAST), self._table().ends_at
+        while True:
+            found = slots.commits(connection, self._slot(), end, messages_max)
+            fresh = [commit for commit in found if commit.position >= offset]
+            if ends_at is not None:
+                fresh = [commit for commit in fresh if commit.end <= ends_at]
+            if fresh or not found or found[-1].messages < messages_max:
+                passed = max((commit.messages for commit in found if commit.position < offset), default=0)
+                return _Look(offset, end, passed, tuple(fresh))
+            messages_max *= 4  # all of it was before the offset
+
+    def _slot(self) -> slots.Slot:
+        stored = self._table()
+        return slots.Slot(stored.slot, stored.publication)
+
+    def _table(self) -> StoredTable:
+        assert self._stored is not None, "the source is not opened"
+        return self._stored
+
+    def _with_connection(self, act: Callable[[Connection[Any]], _Answer]) -> _Answer:
+        """What `act(connection)` gives; again on a new connection if the server was away."""
+
+        def attempt() -> _Answer:
+            if self._connection is None:
+                self._connection = connect(self.address, self.timeouts)
+            try:
+                return act(self._connection)
+            except BaseException:
+                self._disconnect()
+                raise
+
+        def why(error: BaseException) -> str | None:
+            reason = refusal(error)
+            return None if reason is None else self.address.without_secrets(reason)
+
+        with self._lock:
+            return retry(attempt, self.patience, self.subject, why)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(Exception):
+                self._connection.close()
+            self._connection = None
+
+
+def _check_server(connection: Connection[Any], subject: str) -> None:
+    row = connection.execute("SELECT current_setting('wal_level')").fetchone()
+    connection.rollback()
+    if row != ("logical",):
+        raise ProgramError(
+            f"{subject}: the server has wal_level = {row[0] if row else None}, and changes are in the log with logical "
+            "only. Run: ALTER SYSTEM SET wal_level = logical, and restart the server"
+        )
+
+
+def _check_identity(layout: TableLayout, upserts: bool, subject: str) -> None:
+    if layout.identity == "f" or (upserts and layout.identity in "di"):
+        return
+    raise ProgramError(
+        f"{subject}: the table's replica identity is {layout.identity!r}, so the log does not tell rows as they were "
+        f"before a change. Run: ALTER TABLE {layout.schema}.{layout.table} REPLICA IDENTITY FULL. "
+        "Or take changes without the row before, by the primary key: upserts=True"
+    )
+
+
+def _slot_name(text: str) -> str:
+    """A text as the beginning of a slot's name, which has small letters, digits and underscores only."""
+    return re.sub(r"[^a-z0-9_]", "_", text.lower())[:50]

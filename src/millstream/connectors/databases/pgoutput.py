@@ -1,0 +1,264 @@
+"""What a logical replication slot tells of a table, message by message, as columns of texts with a kind per row.
+
+PostgreSQL's output plugin `pgoutput` (protocol 1) sends whole transactions in the order of their commits:
+
+    B(egin), with the position of the commit  ·  R(elation), before its first change  ·  I(nsert), U(pdate), D(elete),
+    T(runcate)  ·  C(ommit)
+
+The position of a transaction is that of its commit record. A range of the log [start, stop) holds the transactions
+whose position is in it: never a part of one. What is not in the range is passed over unread.
+
+What an update or delete tells of the row before depends on the table's replica identity. FULL: all of it. DEFAULT (the
+primary key): the key, and nothing else. A large value that an update did not touch is not in the log at all, unless the
+identity is FULL. What is missing and needed is an error that says the statement that helps; it is never a null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.types import RowKind
+from millstream.errors import ProgramError
+
+__all__ = ["ChangeDecoder", "LogRows", "LoggedColumn", "LoggedTable", "lsn_text", "parse_lsn"]
+
+_INSERT, _BEFORE, _AFTER, _DELETE = (
+    RowKind.INSERT.value,
+    RowKind.UPDATE_BEFORE.value,
+    RowKind.UPDATE_AFTER.value,
+    RowKind.DELETE.value,
+)
+_PASSED_OVER = frozenset(b"OYM")  # origins, types and messages of applications say nothing of rows
+
+Cell = bytes | None
+
+
+class _Unchanged:
+    """Stands for a large value that an update did not touch and that is not in the log."""
+
+
+_UNCHANGED: Any = _Unchanged()
+
+
+def parse_lsn(text: str) -> int:
+    """A position in the log as a number.
+
+    >>> parse_lsn("16/B374D848"), lsn_text(97500059720)
+    (97500059720, '16/B374D848')
+    """
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def lsn_text(lsn: int) -> str:
+    """A position as PostgreSQL writes it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+@dataclass(frozen=True)
+class LoggedColumn:
+    """A column, and the number of its type in the catalogue."""
+
+    name: str
+    type_number: int
+
+
+@dataclass(frozen=True)
+class LoggedTable:
+    """The table whose changes are read: columns in the order they are wanted, each with the number of its type.
+
+    `upserts`: updates and deletes may tell only the key of the row before.
+    """
+
+    schema: str
+    table: str
+    columns: tuple[LoggedColumn, ...]
+    upserts: bool = False
+    skips_truncate: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass
+class LogRows:
+    """Rows as columns of texts, and the kind of each."""
+
+    columns: list[list[Cell]]
+    kinds: list[int]
+
+    @classmethod
+    def empty(cls, width: int) -> LogRows:
+        return cls([[] for _ in range(width)], [])
+
+    def after(self, count: int) -> LogRows:
+        """These rows without the first `count` of them."""
+        return LogRows([column[count:] for column in self.columns], self.kinds[count:]) if count else self
+
+    def texts(self) -> list[pa.Array]:
+        """The columns, checked to be texts."""
+        return [pa.array(column, pa.binary()).cast(pa.string()) for column in self.columns]
+
+
+class ChangeDecoder:
+    """Decodes the messages of one reading of a slot. Rows of the range gather in `rows` until they are taken."""
+
+    def __init__(self, table: LoggedTable, start: int, stop: int) -> None:
+        self._table, self._start, self._stop = table, start, stop
+        self._width = len(table.columns)
+        self._places: dict[int, list[int]] = {}  # of our tables: where each wanted column stands in a tuple
+        self._keys: dict[int, list[bool]] = {}
+        self.is_wanted = False
+        self.rows = LogRows.empty(self._width)
+
+    def take_rows(self) -> LogRows:
+        """What has gathered; it is whole only together with what comes next of the same transaction."""
+        rows, self.rows = self.rows, LogRows.empty(self._width)
+        return rows
+
+    def take(self, message: bytes) -> int | None:
+        """Read one message. Where it ends a transaction of the range: where in the log that is."""
+        tag = message[0]
+        if tag == 0x42:  # B
+            self.is_wanted = self._start <= int.from_bytes(message[1:9], "big") < self._stop
+        elif tag == 0x52:  # R
+            self._relation(message)
+        elif not self.is_wanted or tag in _PASSED_OVER:
+            return None
+        elif tag == 0x43:  # C
+            return int.from_bytes(message[10:18], "big")
+        elif tag == 0x49:  # I
+            relation = int.from_bytes(message[1:5], "big")
+            if relation in self._places:
+                self._add(_INSERT, relation, _cells(message, 6)[0])
+        elif tag == 0x55:  # U
+            self._update(message)
+        elif tag == 0x44:  # D
+            self._delete(message)
+        elif tag == 0x54:  # T
+            self._truncate(message)
+        else:
+            raise ProgramError(
+                f"Changes of {self._table}: the server sent a message of the kind {chr(tag)!r}, which protocol 1 does "
+                "not have. Use a PostgreSQL of a version that Millstream is tested with (15)"
+            )
+        return None
+
+    def _update(self, message: bytes) -> None:
+        relation = int.from_bytes(message[1:5], "big")
+        if relation not in self._places:
+            return
+        tag, old = message[5], None
+        at = 6
+        if tag != 0x4E:  # N: nothing is told of the row before
+            old, at = _cells(message, 6)
+            at += 1
+        new, _ = _cells(message, at)
+        if tag == 0x4F:  # O: all of it
+            assert old is not None
+            new = [before if after is _UNCHANGED else after for before, after in zip(old, new, strict=True)]
+            self._add(_BEFORE, relation, old)
+        elif not self._table.upserts:
+            raise self._identity_error("an update")
+        elif old is not None:  # K: the key was changed, so another row is gone
+            self._add(_DELETE, relation, self._key_only(relation, old))
+        self._add(_AFTER, relation, new)
+
+    def _delete(self, message: bytes) -> None:
+        relation = int.from_bytes(message[1:5], "big")
+        if relation not in self._places:
+            return
+        old, _ = _cells(message, 6)
+        if message[5] == 0x4B:  # K
+            if not self._table.upserts:
+                raise self._identity_error("a delete")
+            old = self._key_only(relation, old)
+        self._add(_DELETE, relation, old)
+
+    def _truncate(self, message: bytes) -> None:
+        count = int.from_bytes(message[1:5], "big")
+        relations = {int.from_bytes(message[6 + 4 * i : 10 + 4 * i], "big") for i in range(count)}
+        if relations & self._places.keys() and not self._table.skips_truncate:
+            raise ProgramError(
+                f"Changes of {self._table}: the table was truncated, and the log does not tell which rows were in it. "
+                "Start the job anew, from a snapshot; or, if the stream should keep the rows, read on with "
+                "skip_truncate=True. Where it may happen again, use DELETE FROM instead of TRUNCATE"
+            )
+
+    def _relation(self, message: bytes) -> None:
+        """A table as it is from here on in the log: ours must still have the columns that are read."""
+        relation = int.from_bytes(message[1:5], "big")
+        schema, at = _name(message, 5)
+        table, at = _name(message, at)
+        if (schema or "pg_catalog", table) != (self._table.schema, self._table.table):
+            return
+        count = int.from_bytes(message[at + 1 : at + 3], "big")
+        at += 3
+        found: dict[str, tuple[int, int]] = {}
+        keys = []
+        for place in range(count):
+            keys.append(bool(message[at] & 1))
+            name, at = _name(message, at + 1)
+            found[name] = (place, int.from_bytes(message[at : at + 4], "big"))
+            at += 8
+        for column in self._table.columns:
+            name = column.name
+            if name not in found or found[name][1] != column.type_number:
+                change = "is not there any more" if name not in found else "has another type"
+                raise ProgramError(
+                    f"Changes of {self._table}: the table was altered while it was read: column {name!r} {change}. "
+                    "Changes after that cannot be rows of the job's type. Alter it back, or start the job anew, from a "
+                    "snapshot, with the new type"
+                )
+        self._places[relation] = [found[column.name][0] for column in self._table.columns]
+        self._keys[relation] = keys
+
+    def _key_only(self, relation: int, cells: Sequence[Cell]) -> list[Cell]:
+        return [cell if is_key else None for cell, is_key in zip(cells, self._keys[relation], strict=True)]
+
+    def _add(self, kind: int, relation: int, cells: Sequence[Cell]) -> None:
+        rows = self.rows
+        for number, (column, place) in enumerate(zip(rows.columns, self._places[relation], strict=True)):
+            cell = cells[place]
+            if cell is _UNCHANGED:
+                name = self._table.columns[number].name
+                raise ProgramError(
+                    f"Changes of {self._table}: an update did not touch the large value of column {name!r}, so it is "
+                    f"not in the log. Run: ALTER TABLE {self._table} REPLICA IDENTITY FULL, and start the job anew"
+                )
+            column.append(cell)
+        rows.kinds.append(kind)
+
+    def _identity_error(self, change: str) -> ProgramError:
+        return ProgramError(
+            f"Changes of {self._table}: the log tells of {change} no more than the key of the row before. "
+            f"Run: ALTER TABLE {self._table} REPLICA IDENTITY FULL, and start the job anew. "
+            "Or take changes without the row before: upserts=True"
+        )
+
+
+def _name(message: bytes, at: int) -> tuple[str, int]:
+    end = message.index(0, at)
+    return message[at:end].decode("utf-8"), end + 1
+
+
+def _cells(message: bytes, at: int) -> tuple[list[Cell], int]:
+    """The cells of a tuple that begins at `at`, and where it ends."""
+    count = int.from_bytes(message[at : at + 2], "big")
+    at += 2
+    cells: list[Cell] = []
+    for _ in range(count):
+        kind = message[at]
+        at += 1
+        if kind == 0x74:  # t
+            length = int.from_bytes(message[at : at + 4], "big")
+            at += 4
+            cells.append(message[at : at + length])
+            at += length
+        else:  # n, or u: unchanged
+            cells.append(None if kind == 0x6E else _UNCHANGED)
+    return cells, at

@@ -1,0 +1,146 @@
+"""Sessions of PostgreSQL, by psycopg 3: how they are made, and what their errors mean.
+
+A session is made so that our promises hold whatever the role's settings are: a commit that the server acknowledges has
+reached its disk (`synchronous_commit` is switched on where it is off), and whoever stalls within a transaction is cut
+off by the server, so that nobody waits for a locked row for ever. Values are written as one text, whatever the zone and
+the style of dates of the server are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.dialect import TableName, Timeouts
+from millstream.errors import PlatformError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+__all__ = ["connect", "is_away", "psycopg", "quoted", "quoted_name", "refusal"]
+
+_IDLE_MS_MAX = 60_000
+_SETTINGS = """
+    SET TimeZone = 'UTC';
+    SET DateStyle = 'ISO';
+    SET bytea_output = 'hex';
+    SET extra_float_digits = 1;
+    SET lock_timeout = '10s';
+    SET statement_timeout = {statement_ms};
+    SET idle_in_transaction_session_timeout = {idle_ms};
+    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+"""
+
+# Classes and codes of errors that pass: lost connections, shutdown and recovery, time-outs, deadlocks, no room.
+_AWAY_CLASSES = ("08", "53", "40")
+_AWAY_CODES = frozenset({"57P01", "57P02", "57P03", "57P05", "57014", "55P03", "25P03", "55006"})
+# When a connection is refused there is no code, only the server's words: these pass, and any other FATAL does not.
+_PASSING_REFUSALS = (
+    "starting up",
+    "shutting down",
+    "recovery mode",
+    "not yet accepting connections",
+    "too many clients",
+    "too many connections",
+    "connection slots are reserved",
+)
+_WRONG_SETTINGS = (
+    "invalid connection option",
+    "invalid sslmode",
+    "no password supplied",
+)
+
+
+def psycopg() -> Any:
+    """The client library."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise PlatformError(
+            "PostgreSQL needs the package psycopg, which is not installed: pip install 'millstream[postgres]'"
+        ) from error
+    return psycopg
+
+
+def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True, **more: Any) -> Connection[Any]:
+    """A session whose commits are durable, whose texts are UTF-8 and whose times are in UTC.
+
+    One that is not `plain` speaks the replication protocol, and may stand idle for as long as a snapshot is read.
+    """
+    options = dict(address.options)
+    search_path = options.pop("search_path", None)
+    milliseconds = int(timeouts.transaction_s * 1000)
+    settings = {
+        "client_encoding": "UTF8",
+        "application_name": "millstream",
+        "connect_timeout": str(max(2, int(timeouts.connect_s))),
+        # A cut network is noticed by silence; without these, after hours.
+        "keepalives_idle": "10",
+        "keepalives_interval": "5",
+        "keepalives_count": "3",
+        "tcp_user_timeout": "30000",
+        **options,
+        "host": ",".join(host for host, _ in address.hosts),
+        "port": ",".join(str(port) for _, port in address.hosts),
+        "dbname": address.database,
+        **{name: value for name, value in (("user", address.user), ("password", address.password)) if value},
+    }
+    if not plain:
+        settings["options"] = f"{settings.get('options', '')} -c idle_in_transaction_session_timeout=0".strip()
+    connection: Connection[Any] = psycopg().connect(**settings, **more)
+    if not plain:
+        return connection
+    try:
+        with connection.cursor() as cursor:
+            # One round trip for all of them.
+            idle_ms = min(milliseconds, _IDLE_MS_MAX)  # 0 is none
+            cursor.execute(_SETTINGS.format(statement_ms=milliseconds, idle_ms=idle_ms).encode())
+        if search_path is not None:
+            connection.execute("SELECT set_config('search_path', %s, false)", [search_path])
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether an error may pass by itself."""
+    library = psycopg()
+    if not isinstance(error, library.Error):
+        return isinstance(error, OSError)
+    code = error.sqlstate
+    if code is not None:
+        return code.startswith(_AWAY_CLASSES) or code in _AWAY_CODES
+    if not isinstance(error, library.OperationalError):
+        return False
+    text = str(error)
+    if "FATAL:" in text:
+        return any(words in text for words in _PASSING_REFUSALS)
+    return not any(words in text for words in _WRONG_SETTINGS)
+
+
+def refusal(error: BaseException) -> str | None:
+    """Why the server refuses for good, in its own words; None for an error that may pass."""
+    if is_away(error):
+        return None
+    diag = getattr(error, "diag", None)
+    told = [str(error).splitlines()[0].strip() if str(error) else type(error).__name__]
+    for more in (getattr(diag, "message_detail", None), getattr(diag, "message_hint", None)):
+        told += [more] if more else []
+    context = (getattr(diag, "context", None) or "").splitlines()
+    return ". ".join(part.rstrip(".") for part in [*told, *context[:1]])
+
+
+def quoted_name(name: str) -> str:
+    """A name as SQL takes it, whatever is in it.
+
+    >>> quoted_name("Odd name")
+    '"Odd name"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted(table: TableName) -> str:
+    """A table as SQL takes it."""
+    return ".".join(map(quoted_name, table.parts))

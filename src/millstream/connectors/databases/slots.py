@@ -1,0 +1,219 @@
+"""A logical replication slot of PostgreSQL: made, copied, read by range, moved on, dropped.
+
+A slot keeps the log from a position on (`confirmed_flush_lsn`). It is read with `pg_logical_slot_peek_binary_changes`,
+which consumes nothing: the same range gives the same transactions as long as the slot has not been moved past its
+beginning. Nobody moves it but `advance`, and whoever reads checks afterwards that nobody did.
+
+A range ends where a record of the log ends: at the end of a commit, or at an insert position that has reached the disk
+since. So no commit stands across the boundary of two ranges, and each belongs to one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.dialect import TableName, Timeouts
+from millstream.connectors.databases.pgoutput import lsn_text, parse_lsn
+from millstream.connectors.databases.postgres_session import connect, psycopg, quoted, quoted_name
+from millstream.errors import ProgramError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+__all__ = [
+    "ExportedSnapshot",
+    "LoggedCommit",
+    "Slot",
+    "advance",
+    "check_slot",
+    "commits",
+    "copy_slot",
+    "drop_slot",
+    "ensure_publication",
+    "export_snapshot",
+    "log_ends",
+    "messages",
+]
+
+_FETCHED_MESSAGES = 10_000
+_PEEK = "pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, 'proto_version', '1', 'publication_names', %s)"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A slot and the publication it is read with."""
+
+    name: str
+    publication: str
+
+    @property
+    def _publications(self) -> str:
+        return quoted_name(self.publication)
+
+
+@dataclass(frozen=True)
+class LoggedCommit:
+    """A transaction in the log: its position, where its commit ends, and how many messages there were up to then."""
+
+    position: int
+    end: int
+    messages: int
+
+
+class ExportedSnapshot:
+    """A new slot, and the state of the database just where it begins, for as long as this is open."""
+
+    def __init__(self, connection: Connection[Any], lsn: int, name: str) -> None:
+        self._connection, self.lsn, self.name = connection, lsn, name
+
+    def close(self) -> None:
+        with suppress(Exception):
+            self._connection.close()
+
+
+def export_snapshot(address: DatabaseAddress, timeouts: Timeouts, slot: Slot) -> ExportedSnapshot:
+    """Make the slot. It tells every transaction that is not in the snapshot, and no other."""
+    # A connection of the replication protocol takes its settings at the beginning only.
+    library = psycopg()
+    try:
+        connection = connect(address, timeouts, plain=False, replication="database", autocommit=True)
+    except library.OperationalError as error:
+        if "replication" in str(error) and "FATAL:" in str(error):
+            raise ProgramError(
+                f"Role {address.user!r} may not read the log of {address.shown}: {str(error).rpartition('FATAL:')[2]}. "
+                f"Have an administrator run: ALTER ROLE {address.user} REPLICATION"
+            ) from error
+        raise
+    try:
+        row = connection.execute(
+            f"CREATE_REPLICATION_SLOT {quoted_name(slot.name)} LOGICAL pgoutput EXPORT_SNAPSHOT"
+        ).fetchone()
+        assert row is not None
+        return ExportedSnapshot(connection, parse_lsn(row[1]), row[2])
+    except BaseException:
+        connection.close()
+        raise
+
+
+def copy_slot(connection: Connection[Any], source: str, slot: Slot) -> None:
+    """A slot that keeps the log from where `source` keeps it."""
+    connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", [source, slot.name])
+    connection.commit()
+
+
+def drop_slot(connection: Connection[Any], name: str) -> None:
+    """Drop the slot, if it is there, so that the server may remove its log."""
+    connection.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [name]
+    )
+    connection.commit()
+
+
+def log_ends(connection: Connection[Any]) -> tuple[int, int]:
+    """Where the next record will begin, and up to where the log is on the server's disk."""
+    row = connection.execute("SELECT pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text").fetchone()
+    connection.rollback()
+    assert row is not None
+    return parse_lsn(row[0]), parse_lsn(row[1])
+
+
+def commits(connection: Connection[Any], slot: Slot, stop: int, messages_max: int) -> list[LoggedCommit]:
+    """The transactions that the slot tells up to `stop`: all, or the first with `messages_max` messages or more."""
+    rows = connection.execute(
+        f"SELECT n, data FROM (SELECT row_number() OVER () AS n, data FROM {_PEEK}) AS log "
+        "WHERE get_byte(data, 0) = 67",  # C(ommit)
+        [slot.name, lsn_text(stop), messages_max, slot._publications],
+    ).fetchall()
+    connection.rollback()
+    return [LoggedCommit(int.from_bytes(data[2:10], "big"), int.from_bytes(data[10:18], "big"), n) for n, data in rows]
+
+
+def messages(connection: Connection[Any], slot: Slot, stop: int) -> Iterator[bytes]:
+    """All messages that the slot tells up to `stop`, some at a time."""
+    with connection.cursor(name="millstream_changes") as cursor:
+        cursor.itersize = _FETCHED_MESSAGES
+        cursor.execute(f"SELECT data FROM {_PEEK}", [slot.name, lsn_text(stop), None, slot._publications], binary=True)
+        for (data,) in cursor:
+            yield data
+    connection.rollback()
+
+
+def check_slot(connection: Connection[Any], slot: Slot, start: int, subject: str) -> None:
+    """Refuse to read from `start` if the slot does not keep the log from there any more."""
+    row = connection.execute(
+        "SELECT confirmed_flush_lsn::text, wal_status, plugin FROM pg_replication_slots WHERE slot_name = %s",
+        [slot.name],
+    ).fetchone()
+    connection.rollback()
+    anew = "Start the job anew, from a snapshot: give the source another name, or the job another store"
+    if row is None:
+        raise ProgramError(
+            f"{subject}: the replication slot {slot.name!r} was dropped, and the log it kept may be gone. {anew}"
+        )
+    confirmed, wal_status, plugin = row
+    if wal_status == "lost" or confirmed is None:
+        raise ProgramError(
+            f"{subject}: the replication slot {slot.name!r} has lost its log: it grew beyond max_slot_wal_keep_size "
+            f"while the job did not read. {anew}, and raise that setting"
+        )
+    if plugin != "pgoutput":
+        raise ProgramError(f"{subject}: slot {slot.name!r} has the plugin {plugin!r}, expected 'pgoutput'")
+    if parse_lsn(confirmed) > start:
+        raise ProgramError(
+            f"{subject}: the job is to go on from {lsn_text(start)} in the log, and the replication slot "
+            f"{slot.name!r} keeps it from {confirmed} on only: no epoch that was kept needed more, or somebody else "
+            f"moved it on. Start from a newer epoch. Or: {anew[0].lower()}{anew[1:]}"
+        )
+
+
+def advance(connection: Connection[Any], slot: Slot, lsn: int) -> None:
+    """Let the server forget the log before `lsn`. Never moves back; a slot that is being read is left as it is."""
+    try:
+        connection.execute(
+            "SELECT pg_replication_slot_advance(slot_name, %s::pg_lsn) FROM pg_replication_slots "
+            "WHERE slot_name = %s AND confirmed_flush_lsn < %s::pg_lsn AND NOT active",
+            [lsn_text(lsn), slot.name, lsn_text(lsn)],
+        )
+        connection.commit()
+    except psycopg().errors.ObjectInUse:
+        connection.rollback()  # the next time will do
+
+
+def ensure_publication(connection: Connection[Any], publication: str, table: TableName, subject: str) -> None:
+    """Make the publication, unless it is there; refuse one that does not tell all changes of the table."""
+    errors = psycopg().errors
+    statement = f"CREATE PUBLICATION {quoted_name(publication)} FOR TABLE {quoted(table)}"
+    kind = connection.execute("SELECT relkind FROM pg_class WHERE oid = to_regclass(%s)", [quoted(table)]).fetchone()
+    if kind == ("p",):
+        statement += " WITH (publish_via_partition_root = true)"
+    row = connection.execute(
+        "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s",
+        [publication],
+    ).fetchone()
+    try:
+        if row is None:
+            connection.execute(statement)
+            connection.commit()
+            return
+    except errors.DuplicateObject:
+        connection.rollback()
+    except errors.InsufficientPrivilege as error:
+        raise ProgramError(
+            f"{subject}: there is no publication {publication!r}, and this role may not make it "
+            f"({error.diag.message_primary}). Have the owner of the table run: {statement}"
+        ) from error
+    tables = connection.execute(
+        "SELECT count(*) FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s",
+        [publication, *table.parts],
+    ).fetchone()
+    connection.rollback()
+    if row == (False,) or tables == (0,):
+        what = "does not tell every kind of change" if row == (False,) else "does not have the table"
+        raise ProgramError(
+            f"{subject}: publication {publication!r} is there and {what}. Give another name; it will be made by: "
+            f"{statement}"
+        )

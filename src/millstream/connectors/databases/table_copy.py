@@ -1,0 +1,163 @@
+"""A table as it is in one snapshot, copied into a job's store: Parquet files, one per range of its pages.
+
+Rows that were read from a table cannot be read again: the table goes on. So they are stored first, all of them, in one
+state of the database (an exported snapshot that all readers share), and the job reads the files as often as it must.
+Ranges of pages are equally large whatever the keys are, need no index, and are read side by side.
+
+A copy is written before anything of it is used, so a crash meanwhile leaves nothing but files that nobody names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+
+from millstream.common.typeinfo import RowTypeInfo
+from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.column_types import typed_batch
+from millstream.connectors.databases.dialect import Timeouts
+from millstream.connectors.databases.postgres_session import connect, quoted, quoted_name
+from millstream.connectors.databases.table_layout import TableLayout
+from millstream.records.columns import stream_schema
+from millstream.storage.content import content_of
+from millstream.storage.store import Store
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+__all__ = ["CopiedFile", "CopyPlace", "copy_table"]
+
+_PAGE_BYTES = 8192
+_RANGE_PAGES = 8192
+_READERS_MAX = 4
+_PARSED_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class CopiedFile:
+    """A stored range: the file, how many rows it has, its length and checksum."""
+
+    file: str
+    rows: int
+    bytes: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class CopyPlace:
+    """Which database to copy from, and where to: a folder that no other copy has."""
+
+    address: DatabaseAddress
+    timeouts: Timeouts
+    store: Store
+    folder: str
+
+
+def copy_table(
+    place: CopyPlace, layout: TableLayout, type_info: RowTypeInfo, snapshot: str, range_pages: int = _RANGE_PAGES
+) -> tuple[CopiedFile, ...]:
+    """Copy all rows of the table in this snapshot; returns the files that have any."""
+    with _reader(place, snapshot) as connection:
+        row = connection.execute("SELECT pg_relation_size(to_regclass(%s))", [quoted(layout.name)]).fetchone()
+    pages = -(-int(row[0] or 0) // _PAGE_BYTES) if layout.is_plain and row is not None else 0
+    starts = list(range(0, max(pages, 1), range_pages))
+    conditions = [""]
+    if len(starts) > 1:
+        stops: list[int | None] = [*starts[1:], None]
+        conditions = [_page_range(start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+    def copy(number: int) -> CopiedFile | None:
+        return _copy_range(
+            place, layout, type_info, snapshot, conditions[number], f"{place.folder}/{number:05d}.parquet"
+        )
+
+    with ThreadPoolExecutor(min(_READERS_MAX, len(conditions)), thread_name_prefix="millstream-copy") as readers:
+        return tuple(file for file in readers.map(copy, range(len(conditions))) if file is not None)
+
+
+def _page_range(start: int, stop: int | None) -> str:
+    """The rows of some pages. The last range has no end: pages may have been added since they were counted."""
+    end = "" if stop is None else f" AND ctid < '({stop},0)'::tid"
+    return f" WHERE ctid >= '({start},0)'::tid{end}"
+
+
+def _reader(place: CopyPlace, snapshot: str) -> Connection[Any]:
+    """A connection in a transaction that sees the snapshot."""
+    connection = connect(place.address, place.timeouts)
+    try:
+        connection.execute("SET statement_timeout = 0")
+        connection.commit()
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _copy_range(
+    place: CopyPlace, layout: TableLayout, type_info: RowTypeInfo, snapshot: str, condition: str, file: str
+) -> CopiedFile | None:
+    schema = stream_schema(type_info)
+    path = place.store.local_path(file)
+    sink: Any = pa.BufferOutputStream() if path is None else str(path)
+    rows = 0
+    with pq.ParquetWriter(sink, schema, write_page_checksum=True) as writer:
+        for batch in _batches(place, layout, type_info, snapshot, condition):
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    if path is None and rows:
+        place.store.put(file, sink.getvalue().to_pybytes())
+    if not rows:
+        place.store.delete(file)
+        return None
+    place.store.settle(file)
+    return CopiedFile(file, rows, *content_of(place.store, file))
+
+
+def _batches(
+    place: CopyPlace, layout: TableLayout, type_info: RowTypeInfo, snapshot: str, condition: str
+) -> Iterator[pa.RecordBatch]:
+    names, types = type_info.get_field_names(), type_info.get_field_types()
+    columns = ", ".join(map(quoted_name, names))
+    statement = f"COPY (SELECT {columns} FROM {quoted(layout.name)}{condition}) TO STDOUT (FORMAT csv)"
+    with _reader(place, snapshot) as connection, connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for text in _pieces(copy):
+            yield typed_batch(_parse(text, len(names)), names, types, f"Table {layout.name}")
+
+
+def _pieces(copy: Any) -> Iterator[bytes]:
+    """Whole lines, some megabytes at a time: the server sends each row by itself."""
+    lines: list[bytes] = []
+    size = 0
+    for line in copy:
+        lines.append(bytes(line))
+        size += len(line)
+        if size >= _PARSED_BYTES:
+            yield b"".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield b"".join(lines)
+
+
+def _parse(text: bytes, width: int) -> list[pa.Array]:
+    """The columns of CSV text: nothing between commas is a null, two quotes are an empty text."""
+    names = [str(i) for i in range(width)]
+    table = csv.read_csv(
+        pa.BufferReader(text),
+        csv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
+        csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return [column.combine_chunks() for column in table.columns]

@@ -1,0 +1,108 @@
+"""A table of PostgreSQL as its catalogue describes it, and the stream type of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.column_types import type_of_column
+from millstream.connectors.databases.dialect import TableName, Timeouts
+from millstream.connectors.databases.patience import Patience, retry
+from millstream.connectors.databases.pgoutput import LoggedColumn
+from millstream.connectors.databases.postgres_session import connect, quoted, refusal
+from millstream.errors import ProgramError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+__all__ = ["TableLayout", "checked_row_type", "described_table", "read_layout"]
+
+_COLUMNS = """
+    SELECT a.attname, a.atttypid::bigint, format_type(
+        CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE a.atttypid END,
+        CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Where a table is and what its columns are: name, number of the type, text of the type (of a domain: its base)."""
+
+    schema: str
+    table: str
+    columns: tuple[tuple[str, int, str], ...]
+    is_plain: bool
+    """Whether it has pages of its own: no view, and not partitioned."""
+    identity: str
+    """What the log tells of a row before a change: f(ull), d(efault), i(ndex), n(othing)."""
+
+    @property
+    def name(self) -> TableName:
+        return TableName((self.schema, self.table))
+
+    def type(self) -> RowTypeInfo:
+        """The stream type of all columns."""
+        names = [name for name, _, _ in self.columns]
+        return Types.ROW_NAMED(names, [type_of_column(text) for _, _, text in self.columns])
+
+    def logged_columns(self, names: list[str]) -> tuple[LoggedColumn, ...]:
+        """These columns, each with the number of its type."""
+        numbers = {name: number for name, number, _ in self.columns}
+        return tuple(LoggedColumn(name, numbers[name]) for name in names)
+
+
+def read_layout(connection: Connection[Any], table: TableName, subject: str) -> TableLayout:
+    """The table as it is now."""
+    row = connection.execute(
+        "SELECT c.oid::bigint, n.nspname, c.relname, c.relkind, c.relreplident FROM pg_class c "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)",
+        [quoted(table)],
+    ).fetchone()
+    if row is None:
+        raise ProgramError(
+            f"{subject}: there is no table {table}, or this role may not see it. Names are taken as they "
+            "are written: without quotes, PostgreSQL has made them small when the table was made"
+        )
+    oid, schema, name, kind, identity = row
+    columns = connection.execute(_COLUMNS, [oid]).fetchall()
+    connection.rollback()
+    return TableLayout(schema, name, tuple((c, int(n), t) for c, n, t in columns), kind in ("r", "m"), identity)
+
+
+def checked_row_type(type_info: TypeInformation | None, layout: TableLayout, subject: str) -> RowTypeInfo:
+    """The declared type, or that of the table where none is; refused where the table does not have its columns."""
+    if type_info is None:
+        return layout.type()
+    if not isinstance(type_info, RowTypeInfo):
+        raise ProgramError(f"{subject}: a table has rows, not {type_info}. Declare Types.ROW_NAMED([…], […])")
+    columns = [name for name, _, _ in layout.columns]
+    missing = [name for name in type_info.get_field_names() if name not in columns]
+    if missing:
+        raise ProgramError(f"{subject}: the table has the columns {columns}, and not {missing}. Correct the type")
+    return type_info
+
+
+def described_table(
+    address: DatabaseAddress,
+    table: TableName,
+    type_info: TypeInformation | None,
+    patience: Patience,
+    timeouts: Timeouts,
+) -> tuple[TableLayout, RowTypeInfo]:
+    """The table at this address, and the type of its rows in a stream, while a program is being written down."""
+    subject = f"Table {table} at {address.shown}"
+    if address.kind != "postgresql":
+        raise ProgramError(
+            f"{subject}: tables are read from PostgreSQL only. Its address is postgresql://host/database"
+        )
+
+    def read() -> TableLayout:
+        with connect(address, timeouts) as connection:
+            return read_layout(connection, table, subject)
+
+    layout = retry(read, patience, subject, refusal)
+    return layout, checked_row_type(type_info, layout, subject)

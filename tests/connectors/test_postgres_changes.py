@@ -1,0 +1,562 @@
+"""Rows and changes of a real PostgreSQL table: each exactly once, in order, whole transactions, whatever breaks."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from database_rows import query, url_of
+from servers.fixtures import with_server
+from servers.postgres import PostgresServer
+
+from millstream.common import Row, RowKind, Types, WatermarkStrategy
+from millstream.connectors.contracts import SourceContext
+from millstream.connectors.databases import changes_source
+from millstream.connectors.databases.change_reader import close_kept
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.databases import DatabaseSink, PostgresChanges
+from millstream.errors import JobFailedError, MillstreamError, ProgramError
+from millstream.records.batch import Batch
+from millstream.storage.memory import MemoryStore
+from millstream.testing import Collect, run
+
+CONTEXT = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
+ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
+
+
+@pytest.fixture(autouse=True)
+def _no_connection_is_left() -> Iterator[None]:
+    yield
+    close_kept()
+
+
+@pytest.fixture
+def table(postgres_server: PostgresServer, unique_name: str) -> Iterator[str]:
+    query(postgres_server, f"create table {unique_name} (id int primary key, name text, n numeric(20, 2))")
+    query(postgres_server, f"alter table {unique_name} replica identity full")
+    yield unique_name
+    drop_slots(postgres_server, unique_name)
+
+
+def drop_slots(server: PostgresServer, table: str) -> None:
+    query(
+        server,
+        f"select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name like '{table[-12:]}%'",
+    )
+
+
+def changes_of(server: PostgresServer, table: str, **more: Any) -> PostgresChanges:
+    return PostgresChanges(url_of(server), table, slot=table[-12:], **more)
+
+
+def mirrored(changes: list[Row]) -> dict[int, tuple[Any, ...]]:
+    """The table that these changes make, each checked against the row it says was there before."""
+    rows: dict[int, tuple[Any, ...]] = {}
+    for change in changes:
+        values, kind = tuple(change), change.get_row_kind()
+        if kind in ADDED:
+            assert change.id not in rows, change
+            rows[change.id] = values
+        else:
+            assert rows.pop(change.id) == values, change
+    return rows
+
+
+def rows_of(server: PostgresServer, table: str) -> dict[int, tuple[Any, ...]]:
+    return {row[0]: tuple(row) for row in query(server, f"select * from {table}")}
+
+
+class Reader:
+    """Reads a source as a driver and its tasks do, epoch by epoch, and remembers what a manifest would hold."""
+
+    def __init__(self, source: PostgresChanges, store: MemoryStore) -> None:
+        self.source: Any = source._connector.opened(store, None)
+        self.task: Any = source._connector
+        self.positions: dict[str, Any] = {}
+        self.rows: list[Row] = []
+
+    def epoch(self, budget: int = 1000, *, commits: bool = True) -> int:
+        """Read one epoch; how many rows it had."""
+        positions, rows = dict(self.positions), []
+        for split in self.source.splits(CONTEXT):
+            start = positions.get(split.name, split.start)
+            if self.source.finished(split, start):
+                continue
+            stop = self.source.reach(split, start, budget, CONTEXT)
+            if stop != start:
+                for batch in self.task.read(split, start, stop):
+                    rows.extend(Batch.of_columns(batch, self.task.type_info).values())
+                positions[split.name] = stop
+        if commits:
+            self.positions = positions
+            self.rows.extend(rows)
+            self.source.committed(positions)
+        return len(rows)
+
+    def until(self, done: Callable[[], bool], budget: int = 1000) -> None:
+        deadline_s = time.monotonic() + 30
+        while not done():
+            self.epoch(budget)
+            assert time.monotonic() < deadline_s, "it did not come"
+
+
+@pytest.fixture
+def reader(postgres_server: PostgresServer, table: str, unique_name: str) -> Iterator[Callable[..., Reader]]:
+    readers: list[Reader] = []
+
+    def made(store: MemoryStore | None = None, **more: Any) -> Reader:
+        source = changes_of(postgres_server, table, **more)
+        readers.append(Reader(source, store or MemoryStore(unique_name)))
+        return readers[-1]
+
+    yield made
+    for one in readers:
+        one.source.close()
+
+
+# --- whole jobs ------------------------------------------------------------------------------------------------
+
+
+def test_a_job_mirrors_a_table_that_is_written_while_it_starts(postgres_server: PostgresServer, table: str) -> None:
+    """Rows are written before, while and after slot and copy are made: none is missing, none comes twice."""
+    mirror = f"{table}m"
+    query(postgres_server, f"create table {mirror} (like {table} including all)")
+    written = threading.Event()
+
+    def write() -> None:
+        rng = random.Random(5)
+        with psycopg.connect(url_of(postgres_server), autocommit=True) as connection:
+            for number in range(400):
+                connection.execute(f"insert into {table} values ({number}, 'n', {number})")
+                connection.execute(f"update {table} set n = n + 1 where id = {rng.randrange(number + 1)}")
+                connection.execute(f"delete from {table} where id = {rng.randrange(3 * number + 1)}")
+                if number == 100:
+                    written.set()
+            connection.execute(f"insert into {table} values (1000, 'last', 0)")
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    written.wait(30)
+    out = Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.from_source(changes_of(postgres_server, table), WatermarkStrategy.no_watermarks(), "rows")
+        rows.sink_to(DatabaseSink(url_of(postgres_server), mirror, key="id"))
+        rows.sink_to(out)
+
+    name = f"mirror-{table}"
+    changes: list[Row] = []
+    epochs = 0
+    while not any(change.id == 1000 for change in changes):
+        epochs += 1
+        # Each run goes on where the last one was stopped.
+        changes.extend(run(build, epochs=epochs, epoch_records=200, store=name)[out])
+    writing.join()
+    assert mirrored(changes) == rows_of(postgres_server, table) == rows_of(postgres_server, mirror)
+
+
+def test_a_bounded_job_ends_with_what_was_there(postgres_server: PostgresServer, table: str) -> None:
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 50) i")
+    out = Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.from_source(changes_of(postgres_server, table, bounded=True), WatermarkStrategy.no_watermarks(), "r")
+        rows.sink_to(out)
+
+    assert mirrored(run(build)[out]) == rows_of(postgres_server, table)
+
+
+# --- ranges of the log -----------------------------------------------------------------------------------------
+
+
+def write_transactions(server: PostgresServer, table: str, seed: int, transactions: int) -> None:
+    """Random changes, some of them rolled back, as some clients make them at once."""
+    rng = random.Random(seed)
+    with psycopg.connect(url_of(server)) as connection:
+        for _ in range(transactions):
+            for _ in range(rng.randrange(1, 6)):
+                id_ = rng.randrange(12)
+                connection.execute(
+                    rng.choice(
+                        [
+                            f"insert into {table} values ({id_}, 'x', 1) "
+                            f"on conflict (id) do update set n = {table}.n + 1",
+                            f"delete from {table} where id = {id_}",
+                            f"update {table} set n = n * 2, name = null where id > {id_}",
+                            f"update {table} set id = id + 100 where id = {id_} and not exists "
+                            f"(select from {table} where id = {id_ + 100})",
+                        ]
+                    )
+                )
+            (connection.rollback if rng.random() < 0.2 else connection.commit)()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_history_read_in_any_ranges_gives_the_table(
+    seed: int, postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    rng = random.Random(seed)
+    write_transactions(postgres_server, table, seed, 5)
+    read = reader()
+    for part in range(6):
+        write_transactions(postgres_server, table, 100 * seed + part, 15)
+        if rng.random() < 0.5:
+            read.epoch(rng.choice([1, 3, 50]), commits=False)  # it died, and is read with other ranges
+        for _ in range(rng.randrange(3)):
+            read.epoch(rng.choice([1, 3, 50]))
+    query(postgres_server, f"insert into {table} values (-1, 'last', 0)")
+    read.until(lambda: any(row.id == -1 for row in read.rows), 20)
+    assert mirrored(read.rows) == rows_of(postgres_server, table)
+
+
+def test_a_range_gives_the_same_rows_again_until_no_kept_epoch_needs_it(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    places = [split.start]
+    for number in range(4):
+        query(postgres_server, f"insert into {table} values ({number}, 'n', 0)")
+        read.until(lambda number=number: len(read.rows) > number)  # type: ignore[misc]
+        places.append(read.positions[split.name])
+    ranges = list(itertools.pairwise(places))
+
+    def ids(start: int, stop: int) -> list[int]:
+        return [id_ for batch in read.task.read(split, start, stop) for id_ in batch.column("id").to_pylist()]
+
+    assert [ids(*range_) for range_ in ranges] == [[0], [1], [2], [3]]
+    assert ids(places[1], places[4]) == [1, 2, 3]
+    read.source.released([{split.name: places[2]}, {split.name: places[3]}])
+    assert [ids(*range_) for range_ in ranges[2:]] == [[2], [3]]
+    with pytest.raises(ProgramError, match=r"is to go on from .*keeps it from .* on only.*Start from a newer epoch"):
+        ids(*ranges[1])
+
+
+def test_a_transaction_is_never_cut(postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]) -> None:
+    read = reader()
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 3000) i")
+    query(postgres_server, f"insert into {table} values (5000, 'b', 0)")
+    sizes: list[int] = []
+    while sum(sizes) < 3001:
+        sizes.append(read.epoch(10))
+    assert [size for size in sizes if size] == [3000, 1]
+
+
+def test_an_epoch_that_may_have_few_bytes_ends_with_a_transaction(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    for number in range(5):
+        query(postgres_server, f"insert into {table} select {10 * number} + i, 'a', i from generate_series(1, 9) i")
+    (split,) = read.source.splits(CONTEXT)
+    stop = split.start
+    while stop == split.start:
+        stop = read.source.reach(split, split.start, 1000, CONTEXT)
+    at, ids = split.start, []
+    while at < stop:
+        reading = read.task.read_within(split, at, stop, 500)
+        while True:
+            try:
+                ids.extend(next(reading).column("id").to_pylist())
+            except StopIteration as end:
+                assert end.value > at
+                at = end.value
+                break
+        assert len(ids) % 9 == 0
+    assert len(ids) == len(set(ids)) == 45 and at == stop
+
+
+def test_a_server_killed_while_changes_are_read_tells_each_once(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    write_transactions(postgres_server, table, 1, 20)
+    read.epoch(10)
+    read.epoch(10)
+    postgres_server.kill()
+    postgres_server.restart()
+    write_transactions(postgres_server, table, 2, 20)
+    query(postgres_server, f"insert into {table} values (-1, 'last', 0)")
+    read.until(lambda: any(row.id == -1 for row in read.rows), 10)
+    assert mirrored(read.rows) == rows_of(postgres_server, table)
+
+
+def test_what_other_tables_write_moves_the_slot_on_without_rows(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes_source, "_EMPTY_BYTES_MAX", 200_000)
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    assert read.epoch() == 0 and not read.positions, "nothing was written, so there is no epoch"
+    query(postgres_server, f"create table {table}o as select i, repeat('x', 100) from generate_series(1, 5000) i")
+    read.until(lambda: read.positions.get(split.name, 0) > split.start)
+    assert not read.rows
+    query(postgres_server, f"insert into {table} values (1, 'a', 0)")
+    read.until(lambda: bool(read.rows))
+
+
+# --- the copy of the rows --------------------------------------------------------------------------------------
+
+
+def test_every_type_comes_the_same_from_the_copy_and_from_the_log(
+    postgres_server: PostgresServer, unique_name: str
+) -> None:
+    query(
+        postgres_server,
+        f"create table {unique_name} (id int primary key, s smallint, l bigint, r real, d double precision, b boolean, "
+        "t text, v varchar(9), u uuid, j jsonb, y bytea, da date, ti time, ts timestamp(3), tz timestamptz, "
+        "nu numeric(30, 3), free numeric, a int[], ta text[], empty text)",
+    )
+    query(postgres_server, f"alter table {unique_name} replica identity full")
+    values = (
+        "-3, 9223372036854775807, 1.1, 'Infinity', true, E'a\"b,\\n\\\\.\\nä', 'v', "
+        "'6f1c5b2e-1f5e-4c06-9d5a-7a0a0f9a7a01', '{\"k\": [1, null]}', '\\xdeadbeef', '0001-01-01', '23:59:59.999999', "
+        "'2024-02-29 12:00:00.123', '1969-12-31 23:59:59.5+02', 123456789012345678901234567.125, 1e-10, "
+        '\'{1,NULL,3}\', \'{"a,b","",NULL,"\\""}\', \'\''
+    )
+    query(postgres_server, f"insert into {unique_name} values (1, {values}), (2{', null' * 19})")
+    store = MemoryStore(unique_name)
+    read = Reader(changes_of(postgres_server, unique_name), store)
+    read.epoch()
+    copied = list(read.rows)
+    query(
+        postgres_server,
+        f"insert into {unique_name} select 10 + id, {'s, l, r, d, b, t, v, u, j, y, da, ti, ts, tz'}, "
+        f"nu, free, a, ta, empty from {unique_name}",
+    )
+    read.until(lambda: len(read.rows) == 4)
+    logged = read.rows[2:]
+    for from_copy, from_log in zip(copied, logged, strict=True):
+        assert from_log.id == from_copy.id + 10
+        assert list(from_log)[1:] == list(from_copy)[1:]
+    row = copied[0]
+    assert (row.t, row.empty, row.y, row.a, row.ta) == (
+        'a"b,\n\\.\nä',
+        "",
+        b"\xde\xad\xbe\xef",
+        [1, None, 3],
+        ["a,b", "", None, '"'],
+    )
+    assert str(row.nu) == "123456789012345678901234567.125" and row.d == float("inf") and row.r == pytest.approx(1.1)
+    assert all(value is None for value in list(copied[1])[1:])
+    read.source.close()
+    drop_slots(postgres_server, unique_name)
+
+
+def test_a_value_that_no_column_can_hold_is_told(postgres_server: PostgresServer, table: str) -> None:
+    query(postgres_server, f"alter table {table} add column at date")
+    query(postgres_server, f"insert into {table} values (1, 'a', 1, 'infinity')")
+    with pytest.raises(MillstreamError, match=r"column 'at': found 'infinity', expected .*STRING takes everything"):
+        Reader(changes_of(postgres_server, table), MemoryStore(table))
+    as_text = Types.ROW_NAMED(["id", "at"], [Types.INT(), Types.STRING()])
+    read = Reader(changes_of(postgres_server, table, type_info=as_text), MemoryStore(table))
+    read.epoch()
+    assert read.rows == [Row(id=1, at="infinity")]
+    read.source.close()
+
+
+def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
+    postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(unique_name)
+    with monkeypatch.context() as patch:
+        patch.setattr(changes_source, "copy_table", lambda *_: (_ for _ in ()).throw(SystemExit("killed")))
+        with pytest.raises(SystemExit):
+            Reader(changes_of(postgres_server, table), store)
+    query(postgres_server, f"insert into {table} values (1, 'a', 1)")
+    read = Reader(changes_of(postgres_server, table), store)
+    read.epoch()
+    assert [row.id for row in read.rows] == [1]
+    found = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
+    assert found == [(1,)]
+    read.source.close()
+
+
+def test_the_copy_is_removed_when_no_kept_epoch_needs_it(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], unique_name: str
+) -> None:
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 20) i")
+    store = MemoryStore(unique_name)
+    read = reader(store)
+    read.epoch(10)
+    half = dict(read.positions)
+    read.epoch(10)
+    read.source.released([half, read.positions])
+    assert [name for name in store.list("input") if name.endswith(".parquet")]
+    read.source.released([read.positions])
+    assert not [name for name in store.list("input") if name.endswith(".parquet")]
+    query(postgres_server, f"insert into {table} values (100, 'b', 0)")
+    read.until(lambda: len(read.rows) == 21)
+    read.source.close()
+    again = reader(store)
+    with pytest.raises(ProgramError, match="the copy of the table is removed"):
+        again.source.committed(half)
+    again.source.committed(read.positions)
+
+
+# --- keys only -------------------------------------------------------------------------------------------------
+
+
+def test_upserts_tell_of_the_row_before_no_more_than_its_key(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    query(postgres_server, f"alter table {table} replica identity default")
+    read = reader(upserts=True)
+    query(postgres_server, f"insert into {table} values (1, 'a', 1), (2, 'b', 2)")
+    query(postgres_server, f"update {table} set n = 5 where id = 1")
+    query(postgres_server, f"update {table} set id = 3 where id = 2")
+    query(postgres_server, f"delete from {table} where id = 1")
+    read.until(lambda: len(read.rows) == 6)
+    found = [(row.get_row_kind(), row.id, row.name) for row in read.rows]
+    assert found == [
+        (RowKind.INSERT, 1, "a"),
+        (RowKind.INSERT, 2, "b"),
+        (RowKind.UPDATE_AFTER, 1, "a"),
+        (RowKind.DELETE, 2, None),
+        (RowKind.UPDATE_AFTER, 3, "b"),
+        (RowKind.DELETE, 1, None),
+    ]
+
+
+def test_a_large_value_that_an_update_did_not_touch_is_kept_or_told(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    query(postgres_server, f"alter table {table} alter column name set storage external")
+    large = "repeat('x', 100000)"
+    read = reader()
+    query(postgres_server, f"insert into {table} values (1, {large}, 1)")
+    query(postgres_server, f"update {table} set n = 2")
+    read.until(lambda: len(read.rows) == 3)
+    assert [len(row.name) for row in read.rows] == [100_000] * 3
+    query(postgres_server, f"alter table {table} replica identity default")
+    query(postgres_server, f"update {table} set n = 3")
+    with pytest.raises(ProgramError, match="no more than the key of the row before"):
+        read.until(lambda: len(read.rows) == 5)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------
+
+
+def refusal(read: Callable[[], Any]) -> str:
+    with pytest.raises(ProgramError) as refused:
+        read()
+    return str(refused.value)
+
+
+def test_a_table_that_does_not_tell_its_rows_before_a_change_is_refused(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    query(postgres_server, f"alter table {table} replica identity default")
+    message = refusal(reader)
+    assert f"Run: ALTER TABLE public.{table} REPLICA IDENTITY FULL" in message and "upserts=True" in message
+
+
+def test_a_table_that_is_altered_or_truncated_is_told(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    query(postgres_server, f"alter table {table} add column more int")
+    query(postgres_server, f"insert into {table} values (1, 'a', 1, 7)")
+    read.until(lambda: len(read.rows) == 1)  # a column more changes nothing
+    query(postgres_server, f"truncate {table}")
+    assert "the table was truncated" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("alter table {} drop column name", "column 'name' is not there any more"),
+        ("alter table {} rename column name to title", "column 'name' is not there any more"),
+        ("alter table {} alter column name type bytea using null", "column 'name' has another type"),
+    ],
+)
+def test_a_table_that_lost_a_column_is_told(
+    change: str, told: str, postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    query(postgres_server, change.format(table))
+    query(postgres_server, f"insert into {table} (id) values (1)")
+    assert told in refusal(lambda: read.until(lambda: bool(read.rows)))
+
+
+def test_a_slot_that_was_dropped_is_told_at_the_start_and_while_reading(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], unique_name: str
+) -> None:
+    store = MemoryStore(unique_name)
+    read = reader(store)
+    query(postgres_server, f"insert into {table} values (1, 'a', 1)")
+    read.until(lambda: len(read.rows) == 1)
+    drop_slots(postgres_server, table)
+    query(postgres_server, f"insert into {table} values (2, 'a', 1)")
+    assert "does not exist" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
+    read.source.close()
+    again = reader(store)
+    message = refusal(lambda: again.source.committed(read.positions))
+    assert "was dropped, and the log it kept may be gone. Start the job anew" in message
+
+
+def test_positions_of_another_copy_are_refused(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    assert "in another copy of the table" in refusal(lambda: read.source.committed({"3f9a-changes": 7}))
+
+
+def test_a_publication_without_the_table_is_refused(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    query(postgres_server, f"create table {table}o (i int); create publication {table}p for table {table}o")
+    assert "does not have the table. Give another name" in refusal(lambda: reader(publication=f"{table}p"))
+    query(postgres_server, f"create publication {table}q for table {table} with (publish = 'insert')")
+    assert "does not tell every kind of change" in refusal(lambda: reader(publication=f"{table}q"))
+
+
+def test_a_role_without_rights_is_told_what_it_needs(postgres_server: PostgresServer, table: str) -> None:
+    role = f"r{table[-12:]}"
+    query(postgres_server, f"create role {role} login; grant select on {table} to {role}")
+    url = url_of(postgres_server, user=role)
+
+    def read() -> Any:
+        return Reader(PostgresChanges(url, table, slot=table[-12:], patience_s=1), MemoryStore(table))
+
+    assert f'Have the owner of the table run: CREATE PUBLICATION "millstream_{table}" FOR TABLE' in refusal(read)
+    query(postgres_server, f"create publication millstream_{table} for table {table}")
+    message = refusal(read)
+    assert "must be superuser or replication role" in message and f"ALTER ROLE {role} REPLICATION" in message
+
+
+def test_a_server_without_logical_log_is_told() -> None:
+    with with_server(PostgresServer(wal_level="replica")) as server:
+        query(server, "create table t (id int primary key)")
+        query(server, "alter table t replica identity full")
+        message = refusal(lambda: Reader(PostgresChanges(url_of(server), "t"), MemoryStore("no-logical-log")))
+        assert "the server has wal_level = replica" in message and "ALTER SYSTEM SET wal_level = logical" in message
+        close_kept()
+
+
+def test_a_missing_table_and_a_wrong_type_are_told_at_the_users_line(
+    postgres_server: PostgresServer, table: str
+) -> None:
+    assert "there is no table nowhere" in refusal(lambda: PostgresChanges(url_of(postgres_server), "nowhere"))
+    other = Types.ROW_NAMED(["id", "title"], [Types.INT(), Types.STRING()])
+    message = refusal(lambda: changes_of(postgres_server, table, type_info=other))
+    assert "and not ['title']" in message and "test_postgres_changes.py" in message
+
+
+def test_an_error_in_a_job_names_the_table(postgres_server: PostgresServer, table: str) -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.from_source(changes_of(postgres_server, table), WatermarkStrategy.no_watermarks(), "rows")
+        rows.sink_to(Collect())
+
+    name = f"truncated-{table}"
+    query(postgres_server, f"insert into {table} values (1, 'a', 1)")
+    run(build, epochs=1, store=name)
+    query(postgres_server, f"truncate {table}")
+    with pytest.raises((JobFailedError, ProgramError), match=f"Changes of public.{table}: the table was truncated"):
+        run(build, epochs=20, store=name)
