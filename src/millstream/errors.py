@@ -151,7 +151,7 @@ class JobFailedError(MillstreamError):
         self.report = report
 
 
-def nearest(name: str, known: Iterable[str], likeness: float = 0.5) -> str | None:
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """The one of the known names that was perhaps meant. `likeness`: 1 is the same text, 0 any.
 
     >>> nearest("cuont", ["count", "total"]), nearest("cuont", ["total"])
@@ -160,11 +160,11 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.5) -> str | Non
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """The sentence that follows "there is no such name", with a space before it; nothing where none is near.
 
     >>> did_you_mean("cuont", ["count", "total"])
     " Did you mean 'count'?"
     """
-    near = nearest(name, known)
+    near = nearest(name, known, likeness)
     return "" if near is None else f" Did you mean {near!r}?"

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -27,10 +28,21 @@ class ProcessSession:
         self._errors = errors
         with errors.open("ab") as stderr:
             self._process = subprocess.Popen(
-                list(command), env=dict(env), cwd=cwd, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+                list(command),
+                env=dict(env),
+                cwd=cwd,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
             )
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Of the program itself."""
+        return self._process.pid
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -38,6 +50,12 @@ class ProcessSession:
             for line in stdout:
                 self._lines.put(line.decode(errors="replace").rstrip("\n"))
         self._lines.put(None)
+
+    def say(self, line: str) -> None:
+        """Give the program a line of input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
 
     def next_line(self, timeout_s: float) -> str | None:
         """The next line, or None when the program has ended. queue.Empty when neither comes in time."""
@@ -93,4 +111,7 @@ class ProcessSession:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"processes {alive} survive kill -9")
         self._process.wait(timeout_s)
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
         return len(killed)

@@ -30,11 +30,13 @@ from numpy.typing import NDArray
 
 from millstream.aggregation.groups import Groups, winners
 from millstream.aggregation.rolling_columns import order_numbers
+from millstream.aggregation.rolling_records import overflow_error
+from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 from millstream.state.segments.lookup import expanded
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.measures import Measure, basic_type
 
 __all__ = [
     "Average",
@@ -179,18 +181,21 @@ class Count(Kernel):
 
 
 class Sum(Kernel):
-    """The sum of values; null where there is none. Whole numbers wrap around in their own width, floats add up in 64
-    bits."""
+    """The sum of values; null where there is none. Whole numbers wrap around in their own width, or are refused where
+    the measure is strict; floats add up in 64 bits."""
 
     def __init__(self, measure: Measure) -> None:
         super().__init__(measure)
         self._kind = np.float64 if measure.is_floating else np.int64
+        self._is_strict = measure.is_strict and not measure.is_floating
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         return [columns[0].cast(self.part_kinds[0])]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         values, valid = _numbers(parts[0], self._kind)
+        if self._is_strict:
+            self._refuse_wrapped(*(_totals(half, groups) for half in _halves(values)))
         if valid is None:
             return [_column(_totals(values, groups), None, self.part_kinds[0])]
         groups_with_values = Groups(groups.codes[valid], groups.count)
@@ -201,6 +206,8 @@ class Sum(Kernel):
         values, valid = _numbers(parts[0], self._kind)
         with np.errstate(over="ignore"):  # a sum of FLOATs may pass their range: infinity
             narrow = values.astype(self.result_kind.to_pandas_dtype())
+        if self._is_strict and (narrow != values).any():
+            raise self._overflow()
         return _column(narrow, valid, self.result_kind)
 
     def ranged(self, parts: Parts) -> RangedParts:
@@ -208,11 +215,31 @@ class Sum(Kernel):
         counts = None if valid is None else running_ranges(valid.astype(np.int64))
         sums = block_ranges(values, _added, 0.0) if self._kind is np.float64 else running_ranges(values)
 
+        halves = [running_ranges(half) for half in _halves(values)] if self._is_strict else []
+
         def ranged(starts: Int64s, stops: Int64s) -> Parts:
+            if halves:
+                self._refuse_wrapped(*(half(starts, stops) for half in halves))
             has_values = None if counts is None else counts(starts, stops) > 0
             return [_column(sums(starts, stops), has_values, self.part_kinds[0])]
 
         return ranged
+
+    def _refuse_wrapped(self, high: Int64s, low: Int64s) -> None:
+        """Refuse sums, given in halves, that a LONG does not hold."""
+        carried = high + (low >> _LOW_BITS)
+        if ((carried < -(1 << 31)) | (carried >= 1 << 31)).any():
+            raise self._overflow()
+
+    def _overflow(self) -> ProgramError:
+        basic = basic_type(self.measure.looks[0].type_info)
+        assert basic is not None
+        return overflow_error(f"sum '{self.measure.name}'", basic)
+
+
+def _halves(values: Int64s) -> tuple[Int64s, Int64s]:
+    """Whole numbers as two halves that can be summed without wrapping: value = high << 32 | low."""
+    return values >> _LOW_BITS, values & _LOW_MASK
 
 
 def _added(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:

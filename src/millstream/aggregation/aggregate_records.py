@@ -6,8 +6,9 @@ streams, fields of any size (BIG_INT, BIG_DEC), sessions, evictors, triggers of 
 What they mean:
 - None is no value: every kind leaves it out, and only `count()` without a field counts the record all the same. A sum,
   mean, minimum, maximum, first or last of no values is None; a count is 0, a list is empty.
-- Sums have the type of their field. BYTE to LONG wrap around as Java's do; FLOAT and DOUBLE add up in 64 bits, in the
-  order of arrival, so the last bits of a sum may depend on how records came; BIG_INT and BIG_DEC are exact.
+- Sums have the type of their field. BYTE to LONG wrap around as Java's do, or are refused where they are strict; FLOAT
+  and DOUBLE add up in 64 bits, in the order of arrival, so the last bits of a sum may depend on how records came;
+  BIG_INT, BIG_DEC and DECIMAL are exact.
 - The mean is a DOUBLE; whole numbers are summed exactly for it.
 - NaN is larger than every number. Of equal values the first counts.
 - `first`, `last` and `collect` go by event time, then by arrival; so does `top_n` among equals. Without timestamps,
@@ -25,7 +26,14 @@ import numpy as np
 
 from millstream.aggregation.distinct_sketch import entries_of_hashes, estimates
 from millstream.aggregation.kernels import column_of
-from millstream.aggregation.rolling_records import EXACT, INTEGER_BITS, as_float32, comes_before, wrapped
+from millstream.aggregation.rolling_records import (
+    EXACT,
+    INTEGER_BITS,
+    as_float32,
+    comes_before,
+    overflow_error,
+    wrapped,
+)
 from millstream.common.typeinfo import BasicType, TypeInformation, Types
 from millstream.common.types import Row
 from millstream.errors import ProgramError
@@ -129,7 +137,12 @@ class RecordMeasure:
     def _as_declared(self, total: Any) -> Any:
         if self._basic is BasicType.FLOAT:
             return as_float32(total)
-        return wrapped(total, self._basic) if self._basic in INTEGER_BITS else total
+        if self._basic not in INTEGER_BITS:
+            return total
+        fitting = wrapped(total, self._basic)
+        if self.measure.is_strict and fitting != total:
+            raise overflow_error(f"sum '{self.measure.name}'", self._basic)
+        return fitting
 
 
 def _look(look: Look, kind: str, stream_type: TypeInformation | None) -> Callable[[Any], Any]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, plain_view, plain_view_type
 
-__all__ = ["Rolled", "accumulate", "roll", "rolls_in_columns"]
+__all__ = ["Rolled", "accumulate", "overflowing", "roll", "rolls_in_columns"]
 
 _NARROW_CODES_MAX = 1 << 16
 # Runs longer than this are accumulated one by one, shorter ones all in step.
@@ -58,7 +58,8 @@ def rolls_in_columns(kind: str, arrow: pa.DataType) -> bool:
     t = pa.types
     if t.is_signed_integer(arrow) or t.is_float32(arrow) or t.is_float64(arrow):
         return True
-    comparable = t.is_string(arrow) or t.is_boolean(arrow) or plain_view_type(arrow) is not None
+    is_ranked = t.is_string(arrow) or t.is_decimal(arrow)
+    comparable = is_ranked or t.is_boolean(arrow) or plain_view_type(arrow) is not None
     return kind != "sum" and comparable
 
 
@@ -133,6 +134,32 @@ def _wrapping_sums(by_key: NDArray[Any], runs: _Runs) -> NDArray[Any]:
     base = total[runs.starts] - by_key[runs.starts]
     sums: NDArray[Any] = (total - np.repeat(base, runs.lengths)).astype(by_key.dtype)
     return sums
+
+
+def overflowing(values: pa.Array, codes: Int64s, before: pa.Array, has_before: Bools) -> Int64s:
+    """The records whose running sum is beyond the type of `values`; what follows the first of a key tells nothing.
+
+    >>> values, none = pa.array([100, 27, 1], pa.int8()), pa.nulls(1, pa.int8())
+    >>> overflowing(values, np.array([0, 0, 0]), none, np.array([False])).tolist()
+    [2]
+    """
+    runs = _runs(codes, len(has_before))
+    by_key = values.to_numpy(zero_copy_only=False).astype(np.int64)[runs.order]
+    old = before.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    sums_before = np.where(has_before, old, 0)
+    with np.errstate(all="ignore"):
+        first = by_key.copy()
+        first[runs.starts] += sums_before
+        sums = _wrapping_sums(first, runs)
+        # A sum of two numbers has wrapped where both have the sign that it has not.
+        previous = np.empty_like(sums)
+        previous[1:] = sums[:-1]
+        previous[runs.starts] = sums_before
+    has_wrapped = ((previous ^ sums) & (by_key ^ sums)) < 0
+    limits = np.iinfo(values.type.to_pandas_dtype())
+    unfit = has_wrapped | (sums < limits.min) | (sums > limits.max)
+    records: Int64s = np.sort(runs.order[unfit])
+    return records
 
 
 def _winners(both: pa.Array, codes: Int64s, has_before: Bools, runs: _Runs, *, largest: bool) -> Int64s:

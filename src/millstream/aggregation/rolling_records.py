@@ -6,8 +6,9 @@ untyped streams, and fields of any size (BIG_INT, BIG_DEC) or of Python objects.
 What all of them mean:
 - `sum`, `min`, `max` keep the key's first record and replace the one field; `min_by`, `max_by` give the whole record
   that holds the smallest or largest value, the first of equals.
-- The arithmetic is that of the declared type: BYTE to LONG wrap around as Java's do, FLOAT is rounded to 32 bits
-  after every addition, BIG_INT and BIG_DEC are exact. Without a declared type it is Python's.
+- The arithmetic is that of the declared type: BYTE to LONG wrap around as Java's do, or are refused where they are
+  strict; FLOAT is rounded to 32 bits after every addition; BIG_INT, BIG_DEC and DECIMAL are exact. Without a declared
+  type it is Python's.
 - NaN is larger than every number, as Java sorts it. None is an error: it is neither zero nor small.
 """
 
@@ -23,7 +24,16 @@ from millstream.common.typeinfo import BasicType
 from millstream.common.types import Row
 from millstream.errors import ProgramError
 
-__all__ = ["EXACT", "INTEGER_BITS", "FieldReduce", "as_float32", "comes_before", "mutable_copy", "wrapped"]
+__all__ = [
+    "EXACT",
+    "INTEGER_BITS",
+    "FieldReduce",
+    "as_float32",
+    "comes_before",
+    "mutable_copy",
+    "overflow_error",
+    "wrapped",
+]
 
 INTEGER_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
@@ -45,6 +55,7 @@ class FieldReduce:
     kind: str
     field: int | str
     basic: BasicType | None = None
+    is_strict: bool = False
 
     def first(self, record: Any) -> Any:
         """The record, when it can begin an aggregation."""
@@ -97,7 +108,10 @@ class FieldReduce:
         if self.basic is BasicType.FLOAT:
             return as_float32(old + new)
         if self.basic in INTEGER_BITS:
-            return wrapped(old + new, self.basic)
+            total = wrapped(old + new, self.basic)
+            if self.is_strict and total != old + new:
+                raise overflow_error(f"sum({self.field!r})", self.basic)
+            return total
         if isinstance(old, decimal.Decimal) and isinstance(new, decimal.Decimal):
             return EXACT.add(old, new)
         if isinstance(old, str) or isinstance(new, str):
@@ -123,6 +137,15 @@ def wrapped(value: int, basic: BasicType) -> int:
     """A whole number as its type holds it: what is too large wraps around, as Java's do."""
     half = 1 << (INTEGER_BITS[basic] - 1)
     return (value + half) % (2 * half) - half
+
+
+def overflow_error(subject: str, basic: BasicType) -> ProgramError:
+    """That a strict sum does not fit its type."""
+    wider = "BIG_INT" if basic is BasicType.LONG else "LONG or BIG_INT"
+    return ProgramError(
+        f"{subject}: the sum is beyond {basic.name}, its declared type. Declare {wider}, or let it wrap around as "
+        "Flink does (millstream.sum.overflow = wrap)"
+    )
 
 
 def as_float32(value: float) -> float:

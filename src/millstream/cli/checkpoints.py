@@ -128,6 +128,7 @@ _MEASURES = {
     "records_in": "in",
     "records_out": "out",
     "new_bytes": "new state",
+    "requests": "requests",
 }
 
 
@@ -161,9 +162,9 @@ _OPERATOR_HEADINGS = (
     "state read",
     "state write",
     "staging",
-    "new rows",
+    "new versions",
     "new state",
-    "rows",
+    "row versions",
     "state",
     "watermark",
 )
@@ -184,7 +185,8 @@ def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: boo
     print(
         f"epoch {manifest.epoch}: {entry.status}; triggered {time_text(statistics['trigger_ms'], now_ms)}, processing "
         f"time {processing}; took {_time(entry.duration_ms)}: run {_time(entry.run_ms)} in {entry.rounds} round(s), "
-        f"commit {_time(entry.commit_ms)}, publish {_time(entry.publish_ms)}; {entry.failures} failed before",
+        f"commit {_time(entry.commit_ms)}, publish {_time(entry.publish_ms)}; {entry.failures} failed before"
+        f"{_requests(statistics)}",
         file=screen,
     )
     print(file=screen)
@@ -195,6 +197,15 @@ def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: boo
     operators = statistics["operators"].items()
     rows = [row for uid, figures in operators for row in _operator_rows(manifest, uid, figures, now_ms)]
     print_table(_OPERATOR_HEADINGS, rows, screen, right=frozenset(_OPERATOR_HEADINGS) - {"operator", "task"})
+
+
+def _requests(statistics: Mapping[str, Any]) -> str:
+    counts = statistics.get("requests")
+    return (
+        ""
+        if counts is None
+        else f"; {sum(counts.values())} requests to object stores, {counts['driver']} by the driver"
+    )
 
 
 def _stage_cells(number: int, stage: Mapping[str, Any]) -> tuple[str, ...]:

@@ -21,7 +21,8 @@ from typing import TextIO
 
 from millstream.cli.pyflink_import import SERVE_VARIABLE, serve_pyflink
 from millstream.errors import ConfigurationError, JobFailedError, MillstreamError, NotAvailableError, ProgramError
-from millstream.graph.error_report import show_error
+from millstream.graph.error_report import show_error, show_known_names, show_what_never_ran
+from millstream.graph.site import PACKAGE_FOLDER
 
 __all__ = ["RunRequest", "Start", "run_program", "settings_of", "start_of"]
 
@@ -196,6 +197,7 @@ def _exit_code_of(request: RunRequest) -> int:
     except Exception as error:
         _show_traceback(error, request, sys.stderr)
         return FAILED
+    show_what_never_ran(sys.stderr)
     return DONE
 
 
@@ -219,10 +221,43 @@ def _show_error(error: MillstreamError, debug: bool, screen: TextIO) -> None:
 
 
 def _show_traceback(error: Exception, request: RunRequest, screen: TextIO) -> None:
-    """A traceback as plain Python shows it: it starts in the program, not in `runpy`."""
+    """A traceback as plain Python shows it, with the name that was perhaps meant: it starts in the program, not in
+    `runpy`, and ends there."""
+    is_cut = False
     if not request.debug:
         error = error.with_traceback(_from_the_program(error.__traceback__, str(request.script)))
-    traceback.print_exception(error, file=screen)
+        frames = [*_frames(error.__traceback__)]
+        own = [number for number, frame in enumerate(frames, 1) if not _is_ours(frame)]
+        is_cut = bool(own) and own[-1] < len(frames)
+        error = error.with_traceback(_chained(frames[: own[-1]]) if own else None)
+    sys.__excepthook__(type(error), error, error.__traceback__)
+    show_known_names(error, screen)
+    if is_cut:
+        print("(Lines of Millstream's own are left out: millstream run --debug shows them.)", file=screen)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "pyflink":
+        print(
+            f"millstream: to run a program of PyFlink's as it is: millstream run --pyflink {request.script}. Or "
+            "import from millstream what it imports from pyflink",
+            file=screen,
+        )
+
+
+def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    return trace.tb_frame.f_code.co_filename.startswith(PACKAGE_FOLDER)
+
+
+def _chained(frames: list[TracebackType]) -> TracebackType | None:
+    """A traceback of these frames alone."""
+    trace: TracebackType | None = None
+    for frame in reversed(frames):
+        trace = TracebackType(trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return trace
 
 
 def _from_the_program(trace: TracebackType | None, script: str) -> TracebackType | None:

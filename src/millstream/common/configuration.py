@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from millstream.common.config_options import ConfigOption
@@ -35,12 +36,19 @@ class Configuration:
 
     def __init__(self, other: Configuration | None = None, j_configuration: Any = None) -> None:
         refuse_java(j_configuration, "Configuration(j_configuration)", "use Configuration() and its setters")
+        if other is not None and not isinstance(other, Configuration):
+            raise ConfigurationError(
+                f"Configuration: found {other!r} ({type(other).__name__}), expected a Configuration. Make one of "
+                "a dict by Configuration.from_dict(...)"
+            )
         self._settings: dict[str, str] = {} if other is None else dict(other._settings)
         self._values: dict[str, Any] = {} if other is None else dict(other._values)
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
         """A configuration of the mapping's settings."""
+        if not isinstance(map, Mapping):
+            raise ConfigurationError(f"from_dict: found {map!r} ({type(map).__name__}), expected a dict of settings")
         configuration = cls()
         for key, value in map.items():
             configuration._set(key, _text(value), value)
@@ -81,7 +89,7 @@ class Configuration:
 
     def set_integer(self, key: str, value: int) -> Configuration:
         """Sets a whole number."""
-        return self._set(key, str(int(value)), int(value))
+        return self._set(key, str(_checked(key, value, int)), int(value))
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
         """The setting as True or False."""
@@ -94,7 +102,7 @@ class Configuration:
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
         """Sets True or False."""
-        return self._set(key, "true" if value else "false", bool(value))
+        return self._set(key, "true" if _checked(key, value, bool) else "false", bool(value))
 
     def get_float(self, key: str, default_value: float) -> float:
         """The setting as a number."""
@@ -108,7 +116,7 @@ class Configuration:
 
     def set_float(self, key: str, value: float) -> Configuration:
         """Sets a number."""
-        return self._set(key, _text(float(value)), float(value))
+        return self._set(key, _text(float(_checked(key, value, float))), float(value))
 
     def get_bytearray(self, key: str, default_value: bytearray | None) -> bytearray | None:
         """The setting as bytes."""
@@ -144,7 +152,7 @@ class Configuration:
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
         """Takes over all settings of another; with `prefix`, under longer keys."""
-        for key, value in other._settings.items():
+        for key, value in Configuration(other)._settings.items():
             self._set(f"{prefix or ''}{key}", value, other._values[key])
         return self
 
@@ -186,6 +194,29 @@ class Configuration:
 
     def __repr__(self) -> str:
         return f"Configuration({self._settings})"
+
+
+_SETTERS = {
+    bool: ("set_boolean", "True or False"),
+    int: ("set_integer", "a whole number"),
+    float: ("set_float", "a number"),
+}
+
+
+def _checked(key: str, value: Any, kind: type) -> Any:
+    """The value, if it is of the kind that a setter takes: bool("false") would be True."""
+    fits = {
+        bool: isinstance(value, bool),
+        int: isinstance(value, Integral) and not isinstance(value, bool),
+        float: isinstance(value, Real) and not isinstance(value, bool),
+    }
+    if not fits[kind]:
+        setter, expected = _SETTERS[kind]
+        raise ConfigurationError(
+            f"{setter}: setting {key!r} is given {value!r} ({type(value).__name__}), expected {expected}. A text is "
+            "set by set_string"
+        )
+    return value
 
 
 def _text(value: Any) -> str:

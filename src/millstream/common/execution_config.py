@@ -206,6 +206,10 @@ class ExecutionConfig:
 
     def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> ExecutionConfig:
         """Replaces the job's parameters; functions read them from their RuntimeContext."""
+        if not isinstance(global_job_parameters_dict, Mapping):
+            raise ConfigurationError(
+                f"set_global_job_parameters: found {global_job_parameters_dict!r}, expected a dict of parameters"
+            )
         for key in self._configuration.key_set():
             if key == _PARAMETERS or key.startswith(f"{_PARAMETERS}."):
                 self._configuration.remove_config(key)

@@ -8,6 +8,7 @@ can be sent to tasks; it never holds an open file or connection.
 from __future__ import annotations
 
 import codecs
+import copy
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import TypeInformation, Types
@@ -16,6 +17,8 @@ from millstream.common.utils import JavaObjectWrapper, refuse_java
 from millstream.errors import NotAvailableError, ProgramError, TypeMismatchError
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
 
 __all__ = [
@@ -57,6 +60,9 @@ class SerializationSchema:
 class DeserializationSchema:
     """Turns bytes into a value."""
 
+    dead_letter_tag: Any = None
+    """Where messages go that cannot be read; None: the first of them stops the job."""
+
     def __init__(self, j_deserialization_schema: Any = None) -> None:
         refuse_java(j_deserialization_schema, "DeserializationSchema", "subclass it and override deserialize(message)")
 
@@ -68,6 +74,18 @@ class DeserializationSchema:
         """The type of the values; untyped unless a subclass says more."""
         return Types.PICKLED_BYTE_ARRAY()
 
+    def with_dead_letters(self, tag: Any) -> Self:
+        """This schema, with messages that cannot be read sent to a side output of the source (beyond PyFlink).
+
+        `stream.get_side_output(tag)` is then a stream of rows (place, reason, key, value), in which `value` holds the
+        message's bytes.
+        """
+        if not isinstance(getattr(tag, "tag_id", None), str):
+            raise ProgramError(f"with_dead_letters: found {tag!r}, expected an OutputTag, such as OutputTag('bad').")
+        schema = copy.copy(self)
+        schema.dead_letter_tag = tag
+        return schema
+
     def column_decoder(self) -> MessageDecoder | None:
         """What reads messages in columns; None (the default): `deserialize` is called for each."""
         return None
@@ -76,7 +94,7 @@ class DeserializationSchema:
 def _charset(name: str) -> str:
     try:
         return codecs.lookup(name).name
-    except LookupError:
+    except (LookupError, TypeError):
         raise ProgramError(f"charset {name!r} is unknown to Python. Use a name such as 'UTF-8'.") from None
 
 

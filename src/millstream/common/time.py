@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import total_ordering
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from millstream.errors import NotAvailableError, ProgramError
@@ -17,6 +18,15 @@ __all__ = ["Duration", "Instant", "Time"]
 
 _NANOS_PER_MILLI = 1_000_000
 _NANOS_PER_SECOND = 1_000_000_000
+
+
+def _whole(method: str, number: int) -> int:
+    """The number, if it is a whole one. A text would be repeated, not multiplied."""
+    if isinstance(number, Integral) and not isinstance(number, bool):
+        return int(number)
+    raise ProgramError(
+        f"{method}: found {number!r} ({type(number).__name__}), expected a whole number. For less, use a smaller unit"
+    )
 
 
 @total_ordering
@@ -39,32 +49,32 @@ class Duration:
     @staticmethod
     def of_days(days: int) -> Duration:
         """A duration of whole days."""
-        return _duration(days * 86_400 * _NANOS_PER_SECOND)
+        return _duration(_whole("Duration.of_days", days) * 86_400 * _NANOS_PER_SECOND)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
         """A duration of hours."""
-        return _duration(hours * 3_600 * _NANOS_PER_SECOND)
+        return _duration(_whole("Duration.of_hours", hours) * 3_600 * _NANOS_PER_SECOND)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
         """A duration of milliseconds."""
-        return _duration(millis * _NANOS_PER_MILLI)
+        return _duration(_whole("Duration.of_millis", millis) * _NANOS_PER_MILLI)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
         """A duration of minutes."""
-        return _duration(minutes * 60 * _NANOS_PER_SECOND)
+        return _duration(_whole("Duration.of_minutes", minutes) * 60 * _NANOS_PER_SECOND)
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
         """A duration of nanoseconds."""
-        return _duration(nanos)
+        return _duration(_whole("Duration.of_nanos", nanos))
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
         """A duration of seconds."""
-        return _duration(seconds * _NANOS_PER_SECOND)
+        return _duration(_whole("Duration.of_seconds", seconds) * _NANOS_PER_SECOND)
 
     def to_nanos(self) -> int:
         """The length in nanoseconds."""
@@ -175,7 +185,7 @@ class Time:
     __slots__ = ("_milliseconds",)
 
     def __init__(self, milliseconds: int) -> None:
-        self._milliseconds = milliseconds
+        self._milliseconds = _whole("Time.milliseconds", milliseconds)
 
     def to_milliseconds(self) -> int:
         """The length in milliseconds."""
@@ -189,22 +199,22 @@ class Time:
     @staticmethod
     def seconds(seconds: int) -> Time:
         """A length in seconds."""
-        return Time(seconds * 1000)
+        return Time(_whole("Time.seconds", seconds) * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
         """A length in minutes."""
-        return Time(minutes * 60_000)
+        return Time(_whole("Time.minutes", minutes) * 60_000)
 
     @staticmethod
     def hours(hours: int) -> Time:
         """A length in hours."""
-        return Time(hours * 3_600_000)
+        return Time(_whole("Time.hours", hours) * 3_600_000)
 
     @staticmethod
     def days(days: int) -> Time:
         """A length in days."""
-        return Time(days * 86_400_000)
+        return Time(_whole("Time.days", days) * 86_400_000)
 
     def __eq__(self, other: object) -> bool:
         return self._milliseconds == other._milliseconds if isinstance(other, Time) else NotImplemented

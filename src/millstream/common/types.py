@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
-from millstream.errors import NotAvailableError
+from millstream.errors import NotAvailableError, did_you_mean
 
 __all__ = ["Row", "RowKind"]
 
@@ -44,7 +44,7 @@ KIND_TEXTS = ("+I", "-U", "+U", "-D")
 _INSERT = RowKind.INSERT
 
 
-class _NoFieldError(ValueError, KeyError):
+class NoFieldError(ValueError, KeyError):
     """A row has no field of that name. PyFlink says so with a ValueError, a dict would with a KeyError: it is both."""
 
     def __init__(self, message: str) -> None:
@@ -164,16 +164,18 @@ class Row:
         values[key] = value
         self._values = values
 
-    def _no_field(self, name: Any) -> _NoFieldError:
+    def _no_field(self, name: Any) -> NoFieldError:
         if self._fields is None:
-            return _NoFieldError(f"{self!r} has no field names, so no field {name!r}. Name them with set_field_names.")
-        return _NoFieldError(f"{name!r} is not a field of {self!r}. Its fields are {list(self._fields)}.")
+            return NoFieldError(f"{self!r} has no field names, so no field {name!r}. Name them with set_field_names.")
+        near = did_you_mean(str(name), self._fields)
+        return NoFieldError(f"{name!r} is not a field of {self!r}. Its fields are {list(self._fields)}.{near}")
 
     def __getattr__(self, item: str) -> Any:
         if not item.startswith("_"):
             position = self._position(item)
             if position >= 0:
                 return self._values[position]
+            raise AttributeError(str(self._no_field(item)), name=item, obj=self)
         raise AttributeError(item)
 
     def __contains__(self, item: object) -> bool:

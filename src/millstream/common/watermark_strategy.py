@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -218,15 +219,21 @@ class WatermarkStrategy:
         position or name of a field, which is the quickest: a column of times needs no call per record."""
         if isinstance(timestamp_assigner, str | int) and not isinstance(timestamp_assigner, bool):
             return self._changed(_timestamp_assigner=FieldTimestamps(timestamp_assigner))
-        if not isinstance(timestamp_assigner, TimestampAssigner) and not hasattr(
-            timestamp_assigner, "extract_timestamp"
-        ):
+        if isinstance(timestamp_assigner, type):
+            name = timestamp_assigner.__name__
+            raise ProgramError(
+                f"with_timestamp_assigner: found the class {name}, expected a TimestampAssigner. Pass an instance: "
+                f"{name}()"
+            )
+        if not hasattr(timestamp_assigner, "extract_timestamp"):
             if not callable(timestamp_assigner):
                 raise ProgramError(
-                    f"with_timestamp_assigner got {timestamp_assigner!r}, expected a TimestampAssigner. "
-                    "Give an object with extract_timestamp(value, record_timestamp), or the name of a field."
+                    f"with_timestamp_assigner: found {timestamp_assigner!r}, expected a TimestampAssigner. Give an "
+                    "object with extract_timestamp(value, record_timestamp), or the name of a field"
                 )
             timestamp_assigner = _CallableAssigner(timestamp_assigner)
+        assigner: Any = timestamp_assigner
+        _check_takes_two(assigner)
         return self._changed(_timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: DurationLike) -> WatermarkStrategy:
@@ -295,6 +302,21 @@ class WatermarkStrategy:
     def __repr__(self) -> str:
         delay = f", {self._max_out_of_orderness_ms} ms" if self._kind is WatermarkKind.BOUNDED else ""
         return f"<WatermarkStrategy: {self._kind.value}{delay}>"
+
+
+def _check_takes_two(assigner: TimestampAssigner) -> None:
+    """Refuse an assigner that cannot be called with a value and the timestamp it has."""
+    call = assigner._function if isinstance(assigner, _CallableAssigner) else assigner.extract_timestamp
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):  # some callables of Python's own do not say
+        return
+    try:
+        signature.bind("value", 0)
+    except TypeError:
+        raise ProgramError(
+            f"with_timestamp_assigner: the function takes {signature}, expected 2 arguments: (value, record_timestamp)"
+        ) from None
 
 
 def _positive_ms(length: DurationLike, name: str) -> int:

@@ -98,7 +98,7 @@ def _operator(node: Node) -> str:
     if isinstance(node.operation, LoopHead):
         text += f"  takes back what reaches uid={node.operation.tail}"
     text += _keyed(node)
-    if isinstance(node.operation, Process) and node.operation.tags:
+    if isinstance(node.operation, (Process, Read)) and node.operation.tags:
         text += "  side outputs " + ", ".join(tag for tag, _ in node.operation.tags)
     if node.queryable is not None:
         text += f"  queryable as '{node.queryable}'"

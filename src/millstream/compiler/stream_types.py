@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.graph.nodes import Edge, Graph, Node, Process
+from millstream.graph.nodes import Edge, Graph, Node, Process, Read
 from millstream.records.batch import is_typed
 
 __all__ = ["edge_type", "typed_input"]
@@ -14,7 +14,7 @@ def edge_type(graph: Graph, edge: Edge) -> TypeInformation | None:
     source = graph.node(edge.source)
     if edge.tag is None:
         return source.output_type
-    assert isinstance(source.operation, Process)
+    assert isinstance(source.operation, (Process, Read))
     return dict(source.operation.tags)[edge.tag]
 
 

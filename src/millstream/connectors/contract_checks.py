@@ -31,6 +31,7 @@ from millstream.connectors.contracts import (
     Split,
     WriterContext,
 )
+from millstream.connectors.splits_on_demand import SplitsOnDemand
 from millstream.errors import ProgramError
 from millstream.storage.store import Store
 
@@ -89,6 +90,8 @@ def listed_splits(source: Source, context: SourceContext, known_count: int = 0) 
     """All splits the source knows now, in its order; any collection or generator of them will do. The first
     `known_count` were checked before."""
     answer: Any = source.splits(context)
+    if isinstance(answer, SplitsOnDemand):
+        return answer  # our own sources', and perhaps a million: looking at all would make them all
     if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
         raise _contract_error(source, "splits", answer, "a list of Split(name, start, info)")
     splits = answer if isinstance(answer, (list, tuple)) else list(answer)

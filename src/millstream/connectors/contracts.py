@@ -64,8 +64,7 @@ class Split:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over;
-    `uid` is the source's name in the job, under which it may keep things in the job's store.
+    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over.
 
     `record_bytes_max`: what the records of an epoch may have on average, so that it stays within its bytes. A source
     that knows how large its records are reaches no further than that.
@@ -96,6 +95,9 @@ class Source(ABC):
     """True when `read` yields batches whose records bring their timestamps along."""
     single: bool = False
     """True when the source has one split for ever, so that it runs at parallelism 1 (as Flink's collection source)."""
+    dead_letter_tag: Any = None
+    """The OutputTag of messages that cannot be read; then `read` yields them as `DeadLetters` (see `messages`), and the
+    stream's `get_side_output(tag)` gives them. A source that decodes messages takes it from its schema."""
     sequential: bool = False
     """True when its splits come to an end and may be read one after the other, in the order of a list that only ever
     grows at its end. Then it may have any number of them: an epoch asks about the first unfinished ones only."""

@@ -18,6 +18,7 @@ one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import cloudpickle
@@ -155,12 +156,14 @@ def _check(function: object, count: int | None, rate_per_second: float | None, s
         raise ProgramError(
             f"DataGeneratorSource: the generator function is {function!r}. Give a callable that takes an index."
         )
-    if count is not None and count < 0:
-        raise ProgramError(f"DataGeneratorSource: count is {count}. Give 0 or more, or None for a stream without end.")
-    if rate_per_second is not None and not rate_per_second > 0:
-        raise ProgramError(f"DataGeneratorSource: rate_per_second is {rate_per_second}. Give more than 0, or None.")
-    if splits < 1:
-        raise ProgramError(f"DataGeneratorSource: splits is {splits}. Give at least 1.")
+    if count is not None and not (isinstance(count, Integral) and count >= 0):
+        raise ProgramError(
+            f"DataGeneratorSource: count is {count!r}. Give 0 or more, or None for a stream without end."
+        )
+    if rate_per_second is not None and not (isinstance(rate_per_second, Real) and rate_per_second > 0):
+        raise ProgramError(f"DataGeneratorSource: rate_per_second is {rate_per_second!r}. Give more than 0, or None.")
+    if not (isinstance(splits, Integral) and splits >= 1):
+        raise ProgramError(f"DataGeneratorSource: splits is {splits!r}. Give at least 1.")
 
 
 # Enough for every usual parallelism to share evenly; a long range gets more, for clusters with more cores than that.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Self, TypeVar
 
 from millstream.common.typeinfo import MapTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo.composite_types import type_advice
 from millstream.datastream.functions.function import AggregateFunction, ReduceFunction, ReduceFunctionWrapper
 from millstream.datastream.states.evolution import StateSerializer, Upgrade, checked_evolution
 from millstream.datastream.states.queryable import QueryableDescriptor
@@ -245,8 +246,7 @@ class StateDescriptor(QueryableDescriptor, ABC):
     ) -> None:
         self.name = checked_text(type(self).__name__, name)
         if not isinstance(type_info, TypeInformation):
-            hint = "Call it: Types.NAME()" if callable(type_info) else "Use one of Types, such as Types.LONG()"
-            raise refuse(f"{type(self).__name__} '{name}': found {type_info!r} as its type. {hint}")
+            raise refuse(f"{type(self).__name__} '{name}': found {type_info!r} as its type. {type_advice(type_info)}")
         self.type_info = type_info
         self._ttl_config: StateTtlConfig | None = None
         self._evolution = checked_evolution(self.name, upgrade=upgrade, serializer=serializer)

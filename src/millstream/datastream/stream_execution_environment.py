@@ -8,7 +8,8 @@ not import PySpark: that happens when a job starts or a DataFrame is handed over
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,12 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
         """The values of a list or any other finite iterable, in order. They are checked against the type now."""
+        if isinstance(collection, str | bytes | Mapping):
+            parts = "keys" if isinstance(collection, Mapping) else "letters" if isinstance(collection, str) else "bytes"
+            raise refuse(
+                f"from_collection: found {collection!r:.60}, expected a list or another iterable of records. For one "
+                f"record pass [it]; if its {parts} are meant, list(it)"
+            )
         try:
             is_endless_perhaps = not hasattr(collection, "__len__")
             values = list(islice(collection, _ITERATOR_VALUES_MAX + 1) if is_endless_perhaps else collection)
@@ -225,7 +232,8 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
         graph = self._builder.graph(
             name, self.get_parallelism(), self.get_max_parallelism(), chaining=self.is_chaining_enabled()
         )
-        return self._caches.offered(graph)
+        is_strict = options.read(options.SUM_OVERFLOW, self._configuration) == "error"
+        return self._caches.offered(replace(graph, refuses_overflow=is_strict))
 
     def _job_name(self, job_name: str | None) -> str:
         if job_name is None:

@@ -7,7 +7,17 @@ from typing import Any
 
 from millstream.graph.nodes import Graph, LoopHead, LoopTail, Node, Operation
 
-__all__ = ["GraphBuilder"]
+__all__ = ["GraphBuilder", "never_run"]
+
+
+_LAST: list[GraphBuilder] = []  # the builder of the environment that was made last
+
+
+def never_run() -> Node | None:
+    """The end of a program that was built by the last environment, where nobody made a job or a plan of it: `execute`
+    was forgotten."""
+    nodes = [node for builder in _LAST if not builder._is_looked_at for node in builder.nodes.values()]
+    return next(reversed(nodes), None)
 
 
 @dataclass
@@ -20,6 +30,10 @@ class GraphBuilder:
 
     nodes: dict[int, Node] = field(default_factory=dict)
     _fresh: set[int] = field(default_factory=set)
+    _is_looked_at: bool = False  # a job was made of it, or a plan
+
+    def __post_init__(self) -> None:
+        _LAST[:] = [self]
 
     def add(self, operation: Operation, name: str, **attributes: Any) -> Node:
         """Add a node and return it. Its id is its place in the order of calls, which makes plans stable."""
@@ -35,6 +49,7 @@ class GraphBuilder:
 
     def graph(self, job_name: str, parallelism: int, max_parallelism: int, chaining: bool = True) -> Graph:
         """The frozen graph of what was added since `take`, with all it reads from, numbered from 1."""
+        self._is_looked_at = True
         reached: set[int] = set()
         pending = sorted(self._fresh)
         tails = {n.operation.loop: n.id for n in self.nodes.values() if isinstance(n.operation, LoopTail)}

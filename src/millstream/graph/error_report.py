@@ -12,16 +12,19 @@ program led to it.
 
 from __future__ import annotations
 
+import atexit
 import sys
 import sysconfig
 import traceback
+from os.path import basename
 from types import TracebackType
 from typing import TextIO
 
 from millstream.errors import JobFailedError, MillstreamError
-from millstream.graph.site import PACKAGE_FOLDER, Site
+from millstream.graph.builder import never_run
+from millstream.graph.site import PACKAGE_FOLDER, Site, in_plain_words
 
-__all__ = ["show_error", "show_uncaught_errors"]
+__all__ = ["show_error", "show_known_names", "show_uncaught_errors", "show_what_never_ran"]
 
 
 def show_error(error: MillstreamError, screen: TextIO) -> None:
@@ -29,7 +32,7 @@ def show_error(error: MillstreamError, screen: TextIO) -> None:
     if isinstance(error, JobFailedError) and error.report:
         print(error.report, end="\n\n", file=screen)
     line = None if error.at else _line_of(error)
-    print(f"millstream: {error}" if line is None else f"millstream: {error} ({line})", file=screen)
+    print(f"millstream: {in_plain_words(str(error))}", end="\n" if line is None else f" ({line})\n", file=screen)
 
 
 # Neither the program's nor ours: Python itself, what starts programs, and packages.
@@ -47,15 +50,49 @@ def _line_of(error: MillstreamError) -> Site | None:
     return Site(program[-1].filename, program[-1].lineno or 0) if program else None
 
 
+def show_known_names(error: BaseException, screen: TextIO) -> None:
+    """Of an attribute that one of our classes does not have, as `Types.INTEGER`: those it has."""
+    kind = error.obj if isinstance(error, AttributeError) else None
+    if isinstance(kind, type) and kind.__module__.startswith("millstream."):
+        names = ", ".join(name for name in dir(kind) if not name.startswith("_"))
+        print(f"millstream: {kind.__name__} has {names}", file=screen)
+
+
 def show_uncaught_errors() -> None:
     """From now on, show our errors that nobody catches as the command line shows them."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_uncaught
+        # Now: when Python is about to end, nobody knows any more which file it was given.
+        atexit.register(_at_exit, getattr(sys.modules.get("__main__"), "__file__", None))
+
+
+def show_what_never_ran(screen: TextIO) -> None:
+    """Say that a program was built and nothing of it ran: the commonest mistake of a first program."""
+    node = never_run()
+    if node is not None:
+        print(
+            f"millstream: the program ended without env.execute(): nothing of it ran. Call it at the end ({node.site})",
+            file=screen,
+        )
+
+
+def _at_exit(script: str | None) -> None:
+    """The same for a program that Python runs by itself, if it came to its end: not for one that a test runner or a
+    shell imports."""
+    node = never_run()
+    is_program = node is not None and script is not None and basename(script) == basename(node.site.file)
+    if is_program and not _FAILED:
+        show_what_never_ran(sys.stderr)
+
+
+_FAILED: list[type[BaseException]] = []  # what ended the process
 
 
 def _show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _FAILED.append(kind)
     if isinstance(error, MillstreamError):
         sys.stdout.flush()
         show_error(error, sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
+        show_known_names(error, sys.stderr)

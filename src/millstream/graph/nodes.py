@@ -102,6 +102,7 @@ class Operation:
 class Read(Operation):
     source: Source
     watermarks: WatermarkStrategy | None = None
+    tags: tuple[tuple[str, TypeInformation | None], ...] = ()  # the side output of unreadable messages, if it is read
 
 
 @dataclass(frozen=True)
@@ -255,6 +256,7 @@ class RollingField(Operation):
 
     kind: str  # sum, min, max, min_by, max_by
     field: int | str  # in a typed stream its position, in an untyped one as the program named it
+    is_strict: bool = False  # a sum that does not fit its type is an error
 
 
 @dataclass(frozen=True)
@@ -358,6 +360,7 @@ class Graph:
     parallelism: int
     max_parallelism: int
     chaining: bool = True
+    refuses_overflow: bool = False  # ready sums that do not fit their type are errors
 
     def node(self, id: int) -> Node:
         """The node with this id."""

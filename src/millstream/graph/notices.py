@@ -9,6 +9,7 @@ records, or is hardly ever meant, is a warning (`warn_once`): everybody sees it 
 from __future__ import annotations
 
 import logging
+import sys
 
 __all__ = ["relay_once", "say_once", "warn_once"]
 
@@ -32,7 +33,7 @@ def say_once(subject: str, sentence: str) -> None:
 def warn_once(subject: str, sentence: str, at: object) -> None:
     """Log `sentence` as a warning, with the user's line `at`, unless one about `subject` at that line was logged."""
     if _is_new(f"{subject} at {at}"):
-        _LOG.warning("%s (%s)", sentence, at)
+        _say(logging.WARNING, f"{sentence} ({at})")
 
 
 def relay_once(name: str, level: int, text: str) -> bool:
@@ -41,5 +42,13 @@ def relay_once(name: str, level: int, text: str) -> bool:
     if name != _LOG.name:
         return False
     if _is_new(text):
-        _LOG.log(level, "%s", text)
+        _say(level, text)
     return True
+
+
+def _say(level: int, text: str) -> None:
+    """Log it. Where nobody set up logging Python would print the bare text: we then print it as ours."""
+    if level >= logging.WARNING and _LOG.isEnabledFor(level) and not _LOG.hasHandlers():
+        print(f"millstream: {text}", file=sys.stderr, flush=True)
+    else:
+        _LOG.log(level, "%s", text)

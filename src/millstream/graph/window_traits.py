@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = [
+    "EndlessAssigner",
     "FiringRule",
     "FixedTimeAssigner",
     "MergingAssigner",
@@ -54,6 +55,11 @@ class FixedTimeAssigner:
     @abstractmethod
     def panes(self, lateness_ms: int) -> PaneWindows:
         """Its windows, which take late records for so long."""
+
+
+class EndlessAssigner:
+    """An assigner whose windows end with time itself: that is the timestamp of their results, and no time of an event.
+    Derived classes are such, too."""
 
 
 class MergingAssigner:

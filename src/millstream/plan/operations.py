@@ -23,6 +23,7 @@ class Rolling(Operation):
 
     kind: str  # sum, min, max, min_by, max_by
     position: int
+    is_strict: bool = False  # a sum that does not fit its type is an error
 
 
 @dataclass(frozen=True)

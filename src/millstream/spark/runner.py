@@ -32,13 +32,13 @@ __all__ = ["SparkRunner", "build_frame"]
 _INLINE_CHARACTERS_MAX = 65_536
 
 
-def build_frame(session: SparkSession, plan: Plan, job: ShippedJob) -> DataFrame:
+def build_frame(session: SparkSession, plan: Plan, job: ShippedJob, *, in_archives: bool = False) -> DataFrame:
     """The DataFrame of a plan. Collecting a fresh `_execution_of` it is one epoch."""
     first = plan.stages[0]
-    frame = session.range(0, first.width, 1, first.width).mapInArrow(stage_function(job, 0), ENVELOPE_DDL)
+    frame = session.range(0, first.width, 1, first.width).mapInArrow(stage_function(job, 0, in_archives), ENVELOPE_DDL)
     for stage in plan.stages[1:]:
         frame = frame.repartitionById(stage.width, f.col("target"))
-        frame = frame.mapInArrow(stage_function(job, stage.index), ENVELOPE_DDL)
+        frame = frame.mapInArrow(stage_function(job, stage.index, in_archives), ENVELOPE_DDL)
     return frame.select("kind", "payload")
 
 
@@ -51,10 +51,11 @@ def _execution_of(frame: DataFrame) -> DataFrame:
 
 
 class SparkRunner:
-    """Runs epochs as Spark jobs, on a session whose settings are safe (`spark.session`)."""
+    """Runs epochs as Spark jobs, on a session whose settings are safe (`spark.session`). `in_archives`: the tasks'
+    working directory is where the program's archives are."""
 
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
+    def __init__(self, session: SparkSession, *, in_archives: bool = False) -> None:
+        self._session, self._in_archives = session, in_archives
         self._frame: DataFrame | None = None
         self._job: ShippedJob | None = None
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
@@ -63,7 +64,7 @@ class SparkRunner:
     def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin: build its plan."""
         self._job = job
-        self._frame = build_frame(self._session, job.plan(), job)
+        self._frame = build_frame(self._session, job.plan(), job, in_archives=self._in_archives)
         self._planned = self._planner.submit(_execution_of, self._frame)
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:

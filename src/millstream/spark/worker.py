@@ -1,17 +1,19 @@
 """Inside a Spark task: which task this is, what it is told of the epoch, and what it keeps for the next one.
 
 Spark calls the function of a stage with the rows that the stage before sent to this task. A Python worker process runs
-many tasks, one after the other, and keeps three things between them: the operators that stay open (`Residents`), the
-spec's file if the epoch has one, read once for all tasks, and what was hidden from the garbage collector.
+many tasks, one after the other, and keeps four things between them: the operators that stay open (`Residents`), the
+spec's file if the epoch has one, read once for all tasks, what was hidden from the garbage collector, and the folder it
+was started in.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import SparkFiles, TaskContext
 
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
@@ -20,7 +22,7 @@ from millstream.runtime.task.spec import Assignment, EpochSpec
 from millstream.runtime.task.task import run_task
 from millstream.storage.store import Store
 
-__all__ = ["SPEC_FILE_MARK", "SPEC_PROPERTY", "LastingObjects", "SpecFile", "stage_function"]
+__all__ = ["SPEC_FILE_MARK", "SPEC_PROPERTY", "LastingObjects", "SpecFile", "WorkingFolder", "stage_function"]
 
 SPEC_PROPERTY = "millstream.epoch"
 """The local property of a Spark job that holds the epoch's spec, or where it is."""
@@ -30,16 +32,20 @@ SPEC_FILE_MARK = "file:"
 StageFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def stage_function(job: ShippedJob, stage: int) -> StageFunction:
-    """What a task of `stage` runs; Spark sends it to the workers once."""
+def stage_function(job: ShippedJob, stage: int, in_archives: bool = False) -> StageFunction:
+    """What a task of `stage` runs; Spark sends it to the workers once. `in_archives`: it runs in the folder where the
+    program's archives are unpacked."""
 
     def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _run_in_worker(job, stage, rows)
+        yield from _run_in_worker(job, stage, rows, in_archives)
 
     return run
 
 
-def _run_in_worker(job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_in_worker(
+    job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch], in_archives: bool
+) -> Iterator[pa.RecordBatch]:
+    _WORKING_FOLDER.enter(SparkFiles.getRootDirectory() if in_archives else None)
     context = TaskContext.get()
     assert context is not None
     spec = _spec(context, job.facts.store)
@@ -99,7 +105,24 @@ class LastingObjects:
         gc.freeze()
 
 
+class WorkingFolder:
+    """The working directory of this worker. Jobs of one application share workers, and each has its own."""
+
+    def __init__(self) -> None:
+        self._first: str | None = None
+        self._current: str | None = None
+
+    def enter(self, folder: str | None) -> None:
+        """Go there; None: where the worker was started."""
+        if folder == self._current:
+            return
+        self._first = self._first or os.getcwd()
+        os.chdir(folder or self._first)
+        self._current = folder
+
+
 # For the life of a Python worker process.
 _RESIDENTS = Residents()
 _SPEC_FILE = SpecFile()
+_WORKING_FOLDER = WorkingFolder()
 _LASTING_OBJECTS = LastingObjects()

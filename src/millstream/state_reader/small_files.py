@@ -19,6 +19,7 @@ from millstream.checkpoint.sealed import unseal
 from millstream.checkpoint.verification import Problem
 from millstream.connectors.batch_series import is_sealed, read_sealed
 from millstream.connectors.files.discovery import files_of_list, is_file_list
+from millstream.connectors.kafka.partitions import is_partition_list, partitions_of_list
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.content import content_of
 from millstream.storage.names import (
@@ -95,6 +96,9 @@ def stored_input_problems(store: Store) -> Iterator[Problem]:
         try:
             if is_file_list(name):
                 files_of_list(store.get(name))
+                continue
+            if is_partition_list(name):
+                partitions_of_list(store.get(name), name)
                 continue
             document = read_sealed(store, name) if is_sealed(name) else json.loads(store.get(name))
             files = document["files"] if "/markers/" in name else ()

@@ -17,7 +17,7 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import MillstreamError, StoreError
 from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.log_lock import is_anybody_running
-from millstream.storage.names import job_name
+from millstream.storage.names import LOGS, job_name
 from millstream.storage.store import Store, open_store
 
 __all__ = ["DAMAGED", "DEFAULT_ROOT", "INTERRUPTED", "ListedJob", "jobs", "records_of"]
@@ -35,7 +35,8 @@ class ListedJob:
     whether somebody runs it; None: that cannot be told.
 
     `status` is the manifest's, but INTERRUPTED if that says RUNNING and nobody runs the job (it was killed, or
-    aborted), and STARTING if the job has ended there and somebody runs it again.
+    aborted), and STARTING if the job has ended there and somebody runs it again. Before the first epoch it is STARTING
+    while somebody runs it, INTERRUPTED if somebody did, else NO EPOCH YET.
     """
 
     name: str
@@ -93,7 +94,9 @@ def _listed(store: Store, shown: str) -> ListedJob:
         return ListedJob(record.job, record.job_id, DAMAGED, 0, 0, None, shown, error.message)
     is_alive = is_anybody_running(store)
     if newest is None:
-        return ListedJob(record.job, record.job_id, NO_EPOCH, 0, 0, None, shown, is_alive=is_alive)
+        was_run = bool(store.list(LOGS))  # a fork that nobody has started has no log
+        status = STARTING if is_alive else INTERRUPTED if is_alive is False and was_run else NO_EPOCH
+        return ListedJob(record.job, record.job_id, status, 0, 0, None, shown, is_alive=is_alive)
     return ListedJob(
         record.job,
         record.job_id,

@@ -10,15 +10,18 @@ first use, not when a task unpickles the store.
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import MillstreamError, PlatformError, StoreAwayError, StoreDamagedError, StoreError
+from millstream.errors import PlatformError, StoreAwayError, StoreDamagedError, StoreError
+from millstream.storage.object_errors import IN_CONFLICT, explained_errors, has_no_bucket, is_unknown_to_service
 from millstream.storage.path_parts import checked_name
+from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Names, open_store
 
 if TYPE_CHECKING:
@@ -27,12 +30,18 @@ if TYPE_CHECKING:
 __all__ = ["ObjectStore", "connect", "explained_errors"]
 
 _DELETED_AT_ONCE = 1_000
+_LISTED_AT_ONCE = 1_000
+_PART_BYTES = 5 * 1024 * 1024
 # What a service answers to when it is busy or just restarting; whoever waits longer has patience of his own.
 _RETRIES: Any = {
     "max_retries": 8,
     "retry_timeout": timedelta(seconds=10),
     "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=2), "base": 2.0},
 }
+_NO_RETRIES: Any = {**_RETRIES, "max_retries": 0}
+# Less than half a minute: whoever waits is told in time that nobody answers.
+_TIMES: Any = {"timeout": timedelta(seconds=25), "connect_timeout": timedelta(seconds=5)}
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
 class ObjectStore:
@@ -40,7 +49,7 @@ class ObjectStore:
 
     def __init__(self, url: str, backend: Backend | None = None) -> None:
         self._url = url.rstrip("/")
-        self._backend = backend
+        self._backend = self._creator = backend
 
     @property
     def url(self) -> str:
@@ -58,7 +67,9 @@ class ObjectStore:
     def put_marked(self, name: str, data: bytes) -> str:
         """As `put`; returns the mark that the service gives this content (its entity tag), "" if it gives none."""
         with self._explain_errors(checked_name(name)):
-            return self._connection().put(name, data)["e_tag"] or ""
+            if len(data) > _PART_BYTES:
+                REQUESTS.add(1 - -len(data) // _PART_BYTES)  # its parts; the upload is begun and ended, too
+            return self._connection().put(name, data, chunk_size=_PART_BYTES)["e_tag"] or ""
 
     def size_and_mark(self, name: str) -> tuple[int, str] | None:
         """What the service says of `name` without reading it; None when it is absent."""
@@ -70,19 +81,26 @@ class ObjectStore:
         return facts["size"], facts["e_tag"] or ""
 
     def create(self, name: str, data: bytes) -> bool:
-        from obstore.exceptions import AlreadyExistsError, NotSupportedError
+        from obstore.exceptions import AlreadyExistsError
 
         with self._explain_errors(checked_name(name)):
             try:
-                # Never multipart: only a single put can be conditional.
-                self._connection().put(name, data, mode="create", use_multipart=False)
-            except AlreadyExistsError:
+                # Never multipart: only a single put can be conditional. Never repeated by the client: if an answer is
+                # lost, the repetition would find the name taken, and not know by whom. Who has patience looks.
+                self._connection_for_creating().put(name, data, mode="create", use_multipart=False)
+            except AlreadyExistsError as error:
+                if IN_CONFLICT in str(error):
+                    raise StoreAwayError(
+                        f"Store {self._url}: {name!r} is being written by another request just now. Ask again."
+                    ) from None
                 return False
-            except (NotSupportedError, NotImplementedError) as error:
-                raise StoreError(
-                    f"Store {self._url} has no conditional put, so two drivers could both commit. "
-                    f"Use a service that answers If-None-Match: *, or a local folder."
-                ) from error
+            except Exception as error:
+                if is_unknown_to_service(error):
+                    raise StoreError(
+                        f"Store {self._url} has no conditional put, so two drivers could both commit. "
+                        f"Use a service that answers If-None-Match: *, or a local folder."
+                    ) from None
+                raise
         return True
 
     def create_copy(self, name: str, source: str) -> bool | None:
@@ -95,7 +113,7 @@ class ObjectStore:
             except AlreadyExistsError:
                 return False
             except FileNotFoundError as error:
-                raise self._missing_error(source) from error
+                raise self._missing_error(source, error) from None
             except (NotSupportedError, NotImplementedError):
                 return None
         return True
@@ -105,14 +123,14 @@ class ObjectStore:
             try:
                 return bytes(self._connection().get(name).bytes())
             except FileNotFoundError as error:
-                raise self._missing_error(name) from error
+                raise self._missing_error(name, error) from None
 
     def get_range(self, name: str, start: int, stop: int) -> bytes:
         with self._explain_errors(checked_name(name)):
             try:
                 return bytes(self._connection().get_range(name, start=start, end=stop)) if stop > start else b""
             except FileNotFoundError as error:
-                raise self._missing_error(name) from error
+                raise self._missing_error(name, error) from None
 
     def exists(self, name: str) -> bool:
         with self._explain_errors(checked_name(name)):
@@ -127,7 +145,9 @@ class ObjectStore:
         with self._explain_errors(prefix):
             # A prefix of object stores ends at a '/', so 'staged/a' does not answer for 'staged/ab'.
             pages = self._connection().list(folder)
-            return sorted(item["path"] for page in pages for item in page)
+            names = sorted(item["path"] for page in pages for item in page)
+        REQUESTS.add(max(0, len(names) - 1) // _LISTED_AT_ONCE)  # a request for each page
+        return names
 
     def delete(self, name: str) -> None:
         with self._explain_errors(checked_name(name)):
@@ -152,7 +172,7 @@ class ObjectStore:
             try:
                 return int(self._connection().head(name)["last_modified"].timestamp() * 1000)
             except FileNotFoundError as error:
-                raise self._missing_error(name) from error
+                raise self._missing_error(name, error) from None
 
     def local_path(self, name: str) -> Path | None:
         checked_name(name)
@@ -165,10 +185,9 @@ class ObjectStore:
     def check_writable(self) -> None:
         """Create a probe, see that a second create is refused, and delete it."""
         probe = f"probe-{secrets.token_hex(8)}"
-        try:
-            created, again = self.create(probe, b"1"), self.create(probe, b"2")
-        finally:
-            self.delete(probe)
+        # A create that fails is told as it is; what would be removed is not there, or nobody answers.
+        created, again = self.create(probe, b"1"), self.create(probe, b"2")
+        self.delete(probe)
         if not created or again:
             raise StoreError(
                 f"Store {self._url} ignores the condition of a conditional put, so two drivers could both commit. "
@@ -183,7 +202,15 @@ class ObjectStore:
             self._backend = connect(self._url)
         return self._backend
 
-    def _missing_error(self, name: str) -> StoreDamagedError:
+    def _connection_for_creating(self) -> Backend:
+        if self._creator is None:
+            self._creator = connect(self._url, _NO_RETRIES)
+        return self._creator
+
+    def _missing_error(self, name: str, error: Exception) -> StoreError:
+        if has_no_bucket(error):
+            with self._explain_errors(name):
+                raise error
         return StoreDamagedError(
             f"Store {self._url} has no file {name!r}, which was expected there. "
             f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
@@ -193,8 +220,8 @@ class ObjectStore:
         return explained_errors(self._url, name)
 
 
-def connect(url: str) -> Backend:
-    """The service at `url`. Nothing is asked of it yet."""
+def connect(url: str, retries: Any = None) -> Backend:
+    """The service at `url`. Nothing is asked of it yet. `retries`: in place of the usual ones."""
     try:
         from obstore.store import from_url
     except ImportError as error:
@@ -202,39 +229,7 @@ def connect(url: str) -> Backend:
     # S3's two spellings mean one service; obstore knows the plain one. S3 copies only if absent by way of an upload.
     plain_url = url.replace("s3a://", "s3://", 1)
     config: Any = {"copy_if_not_exists": "multipart"} if plain_url.startswith("s3://") else None
-    return from_url(plain_url, config=config, retry_config=_RETRIES)
-
-
-@contextmanager
-def explained_errors(url: str, name: str) -> Iterator[None]:
-    """Errors of the service, while `name` of the store at `url` is asked for, as ours."""
-    try:
-        yield
-    except MillstreamError:
-        raise
-    except Exception as error:
-        # obstore's messages end in a dump of its own structures; the first paragraph is for people.
-        reason = str(error).split("\n\n", 1)[0].strip()
-        raise _kind(error)(
-            f"Store {url}: {name!r} cannot be reached: {reason}. "
-            f"Check the address, the credentials in the environment and the network."
-        ) from error
-
-
-def _kind(error: Exception) -> type[StoreError]:
-    """Whether the service refuses, or does not answer: a time-out, a lost connection, a status of 500 and more."""
-    from obstore import exceptions as refusals
-
-    final = (
-        refusals.InvalidPathError,
-        refusals.NotSupportedError,
-        refusals.PermissionDeniedError,
-        refusals.UnauthenticatedError,
-        refusals.UnknownConfigurationKeyError,
-        FileNotFoundError,
-        NotImplementedError,
-        PermissionError,
-        TypeError,
-        ValueError,
-    )
-    return StoreError if isinstance(error, final) else StoreAwayError
+    # Who gives an endpoint without TLS means it.
+    allows_http = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
+    options: Any = {**_TIMES, "allow_http": True} if allows_http else _TIMES
+    return from_url(plain_url, config=config, client_options=options, retry_config=retries or _RETRIES)

@@ -111,11 +111,21 @@ def open_store(url: str, *, fsync: bool = True) -> Store:
     if scheme == "memory":
         return MemoryStore(url[len("memory://") :])
     if scheme in _OBJECT_SCHEMES:
+        _refuse_credentials(url)
         return ObjectStore(url)
     raise ConfigurationError(
         f"Store address {url!r} has the unknown scheme {scheme!r}. "
         f"Give a path, file://, memory://, s3://, gs:// or az://."
     )
+
+
+def _refuse_credentials(url: str) -> None:
+    """An address is shown, logged and stored, so it must hold no secret."""
+    if ":" in urlsplit(url).netloc.rpartition("@")[0]:
+        raise ConfigurationError(
+            "The store's address has credentials in it. Addresses are shown and stored: give the plain one, such as "
+            "s3://bucket/job, and the credentials in the environment."
+        )
 
 
 def is_object_address(url: str) -> bool:

@@ -17,6 +17,7 @@ from millstream.common.restart_strategy import RestartStrategies, RestartStrateg
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, ProgramError
 from millstream.graph.nodes import Graph, Read, Write
+from millstream.graph.site import refuse
 from millstream.jobs.console.foreground import FailureInTask
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
@@ -53,7 +54,7 @@ class Result:
         key = self._keys.get(sink if isinstance(sink, str) else id(sink))
         if key is None:
             named = sorted(name for name in self._keys if isinstance(name, str))
-            raise ProgramError(f"the job had no Collect sink {sink!r}; by name it had {named}. Add it by sink_to(...)")
+            raise refuse(f"the job had no Collect sink {sink!r}; by name it had {named or 'none'}. Add it by sink_to()")
         return list(self.collected[key])
 
     @property
@@ -110,12 +111,7 @@ def run(
     >>> result[out], result.restarts
     ([1, 2, 3], 1)
     """
-    env = build if isinstance(build, StreamExecutionEnvironment) else StreamExecutionEnvironment()
-    if parallelism is not None or env is not build:
-        env.set_parallelism(parallelism or 1)
-    if env is not build:
-        assert callable(build)
-        build(env)
+    env = _built_environment(build, parallelism)
     try:
         graph, settings = env._graph(job_name), env._job_settings()
     finally:
@@ -142,6 +138,20 @@ def run(
             raise error from FailureInTask(error.report)
         raise
     return _result(graph, memory, job)
+
+
+def _built_environment(build: Any, parallelism: int | None) -> StreamExecutionEnvironment:
+    """The environment with the program's sources and sinks in it."""
+    if isinstance(build, StreamExecutionEnvironment):
+        return build if parallelism is None else build.set_parallelism(parallelism)
+    if not callable(build):
+        raise refuse(
+            f"run: found {build!r} ({type(build).__name__}), expected a function that adds sources and sinks to the "
+            "environment it is given, or an environment that has them"
+        )
+    env = StreamExecutionEnvironment().set_parallelism(parallelism or 1)
+    build(env)
+    return env
 
 
 def _check_it_ends(graph: Graph, epochs: int | None) -> None:

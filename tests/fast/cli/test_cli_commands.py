@@ -286,6 +286,15 @@ def test_a_job_is_running_until_its_driver_dies_however_it_dies(tmp_path: Path) 
     assert " INTERRUPTED " in listed(tmp_path)
 
 
+def test_a_job_without_an_epoch_is_starting_while_it_runs_and_interrupted_when_it_was_killed(tmp_path: Path) -> None:
+    store_of(tmp_path, "clicks")
+    assert " NO EPOCH YET " in listed(tmp_path)
+    log = attach_log(open_store(str(tmp_path)), "a1")
+    assert " STARTING " in listed(tmp_path)
+    log.close()
+    assert " INTERRUPTED " in listed(tmp_path)
+
+
 def test_a_stopped_job_that_is_run_again_is_starting_until_its_next_epoch(tmp_path: Path) -> None:
     store_of(tmp_path, "clicks", epoch=7, created_ms=88_000, status="SUSPENDED")
     assert " SUSPENDED " in listed(tmp_path)

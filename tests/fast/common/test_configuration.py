@@ -11,6 +11,7 @@ from millstream.common import ConfigOptions, Configuration, ExecutionConfig, Res
 from millstream.common.options import EPOCH_POLL_INTERVAL, KNOWN, check_key, read
 from millstream.common.options.option import Option, OptionType
 from millstream.common.options.quantities import parse_bytes, parse_duration_ms
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, NotAvailableError
 
 
@@ -165,6 +166,24 @@ def test_every_known_option_is_documented_and_accepts_its_default(option: object
             "rest.port",
         ],
         *["restart-strategy.fixed-delay.attempts", "pipeline.global-job-parameters.input", "millstream.store"],
+        *["python.logging.level", "python.requirements", "python.pythonpath", "python.fn-execution.bundle.size"],
+        *["execution.checkpointing.data-inline-threshold", "execution.checkpointing.cleaner.parallel-mode"],
+        *["execution.state-recovery.from-local", "execution.async-state.buffer-size", "execution.job-listeners"],
+        *["execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", "state.storage.fs.memory-threshold"],
+        *["pipeline.vertex-description-mode", "pipeline.watermark-alignment.buffer-size", "scheduler-mode"],
+        *[
+            "client.retry-period",
+            "traces.reporters",
+            "events.reporters",
+            "job-result-store.storage-path",
+            "s3.access-key",
+        ],
+        *[
+            "cleanup-strategy.fixed-delay.attempts",
+            "external-resource.gpu.amount",
+            "process.working-dir",
+            "jmx.server.port",
+        ],
     ],
 )
 def test_keys_that_mean_something_pass(key: str) -> None:
@@ -178,6 +197,10 @@ def test_keys_that_mean_something_pass(key: str) -> None:
         ("millstream.epoch.max_records", "millstream.epoch.max-records"),
         ("restart-strategy.fixed-delay.attempt", "restart-strategy.fixed-delay.attempts"),
         ("execution.checkpoint.interval", "execution.checkpointing.interval"),
+        ("python.requirement", "python.requirements"),
+        ("pipeline.operator-chainin", "pipeline.operator-chaining"),
+        ("state.savepoint.dir", "state.savepoints.dir"),
+        ("millstream.sum.overflw", "millstream.sum.overflow"),
     ],
 )
 def test_a_misspelt_key_is_refused_with_the_nearest_and_the_line(typo: str, meant: str) -> None:
@@ -261,3 +284,26 @@ def test_every_setting_of_ours_is_known_to_the_check_of_keys() -> None:
     for option in (value for value in vars(options).values() if isinstance(value, Option)):
         assert KNOWN[option.key] is option
     check_key("millstream.epoch.max-bytes")
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        ("execution.buffer-timeout.interval", "70 ms", 70),
+        ("execution.buffer-timeout", "60 ms", 60),
+        ("execution.buffer-timeout", "-1", -1),
+        ("execution.buffer-timeout.enabled", "false", -1),
+        ("pipeline.name", "x", 100),
+    ],
+)
+def test_the_buffer_timeout_is_read_under_either_name(key: str, text: str, expected: int) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration().set_string(key, text))
+    assert env.get_buffer_timeout() == expected
+
+
+@pytest.mark.parametrize("key", ["pipeline.operator-chaining.enabled", "pipeline.operator-chaining"])
+def test_chaining_is_turned_off_under_either_name_and_the_newer_counts(key: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration().set_string(key, "false"))
+    assert not env.is_chaining_enabled()
+    env.configure(Configuration().set_string("pipeline.operator-chaining.enabled", "true"))
+    assert env.is_chaining_enabled()

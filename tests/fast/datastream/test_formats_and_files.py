@@ -42,7 +42,7 @@ from millstream.datastream.formats.csv import (
 )
 from millstream.datastream.formats.json import JsonBulkWriters, JsonRowDeserializationSchema, JsonRowSerializationSchema
 from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
-from millstream.errors import JobFailedError, NotAvailableError, NotYetError, ProgramError, TypeMismatchError
+from millstream.errors import JobFailedError, NotAvailableError, ProgramError, TypeMismatchError
 from millstream.graph.nodes import Read, Write
 from millstream.records.batch import Batch
 from millstream.testing import Collect, run
@@ -172,7 +172,7 @@ def test_a_sink_that_cannot_be_is_refused_at_its_line(tmp_path: Path) -> None:
         builder.with_output_file_config(OutputFileConfig("_hidden", "")).build()
     with pytest.raises(ProgramError, match="part_size"):
         RollingPolicy.default_rolling_policy(part_size=0)
-    with pytest.raises(NotYetError, match="enable_compact"):
+    with pytest.raises(ProgramError, match="expected a FileCompactStrategy"):
         builder.enable_compact(None, None)  # type: ignore[arg-type]
 
 

@@ -107,8 +107,8 @@ def test_what_is_not_available_says_what_to_use_instead() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(NotAvailableError, match=r"spark\.jars"):
         env.add_jars("file:///connector.jar")
-    with pytest.raises(NotAvailableError, match="executors"):
-        env.set_python_requirements("requirements.txt")
+    with pytest.raises(NotAvailableError, match="interpreter that runs the program"):
+        env.set_python_executable("/usr/bin/env")
 
 
 def test_importing_the_api_imports_neither_pyspark_nor_java() -> None:
@@ -135,15 +135,15 @@ def test_the_table_of_what_is_not_built_is_what_its_script_writes() -> None:
 
 
 def test_a_stand_in_is_one_class_wherever_it_is_imported() -> None:
-    from millstream.datastream.connectors import kafka
+    from millstream.datastream.connectors import pulsar
     from millstream.datastream.connectors.base import Source
 
-    assert kafka.KafkaSource is kafka.KafkaSource and issubclass(kafka.KafkaSource, Source)
-    assert pickle.loads(pickle.dumps(kafka.Semantic.NONE)) is kafka.Semantic.NONE
-    with pytest.raises(NotYetError, match=r"^KafkaSource\.builder is not built yet: it comes with connectors\. Until"):
-        kafka.KafkaSource.builder()
-    with pytest.raises(AttributeError, match="has no attribute 'KafkaWell'"):
-        _ = kafka.KafkaWell
+    assert pulsar.PulsarSource is pulsar.PulsarSource and issubclass(pulsar.PulsarSource, Source)
+    assert pickle.loads(pickle.dumps(pulsar.TopicRoutingMode.CUSTOM)) is pulsar.TopicRoutingMode.CUSTOM
+    with pytest.raises(NotAvailableError, match=r"^PulsarSource\.builder is not available: use Pulsar's Kafka"):
+        pulsar.PulsarSource.builder()
+    with pytest.raises(AttributeError, match="has no attribute 'PulsarWell'"):
+        _ = pulsar.PulsarWell
 
 
 def test_an_interface_of_a_module_that_is_not_built_can_be_filled_in() -> None:

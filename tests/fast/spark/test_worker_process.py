@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from millstream.runtime.task.residents import Residents
 from millstream.spark import worker
-from millstream.spark.worker import LastingObjects, SpecFile
+from millstream.spark.worker import LastingObjects, SpecFile, WorkingFolder
 from millstream.storage.memory import MemoryStore
 
 
@@ -61,3 +63,16 @@ def test_objects_are_collected_as_often_as_their_number_doubles_and_once_for_eve
     assert collections == [1, 2, 4, 8, 16, 32, 64, 128]
     open_subtasks(3 * 128)  # the job restarts three times: what was closed is not hidden for longer than one run
     assert collections[8:] == [256, 384, 512]
+
+
+def test_jobs_with_and_without_archives_each_run_in_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "files").mkdir()
+    folder = WorkingFolder()
+    seen = []
+    for place in (None, str(tmp_path / "files"), str(tmp_path / "files"), None):
+        folder.enter(place)
+        seen.append(Path.cwd())
+    assert seen == [tmp_path, tmp_path / "files", tmp_path / "files", tmp_path]

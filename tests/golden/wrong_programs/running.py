@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -40,6 +41,15 @@ def _run_in_memory(graph: Any, settings: Any) -> Any:
     finally:
         runner.close()
     raise _Ended
+
+
+# Errors are told with the last line of the program, which this is not.
+def _unseen(code: CodeType) -> CodeType:
+    constants = (_unseen(part) if isinstance(part, CodeType) else part for part in code.co_consts)
+    return code.replace(co_filename="<the test>", co_consts=tuple(constants))
+
+
+_run_in_memory.__code__ = _unseen(_run_in_memory.__code__)
 
 
 def _in_child(program: str, folder: Path) -> int:

@@ -53,6 +53,7 @@ __all__ = [
     "STORE_PATIENCE",
     "STORE_PRIVATE",
     "STORE_SHARED",
+    "SUM_OVERFLOW",
     "Option",
     "OptionType",
     "check_key",
@@ -140,6 +141,14 @@ RESCALE_TARGET_EPOCH = Option(
 RESCALE_COOLDOWN = Option(
     "millstream.rescale.cooldown", OptionType.DURATION, 60_000, "How long a parallelism is kept before it may change."
 )
+SUM_OVERFLOW = Option(
+    "millstream.sum.overflow",
+    OptionType.STRING,
+    "wrap",
+    "What a ready sum does that is beyond its declared BYTE, SHORT, INT or LONG: wrap around, as in Flink, or be an "
+    "error that names the record or window.",
+    choices=("wrap", "error"),
+)
 QUERY_LISTEN = Option(
     "millstream.query.listen",
     OptionType.STRING,
@@ -212,8 +221,8 @@ def check_key(key: str, at: str | None = None) -> None:
     if key in KNOWN or any(key.startswith(family) and key != family for family in (*_FREE_FAMILIES, *IGNORED_FAMILIES)):
         return
     raise ConfigurationError(
-        f"configuration key {key!r} is unknown.{did_you_mean(key, KNOWN)} Keys of your own start with 'user.', Spark's "
-        "with 'spark.'.",
+        f"configuration key {key!r} is unknown.{did_you_mean(key, KNOWN, likeness=0.8)} Keys of your own start with "
+        "'user.', Spark's with 'spark.'.",
         at=at,
     )
 

@@ -1,20 +1,26 @@
 """Flink's configuration keys that PyFlink programs set, and which of them mean something here.
 
 Keys with an effect say what it is. The others are accepted so that programs and configuration files keep working;
-their text begins with "No effect here" and says why, where there is something to say.
+their text begins with "No effect here" and says why. So do families of keys that concern Flink's own processes.
+
+An older name of a key (Flink's documents call it deprecated) does what the newer one does; the newer one counts where
+both are set (`newest_set`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.options.option import Option, OptionType
 
-__all__ = ["FLINK_OPTIONS", "IGNORED_FAMILIES"]
+__all__ = ["FLINK_OPTIONS", "IGNORED_FAMILIES", "buffer_timeout_ms", "newest_set"]
 
 _STRING, _INT, _FLOAT = OptionType.STRING, OptionType.INT, OptionType.FLOAT
 _BOOLEAN, _DURATION, _LIST = OptionType.BOOLEAN, OptionType.DURATION, OptionType.LIST
 
+_BUFFERS = "execution.buffer-timeout.enabled"
+_BUFFER_TIMEOUTS = ("execution.buffer-timeout.interval", "execution.buffer-timeout")
 _STRATEGIES = (
     "none",
     "off",
@@ -39,9 +45,7 @@ _PIPELINE = (
     Option("pipeline.name", _STRING, None, "The job's name, where execute gives none."),
     Option("pipeline.global-job-parameters", _STRING, None, "Parameters for user functions: a:1,b:2."),
     Option("pipeline.operator-chaining.enabled", _BOOLEAN, True, "Whether operators are chained into one task."),
-    *_without_effect(
-        "its newer name is pipeline.operator-chaining.enabled", ("pipeline.operator-chaining", _BOOLEAN, True)
-    ),
+    Option("pipeline.operator-chaining", _BOOLEAN, True, "The older name of pipeline.operator-chaining.enabled."),
     *_without_effect("an operator without a uid always gets one", ("pipeline.auto-generate-uids", _BOOLEAN, True)),
     Option(
         "execution.runtime-mode",
@@ -63,6 +67,7 @@ _PIPELINE = (
         ("pipeline.object-reuse", _BOOLEAN, False),
         ("pipeline.force-kryo", _BOOLEAN, False),
         ("pipeline.force-avro", _BOOLEAN, False),
+        ("pipeline.force-kryo-avro", _BOOLEAN, None),
         ("pipeline.generic-types", _BOOLEAN, True),
         ("pipeline.closure-cleaner-level", _STRING, "RECURSIVE"),
         ("pipeline.cached-files", _STRING, None),
@@ -77,8 +82,48 @@ _PIPELINE = (
     ),
     Option("execution.buffer-timeout.enabled", _BOOLEAN, True, "Off: the buffer timeout does not bound epochs."),
     *_without_effect(
+        "the plan names operators as the program does (millstream explain)",
+        ("pipeline.vertex-description-mode", _STRING, "TREE"),
+        ("pipeline.vertex-name-include-index-prefix", _BOOLEAN, False),
+    ),
+    *_without_effect(
+        "operators have no numbers of Flink's; set_parallelism says it for one operator",
+        ("pipeline.jobvertex-parallelism-overrides", _STRING, None),
+    ),
+    *_without_effect(
+        "an epoch ends for all splits at once, so none runs ahead by more than an epoch",
+        ("pipeline.watermark-alignment.allow-unaligned-source-splits", _BOOLEAN, False),
+        ("pipeline.watermark-alignment.buffer-size", _INT, 3),
+    ),
+    *_without_effect(
+        "every program may set its own settings, and who starts it may set others (millstream run -D)",
+        ("execution.program-config.enabled", _BOOLEAN, True),
+        ("execution.program-config.wildcards", _LIST, None),
+        ("execution.allow-client-job-configurations", _BOOLEAN, True),
+    ),
+    *_without_effect(
+        "listeners are classes of Java",
+        ("execution.job-listeners", _LIST, None),
+        ("execution.job-status-changed-listeners", _LIST, None),
+    ),
+    *_without_effect(
+        "state is read ahead for all keys of a batch",
+        ("execution.async-state.in-flight-records-limit", _INT, 6000),
+        ("execution.async-state.buffer-size", _INT, 1000),
+        ("execution.async-state.buffer-timeout", _INT, 1000),
+    ),
+    *_without_effect(
         "Spark schedules tasks",
         ("execution.batch-shuffle-mode", _STRING, None),
+        ("execution.sort.partition.memory", _STRING, None),
+        ("execution.sort.keyed.partition.memory", _STRING, None),
+        ("execution.sorted-inputs.memory", _STRING, None),
+        ("execution.submit-failed-job-on-application-error", _BOOLEAN, False),
+        ("execution.shutdown-on-application-finish", _BOOLEAN, True),
+        ("execution.cluster-id", _STRING, None),
+        ("scheduler-mode", _STRING, None),
+        ("fine-grained.shuffle-mode.all-blocking", _BOOLEAN, False),
+        ("task.cancellation.timers.timeout", _DURATION, 7_500),
         ("execution.attached", _BOOLEAN, True),
         ("execution.target", _STRING, None),
         ("execution.shutdown-on-attached-exit", _BOOLEAN, False),
@@ -86,7 +131,6 @@ _PIPELINE = (
         ("execution.batch-state-backend.enabled", _BOOLEAN, True),
         ("task.cancellation.interval", _DURATION, 30_000),
         ("task.cancellation.timeout", _DURATION, 180_000),
-        ("client.timeout", _DURATION, 60_000),
     ),
 )
 
@@ -145,16 +189,35 @@ _CHECKPOINTS = (
         ("execution.checkpointing.storage", _STRING, None),
         ("execution.checkpointing.dir", _STRING, None),
         ("execution.checkpointing.local-backup.enabled", _BOOLEAN, False),
+        ("execution.checkpointing.local-backup.dirs", _STRING, None),
+        ("execution.checkpointing.create-subdir", _BOOLEAN, True),
+        ("execution.checkpointing.cleaner.parallel-mode", _BOOLEAN, True),
+        ("execution.checkpointing.data-inline-threshold", _STRING, None),
+        ("execution.checkpointing.write-buffer-size", _INT, 4096),
+        ("execution.checkpointing.during-recovery.enabled", _BOOLEAN, False),
+        ("execution.checkpointing.unaligned.interruptible-timers.enabled", _BOOLEAN, False),
+        ("execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", _INT, 5),
+        ("execution.checkpointing.unaligned.recover-output-on-downstream.enabled", _BOOLEAN, False),
+        ("execution.checkpointing.max-subtasks-per-channel-state-file", _INT, 5),
         ("execution.checkpointing.file-merging.enabled", _BOOLEAN, False),
+        ("execution.checkpointing.file-merging.across-checkpoint-boundary", _BOOLEAN, False),
+        ("execution.checkpointing.file-merging.max-file-size", _STRING, None),
+        ("execution.checkpointing.file-merging.max-space-amplification", _FLOAT, 2.0),
+        ("execution.checkpointing.file-merging.pool-blocking", _BOOLEAN, False),
         ("execution.savepoint-restore-mode", _STRING, "NO_CLAIM"),
         ("execution.state-recovery.claim-mode", _STRING, "NO_CLAIM"),
+        ("execution.state-recovery.from-local", _BOOLEAN, False),
+        ("execution.state-recovery.without-channel-state.checkpoint-id", _INT, -1),
     ),
     *_without_effect(
         "state is kept in mapped columnar segments, and there is one backend",
         ("state.backend", _STRING, None),
         ("state.backend.type", _STRING, None),
         ("state.backend.incremental", _BOOLEAN, True),
+        ("state.backend.async", _BOOLEAN, True),
         ("state.backend.local-recovery", _BOOLEAN, False),
+        ("state.checkpoint.cleaner.parallel-mode", _BOOLEAN, True),
+        ("state.checkpoints.create-subdir", _BOOLEAN, True),
         ("state.checkpoint-storage", _STRING, None),
         ("state.checkpoints.dir", _STRING, None),
         ("state.changelog.enabled", _BOOLEAN, False),
@@ -181,16 +244,31 @@ _RESTARTS = (
 )
 
 _PYTHON = (
-    Option("python.executable", _STRING, None, "The Python that runs user functions."),
-    Option("python.files", _STRING, None, "Python files that user functions import."),
-    Option("python.archives", _STRING, None, "Archives unpacked beside user functions."),
+    Option("python.files", _STRING, None, "Python files, zips and folders that user functions import: a.py,b.zip."),
+    Option(
+        "python.archives",
+        _STRING,
+        None,
+        "Archives unpacked in the working directory of user functions: data.zip#data. Without a name after #, in a "
+        "folder named like the file.",
+    ),
+    Option(
+        "python.requirements",
+        _STRING,
+        None,
+        "A requirements.txt whose packages are installed for user functions; after # a folder with the packages, and "
+        "then nothing else is asked for them.",
+    ),
+    Option("python.pythonpath", _STRING, None, "Folders of the workers' machines where user functions find modules."),
+    *_without_effect(
+        "tasks run in the interpreter that runs the program, so that both have the same packages",
+        ("python.executable", _STRING, None),
+        ("python.client.executable", _STRING, "python"),
+        ("python.systemenv.enabled", _BOOLEAN, True),
+    ),
     *_without_effect(
         "user functions run in Spark's Python workers, on Arrow batches (millstream.batch.max-records)",
-        ("python.requirements", _STRING, None),
-        ("python.pythonpath", _STRING, None),
-        ("python.client.executable", _STRING, "python"),
         ("python.execution-mode", _STRING, "process"),
-        ("python.systemenv.enabled", _BOOLEAN, True),
         ("python.map-state.iterate-response-batch-size", _INT, 1000),
         ("python.map-state.read-cache-size", _INT, 1000),
         ("python.map-state.write-cache-size", _INT, 1000),
@@ -210,36 +288,62 @@ _PYTHON = (
 
 FLINK_OPTIONS: tuple[Option, ...] = (*_PIPELINE, *_CHECKPOINTS, *_RESTARTS, *_PYTHON)
 
-# Families that only concern Flink's own cluster, its file systems and its SQL: accepted whole, without effect.
-IGNORED_FAMILIES = (
-    "taskmanager.",
-    "jobmanager.",
-    "rest.",
-    "web.",
-    "metrics.",
-    "cluster.",
-    "classloader.",
-    "high-availability.",
-    "security.",
-    "heartbeat.",
-    "resourcemanager.",
-    "slotmanager.",
-    "blob.",
-    "env.",
-    "fs.",
-    "io.tmp",
-    "kubernetes.",
-    "yarn.",
-    "historyserver.",
-    "pekko.",
-    "akka.",
-    "table.",
-    "state.backend.rocksdb.",
-    "state.backend.forst.",
-    "state.backend.changelog.",
-    "state.backend.latency-track.",
-    "state.changelog.",
-    "state.latency-track.",
-    "execution.batch.",
-    "jobstore.",
-)
+_PROCESSES = "there are no processes of Flink's; Spark runs the tasks (its settings begin with spark.)"
+_FILES = "they are for Flink's file systems; object stores take their keys from the environment"
+_STATE = "state is kept in mapped columnar segments, and there is one backend"
+_MEASURED = "what a job measures is in its log and shown by millstream list and the console"
+
+IGNORED_FAMILIES: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *("taskmanager.", "jobmanager.", "rest.", "web.", "cluster.", "classloader.", "high-availability."),
+            *("heartbeat.", "resourcemanager.", "slotmanager.", "slot.", "blob.", "env.", "io.tmp", "kubernetes."),
+            *("yarn.", "mesos.", "historyserver.", "pekko.", "akka.", "jobstore.", "job-result-store.", "job-event."),
+            *("execution.batch.", "client.", "process.", "local.", "jmx.", "plugin.", "external-resource"),
+            *("zookeeper.", "cleanup-strategy", "shuffle-service-factory.", "queryable-state."),
+            *("pipeline.cep.", "compiler."),
+        ),
+        _PROCESSES,
+    ),
+    **dict.fromkeys(("fs.", "s3.", "gs.", "azure.", "oss.", "hdfs.", "flink.hadoop.", "security."), _FILES),
+    **dict.fromkeys(
+        (
+            *("state.backend.rocksdb.", "state.backend.forst.", "state.backend.changelog.", "state.storage.fs."),
+            *("state.backend.latency-track.", "state.changelog.", "state.latency-track.", "state.size-track."),
+            *("state.backend.fs.", "state.backend.heap.", "state.backend.cache."),
+        ),
+        _STATE,
+    ),
+    **dict.fromkeys(("metrics.", "traces.", "events.", "mdc."), _MEASURED),
+    **dict.fromkeys(
+        ("table.", "sql-client.", "sql-gateway.", "workflow-scheduler."), "there is no SQL in Millstream yet"
+    ),
+    "python.logging.": "user functions log with Python's logging, as the program and the environment set it up",
+}
+"""Families of keys that only concern Flink's own cluster, file systems and SQL, and why they have no effect here."""
+
+
+def newest_set(configuration: Mapping[str, str], *names: str) -> str | None:
+    """Of a key's names, the newest first, that which is set; None if none is.
+
+    >>> newest_set({"execution.buffer-timeout": "1 s"}, "execution.buffer-timeout.interval", "execution.buffer-timeout")
+    'execution.buffer-timeout'
+    """
+    return next((name for name in names if name in configuration), None)
+
+
+def buffer_timeout_ms(configuration: Mapping[str, str]) -> int | None:
+    """The buffer timeout that is set, under either name; -1: it is off, by its switch or by a negative time as older
+    programs say; None: nothing is set.
+
+    >>> buffer_timeout_ms({"execution.buffer-timeout": "50 ms"}), buffer_timeout_ms({"execution.buffer-timeout": "-1"})
+    (50, -1)
+    """
+    by_key = {option.key: option for option in _PIPELINE}
+    if not by_key[_BUFFERS].parse(configuration.get(_BUFFERS, "true")):
+        return -1
+    key = newest_set(configuration, *_BUFFER_TIMEOUTS)
+    if key is None:
+        return None
+    text = configuration[key].strip()
+    return -1 if text.startswith("-") else int(by_key[key].parse(text))

@@ -6,7 +6,7 @@ behind it (columns, state, plans) may rely on that. What is not a type is refuse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from millstream.common.typeinfo.scalar_types import BasicType, BasicTypeInfo, TypeInformation
@@ -31,8 +31,28 @@ def checked_type(candidate: object, what: str) -> TypeInformation:
     """The candidate, if it is a type; the common slip is `Types.INT` for `Types.INT()`."""
     if isinstance(candidate, TypeInformation):
         return candidate
-    hint = "Call it: Types.NAME()" if callable(candidate) else "Use one of Types, such as Types.STRING()"
-    raise ProgramError(f"{what} must be a type, found {candidate!r} ({type(candidate).__name__}). {hint}.")
+    raise ProgramError(
+        f"{what} must be a type, found {candidate!r} ({type(candidate).__name__}). {type_advice(candidate)}."
+    )
+
+
+def type_advice(candidate: object) -> str:
+    """What to write in place of something that is no type.
+
+    >>> type_advice(str), type_advice(len)
+    ('Use one of Types, such as Types.STRING()', 'Call it: Types.NAME()')
+    """
+    is_uncalled = callable(candidate) and not isinstance(candidate, type)
+    return "Call it: Types.NAME()" if is_uncalled else "Use one of Types, such as Types.STRING()"
+
+
+def _types_of(fields: Any, what: str) -> tuple[TypeInformation, ...]:
+    """The types of the fields of a row or tuple."""
+    if isinstance(fields, str) or not isinstance(fields, Iterable):
+        raise ProgramError(
+            f"{what} takes a list of types, found {fields!r} ({type(fields).__name__}). Write [type, type]"
+        )
+    return tuple(checked_type(field, f"field {i} of a {what}") for i, field in enumerate(fields))
 
 
 class RowTypeInfo(TypeInformation):
@@ -45,8 +65,10 @@ class RowTypeInfo(TypeInformation):
     """
 
     def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
-        self._field_types = tuple(checked_type(t, f"field {i} of a ROW") for i, t in enumerate(field_types))
+        self._field_types = _types_of(field_types, "ROW")
         plain_names = tuple(f"f{i}" for i in range(len(self._field_types)))
+        if field_names is not None and (isinstance(field_names, str) or not isinstance(field_names, Iterable)):
+            raise ProgramError(f"ROW_NAMED takes a list of names, found {field_names!r}. Write [name, name]")
         self._field_names = plain_names if field_names is None else tuple(field_names)
         _check_names(self._field_names, len(self._field_types))
         # Naming fields f0, f1, ... is the same as not naming them: equal types must behave alike.
@@ -129,7 +151,7 @@ class TupleTypeInfo(TypeInformation):
     """The type of a Python tuple of fixed length."""
 
     def __init__(self, field_types: Sequence[TypeInformation]) -> None:
-        self._field_types = tuple(checked_type(t, f"field {i} of a TUPLE") for i, t in enumerate(field_types))
+        self._field_types = _types_of(field_types, "TUPLE")
 
     def get_field_types(self) -> list[TypeInformation]:
         """The types in order."""

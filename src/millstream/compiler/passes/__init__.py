@@ -20,6 +20,7 @@ from millstream.compiler.passes.fill_caches import fill_caches
 from millstream.compiler.passes.fold_windows import fold_windows
 from millstream.compiler.passes.join_in_columns import join_in_columns
 from millstream.compiler.passes.link_loops import link_loops
+from millstream.compiler.passes.refuse_overflow import refuse_overflow
 from millstream.compiler.passes.resolve_parallelism import resolve_parallelism
 from millstream.compiler.passes.resolve_partitioning import resolve_partitioning
 from millstream.compiler.passes.roll_in_columns import roll_in_columns
@@ -33,6 +34,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fill_caches,
     check_program,
     check_loops,
+    refuse_overflow,
     roll_in_columns,
     split_windows,
     fold_windows,

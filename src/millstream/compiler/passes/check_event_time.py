@@ -7,6 +7,8 @@ the job: that is said before the job starts. Where one stands on some of the way
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from millstream.errors import ProgramError
 from millstream.graph.nodes import (
     AssignTimestamps,
@@ -19,6 +21,7 @@ from millstream.graph.nodes import (
     Read,
     Window,
 )
+from millstream.graph.window_traits import EndlessAssigner
 from millstream.plan.operations import PaneAggregate, PartialAggregate, WindowJoin
 
 __all__ = ["check_event_time"]
@@ -28,6 +31,8 @@ def check_event_time(graph: Graph) -> Graph:
     """The graph unchanged, or a ProgramError at the window."""
     for node in graph.nodes:
         inputs = sorted({edge.input for edge in node.inputs}) if _needs_timestamps(node) else []
+        if inputs:
+            _check_ends_of_time(graph, node)
         bare = next((number for number in inputs if not _has_timestamps(graph, node, number)), None)
         if bare is not None:
             where = "it" if len(inputs) == 1 else f"its {('first', 'second')[bare - 1]} input"
@@ -43,6 +48,24 @@ def check_event_time(graph: Graph) -> Graph:
     return graph
 
 
+def _check_ends_of_time(graph: Graph, node: Node) -> None:
+    """Refuse results of windows without an end: their timestamp is the end of time, where no window is."""
+    for source in _before(graph, node, _has_own_times):
+        if isinstance(source.operation, Window) and isinstance(source.operation.assigner, EndlessAssigner):
+            raise ProgramError(
+                f"'{node.name}' goes by event time, and results of '{source.name}' ({source.site}) have none, for its "
+                "windows have no end. Call assign_timestamps_and_watermarks() between the two",
+                at=str(node.site),
+            )
+
+
+def _has_own_times(node: Node) -> bool:
+    """Whether what leaves an operator has other timestamps than what came in."""
+    if isinstance(node.operation, AssignTimestamps):
+        return node.operation.watermarks.timestamp_assigner is not None
+    return isinstance(node.operation, (Window, PaneAggregate, WindowJoin))
+
+
 def _needs_timestamps(node: Node) -> bool:
     operation = node.operation
     if isinstance(operation, (IntervalJoin, WindowJoin)):
@@ -54,17 +77,22 @@ def _needs_timestamps(node: Node) -> bool:
 
 def _has_timestamps(graph: Graph, node: Node, number: int) -> bool:
     """Whether anything the node reads from on this input may give records timestamps."""
-    pending, seen = [edge.source for edge in node.inputs if edge.input == number], set()
+    return any(_stamps(source) for source in _before(graph, node, _stamps, number))
+
+
+def _before(graph: Graph, node: Node, is_last: Callable[[Node], bool], number: int | None = None) -> Iterator[Node]:
+    """The nodes that `node` reads from, on one input or all, back to those that `is_last`, which are among them."""
+    pending, seen = [edge.source for edge in node.inputs if number in (None, edge.input)], set()
     while pending:
         source = graph.node(pending.pop())
         if source.id not in seen:
             seen.add(source.id)
-            if _stamps(source):
-                return True
+            yield source
+            if is_last(source):
+                continue
             pending += [edge.source for edge in source.inputs]
             if isinstance(source.operation, LoopHead):
                 pending += [tail.id for tail in graph.nodes if _closes(tail, source.operation)]
-    return False
 
 
 def _closes(node: Node, head: LoopHead) -> bool:

@@ -17,7 +17,7 @@ import cloudpickle
 from millstream.errors import ProgramError
 from millstream.graph.nodes import AsyncCalls, Graph, Node, Read, Window, Write
 
-__all__ = ["check_functions"]
+__all__ = ["check_functions", "travelled"]
 
 _DEPTH_MAX = 4
 
@@ -29,6 +29,23 @@ def check_functions(graph: Graph) -> Graph:
             if not _travels(part):
                 raise ProgramError(_sentence(node, part), at=str(node.site))
     return graph
+
+
+def travelled(value: Any) -> Any:
+    """The copy of `value` that a task would get; ProgramError naming what of it cannot travel.
+
+    >>> travelled([1, 2])
+    [1, 2]
+    """
+    try:
+        return cloudpickle.loads(cloudpickle.dumps(value))
+    except Exception as error:
+        path, culprit = _culprit(value, "", 0)
+        kind = f"{type(culprit).__module__}.{type(culprit).__qualname__}"
+        raise ProgramError(
+            f"{type(value).__name__} cannot be sent to a task: {path or 'it'} ({kind}) cannot be pickled ({error}). "
+            "Keep settings in it, and open connections where they are used"
+        ) from error
 
 
 def _parts(node: Node) -> Iterator[Any]:

@@ -36,7 +36,7 @@ def roll_in_columns(graph: Graph) -> Graph:
 
 def rolling_operation(operation: RollingField, stream_type: TypeInformation | None) -> Rolling | Reduce:
     """What runs over a stream of this type; None: one without columns."""
-    kind, field = operation.kind, operation.field
+    kind, field, is_strict = operation.kind, operation.field, operation.is_strict
     if stream_type is None:
         return Reduce(FieldReduce(kind, field))
     assert isinstance(field, int), "a field of a typed stream is known by its position"
@@ -46,5 +46,5 @@ def rolling_operation(operation: RollingField, stream_type: TypeInformation | No
         return Reduce(FieldReduce(kind, field))
     basic, arrow = basic_type(field_type), arrow_type(field_type)
     if basic not in _ENCODED and arrow is not None and rolls_in_columns(kind, arrow):
-        return Rolling(kind, field)
-    return Reduce(FieldReduce(kind, field, basic))
+        return Rolling(kind, field, is_strict)
+    return Reduce(FieldReduce(kind, field, basic, is_strict))

@@ -57,9 +57,9 @@ class FileFormat(ABC):
         """The records that begin in [start, stop); returns where the next one begins."""
 
 
-def split_info(file: InputFile, end: int) -> dict[str, str | int]:
-    """What a task must know of the file to read a split that reaches to `end`."""
-    info: dict[str, str | int] = {"path": file.path, "end": end, "size": file.size}
+def split_info(file: InputFile, end: int | None) -> dict[str, str | int | None]:
+    """What a task must know of the file to read a split that reaches to `end`; None: to wherever the file ends."""
+    info: dict[str, str | int | None] = {"path": file.path, "end": end, "size": file.size}
     return {**info, "mark": file.mark} if file.mark else info
 
 

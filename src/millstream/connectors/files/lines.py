@@ -184,7 +184,7 @@ class TextLines(LineFormat):
     def __init__(self, charset: str = "UTF-8") -> None:
         try:
             one_byte = "\n".encode(charset) == b"\n"
-        except LookupError as error:
+        except (LookupError, TypeError) as error:
             raise ProgramError(f"Charset {charset!r} is not known. Give a name such as 'UTF-8'.") from error
         if not one_byte:
             raise ProgramError(

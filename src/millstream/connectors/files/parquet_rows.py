@@ -1,4 +1,6 @@
-"""Parquet files: an offset is a row number, a split some neighbouring row groups.
+"""Parquet files: an offset is a row number, a split some neighbouring row groups, or all of a file that is not large.
+
+How many rows a small file has is known when it is read: its last offset, `{"end": n}`, says that it is over.
 
 Columns are taken by name and cast to the declared type only where nothing is lost; a value that does not fit is an
 error that names file and column.
@@ -37,6 +39,9 @@ class ParquetRows(FileFormat):
     def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
         if file.size == 0:
             return ()
+        if file.size <= split_bytes_max and not file.cut_by_content:
+            # Not opened here: of a million small files the driver would read every footer.
+            return (Split(file.path, 0, split_info(file, None)),)
         splits: list[Split] = []
         begin = row = size_bytes = 0
         metadata = _footer(file.path, file.size, file.mark)
@@ -51,13 +56,18 @@ class ParquetRows(FileFormat):
         return tuple(splits)
 
     def reach(self, split: Split, offset: Offset, budget: int) -> Offset:
-        return min(split.info["end"], offset + budget)
+        if self.finished(split, offset):
+            return offset
+        end = split.info["end"]
+        return offset + max(1, budget) if end is None else min(end, offset + budget)
 
     def finished(self, split: Split, offset: Offset) -> bool:
-        return bool(offset >= split.info["end"])
+        return isinstance(offset, dict) or (split.info["end"] is not None and offset >= split.info["end"])
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         path, size, mark = split.info["path"], split.info["size"], split.info.get("mark", "")
+        if isinstance(start, dict):
+            return start
         schema = stream_schema(self.type_info)
         assert schema is not None
         footer = _footer(path, size, mark)
@@ -77,7 +87,8 @@ class ParquetRows(FileFormat):
                 table = file.read_row_group(group, columns=schema.names).select(schema.names)
                 for batch in table.slice(begin, end - begin).to_batches(max_chunksize=_BATCH_RECORDS_MAX):
                     yield inward(batch, self.type_info, path)
-        return stop
+        has_ended = split.info["end"] is None and stop >= footer.num_rows
+        return {"end": footer.num_rows} if has_ended else stop
 
 
 def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple[int, int, int]]:

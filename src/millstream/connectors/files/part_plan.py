@@ -16,11 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from millstream.connectors.contracts import CommitPlan, Json
+from millstream.connectors.files.compaction import Compaction, gather
 from millstream.connectors.files.part_rules import RollingPolicy
 
 __all__ = [
     "Chunk",
     "Part",
+    "PartRules",
     "PublishedPart",
     "epoch_of_part",
     "job_mark",
@@ -55,11 +57,17 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Part:
-    """Chunks on their way to becoming one file."""
+    """Chunks on their way to becoming one file. `epochs_gathered`: it is complete, and waits to be compacted."""
 
     chunks: tuple[Chunk, ...]
     since_ms: int
     touched_ms: int
+    epochs_gathered: int | None = None
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether it is complete, and waits to be compacted."""
+        return self.epochs_gathered is not None
 
     @property
     def bytes(self) -> int:
@@ -68,6 +76,12 @@ class Part:
     @property
     def destination(self) -> tuple[str, int]:
         return (self.chunks[0].bucket, self.chunks[0].subtask)
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        """Which part of a job it is, whatever its chunks are called."""
+        first = self.chunks[0]
+        return (first.bucket, first.subtask, first.epoch, first.index)
 
     def file_name(self, prefix: str, suffix: str) -> str:
         """The name readers see, below the base path.
@@ -101,10 +115,13 @@ def epoch_of_part(file: str, prefix: str, suffix: str, job: str) -> int | None:
 
 @dataclass(frozen=True)
 class PublishedPart:
-    """A part under its final name, as the manifest lists it."""
+    """A part under its final name, as the manifest lists it. `gathered`: it is made of several, each of so many
+    chunks, with `delimiter` between them."""
 
     file: str
     chunks: tuple[Chunk, ...]
+    gathered: tuple[int, ...] = ()
+    delimiter: bytes = b""
 
 
 def job_mark(job: str) -> str:
@@ -121,18 +138,28 @@ def token_of(job: str, attempt: str) -> str:
     return job_mark(job) + hashlib.sha256(attempt.encode()).hexdigest()[:8]
 
 
-def plan_parts(
-    staged: Sequence[Json], pending: Json, now_ms: int, final: bool, policy: RollingPolicy, prefix: str, suffix: str
-) -> CommitPlan:
-    """Add the epoch's chunks to their parts, and publish the parts that are complete.
+@dataclass(frozen=True)
+class PartRules:
+    """By what a sink makes parts of chunks."""
+
+    policy: RollingPolicy
+    prefix: str = "part"
+    suffix: str = ""
+    compaction: Compaction | None = None
+
+
+def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, rules: PartRules) -> CommitPlan:
+    """Add the epoch's chunks to their parts, and publish the parts that are complete, or gather them first.
 
     A part that was pending is first asked whether it is due, so that an old part does not swallow new records; then
     chunk by chunk, so that one long epoch makes several parts.
     """
-    publish: list[Part] = []
+    rolled: list[Part] = []
     waiting: dict[tuple[str, int], Part] = {}
-    for part in pending_parts(pending):
-        _sort_out(part, publish, waiting, policy, now_ms)
+    parts_before = pending_parts(pending)
+    for part in parts_before:
+        if not part.is_gathered:
+            _sort_out(part, rolled, waiting, rules.policy, now_ms)
     chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket, c.index))
     for chunk in chunks:
         previous = waiting.pop((chunk.bucket, chunk.subtask), None)
@@ -141,15 +168,31 @@ def plan_parts(
             previous.since_ms if previous else now_ms,
             touched_ms=now_ms,
         )
-        _sort_out(part, publish, waiting, policy, now_ms)
+        _sort_out(part, rolled, waiting, rules.policy, now_ms)
     if final:
-        publish.extend(waiting.values())
+        rolled.extend(waiting.values())
         waiting = {}
-    entries: list[Json] = [
-        {"part": part.file_name(prefix, suffix), "chunks": [asdict(chunk) for chunk in part.chunks]} for part in publish
-    ]
-    sweep = _sweep_entry([*publish, *waiting.values()], waiting.values())
-    return CommitPlan(tuple(entries + sweep), pending_json(waiting.values()))
+    gathered_before = [part for part in parts_before if part.is_gathered]
+    publish, gathered = gather(rolled, gathered_before, rules.compaction, final)
+    held_back = [*waiting.values(), *gathered]
+    sweep = _sweep_entry([*(part for parts in publish for part in parts), *held_back], held_back)
+    return CommitPlan(tuple([_entry(parts, rules) for parts in publish] + sweep), pending_json(held_back))
+
+
+def _entry(parts: Sequence[Part], rules: PartRules) -> Json:
+    """What the manifest says of one file, which is made of one part or of several."""
+    chunks = tuple(chunk for part in parts for chunk in part.chunks)
+    # Named after its newest chunk: by their names, one finds the files with records of later epochs when one goes back.
+    newest = max(chunks, key=lambda chunk: (chunk.epoch, chunk.subtask, chunk.index))
+    name = Part((chunks[0], newest), 0, 0).file_name(rules.prefix, rules.suffix)
+    entry = {"part": name, "chunks": [asdict(chunk) for chunk in chunks]}
+    if len(parts) == 1 or rules.compaction is None or not rules.compaction.delimiter:
+        return entry
+    return {
+        **entry,
+        "gathered": [len(part.chunks) for part in parts],
+        "delimiter": rules.compaction.delimiter.hex(),
+    }
 
 
 def _sort_out(
@@ -178,7 +221,12 @@ def _sweep_entry(parts: Iterable[Part], waiting_parts: Iterable[Part]) -> list[J
 def published_parts(publish: Sequence[Json]) -> list[PublishedPart]:
     """The parts that a manifest lists."""
     return [
-        PublishedPart(entry["part"], tuple(Chunk(**chunk) for chunk in entry["chunks"]))
+        PublishedPart(
+            entry["part"],
+            tuple(Chunk(**chunk) for chunk in entry["chunks"]),
+            tuple(entry.get("gathered", ())),
+            bytes.fromhex(entry.get("delimiter", "")),
+        )
         for entry in publish
         if "part" in entry
     ]
@@ -191,13 +239,22 @@ def sweep_limit(publish: Sequence[Json]) -> tuple[str, int] | None:
 
 def pending_json(parts: Iterable[Part]) -> Json:
     """Parts as a manifest keeps them back; the inverse of `pending_parts`."""
-    encoded = [asdict(part) for part in sorted(parts, key=lambda part: part.destination)]
+    encoded = [_without_none(asdict(part)) for part in sorted(parts, key=lambda part: part.destination)]
     return encoded or None
+
+
+def _without_none(entry: dict[str, Json]) -> dict[str, Json]:
+    return {key: value for key, value in entry.items() if value is not None}
 
 
 def pending_parts(pending: Json) -> list[Part]:
     """The parts a manifest keeps back."""
     return [
-        Part(tuple(Chunk(**chunk) for chunk in entry["chunks"]), entry["since_ms"], entry["touched_ms"])
+        Part(
+            tuple(Chunk(**chunk) for chunk in entry["chunks"]),
+            entry["since_ms"],
+            entry["touched_ms"],
+            entry.get("epochs_gathered"),
+        )
         for entry in pending or ()
     ]

@@ -23,6 +23,7 @@ from millstream.common.serialization import Encoder
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import Row
 from millstream.connectors.files.csv_text import CsvLines
+from millstream.connectors.files.short_floats import with_short_floats
 from millstream.connectors.foreign_columns import outward
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
@@ -66,6 +67,9 @@ class PartFormat(ABC):
     whole_chunks: bool = True
     """True when a single chunk is a part as it stands, so that publishing it is only giving it its name."""
 
+    is_bytes: bool = False
+    """True when parts laid end to end, with whatever between them, are a file of this format."""
+
     @abstractmethod
     def encoder(self) -> PartEncoder:
         """An encoder for one chunk. Called in the task."""
@@ -96,6 +100,8 @@ class _Rows(PartEncoder):
 
 
 class _RowFormat(PartFormat):
+    is_bytes = True
+
     def encoder(self) -> PartEncoder:
         return _Rows(self)
 
@@ -163,7 +169,7 @@ def parts_of_encoder(encoder: Encoder) -> PartFormat:
 
 @dataclass(frozen=True)
 class JsonParts(_RowFormat):
-    r"""One JSON document per line; rows become objects.
+    r"""One JSON document per line; rows become objects. FLOATs have the digits that 32 bits need.
 
     >>> JsonParts().encode([Row(a=1, b="x"), {"c": [None]}])
     b'{"a":1,"b":"x"}\n{"c":[null]}\n'
@@ -173,7 +179,7 @@ class JsonParts(_RowFormat):
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
         write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=plain_json).encode
-        return "".join([write(value) + "\n" for value in values]).encode("utf-8")
+        return "".join([write(value) + "\n" for value in with_short_floats(values, type_info)]).encode("utf-8")
 
 
 @dataclass(frozen=True)
@@ -199,6 +205,10 @@ class CsvParts(_RowFormat):
 
     @property
     def whole_chunks(self) -> bool:  # type: ignore[override]
+        return not self.header
+
+    @property
+    def is_bytes(self) -> bool:  # type: ignore[override]
         return not self.header
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:

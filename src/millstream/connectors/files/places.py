@@ -46,12 +46,15 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file as it was when it was first seen. `mark` stands for the content of an object; "" for a local file."""
+    """A file as it was when it was first seen. `mark` stands for the content of an object; "" for a local file.
+
+    `cut_by_content`: it was listed by a Millstream that looked into every file to cut it, and is cut so for ever."""
 
     path: str
     size: int
     modified_ns: int
     mark: str = ""
+    cut_by_content: bool = False
 
 
 def is_remote(path: str) -> bool:
@@ -121,7 +124,9 @@ def check_path(path: str) -> None:
     if is_remote(path):
         _check_objects(path)
     elif not os.path.exists(path):
-        raise ProgramError(f"FileSource: {path} does not exist. Check the path, or make the folder first.")
+        is_pattern = any(sign in path for sign in "*?[")
+        advice = "Paths are no patterns: pass *glob.glob(...)" if is_pattern else "Check it, or make the folder first"
+        raise ProgramError(f"FileSource: the path {path} does not exist. {advice}.")
     elif not os.access(path, os.R_OK):
         raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
 

@@ -85,11 +85,24 @@ def _publish(target: Store, part: PublishedPart, format: PartFormat) -> None:
     if not target.exists(part.file):
         whole = len(part.chunks) == 1 and format.whole_chunks
         if not (whole and (_link(target, part.chunks[0], part.file) or _copied(target, part.chunks[0], part.file))):
-            target.create(part.file, format.assemble([_read(target, chunk, part.file) for chunk in part.chunks]))
+            target.create(
+                part.file, _assembled(part, [_read(target, chunk, part.file) for chunk in part.chunks], format)
+            )
     else:
         # An earlier attempt may have died between the link and its sync.
         target.settle(part.file)
     target.delete_many([chunk.file for chunk in part.chunks])
+
+
+def _assembled(part: PublishedPart, chunks: list[bytes], format: PartFormat) -> bytes:
+    """The bytes of the part. Without anything to stand between gathered parts, they are assembled as one."""
+    if not part.delimiter:
+        return format.assemble(chunks)
+    at, pieces = 0, []
+    for count in part.gathered:
+        pieces.append(format.assemble(chunks[at : at + count]))
+        at += count
+    return part.delimiter.join(pieces)
 
 
 def service_of(target: Store) -> ObjectStore | None:
@@ -165,7 +178,14 @@ def _damage_error(target: Store, chunk: Chunk, problem: str) -> StoreDamagedErro
 
 def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list[Part]:
     """The parts that are still to be published, by this job."""
-    staged_parts = [part for part in parts if all(target.exists(chunk.file) for chunk in part.chunks)]
+    whole = {id(part): all(target.exists(chunk.file) for chunk in part.chunks) for part in parts}
+    # What was gathered in one bucket is published in one file: if one part of it is gone, none of it waits.
+    published_buckets = {part.destination[0] for part in parts if part.is_gathered and not whole[id(part)]}
+    staged_parts = [
+        part
+        for part in parts
+        if whole[id(part)] and not (part.is_gathered and part.destination[0] in published_buckets)
+    ]
     if not point.forked:
         return staged_parts
     folder = staging_folder(point.job, point.uid)

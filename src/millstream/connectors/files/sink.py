@@ -17,7 +17,16 @@ from dataclasses import asdict
 from typing import Any
 
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
-from millstream.connectors.files.part_plan import Chunk, pending_json, pending_parts, plan_parts, token_of
+from millstream.connectors.files.compaction import Compaction
+from millstream.connectors.files.part_plan import (
+    Chunk,
+    Part,
+    PartRules,
+    pending_json,
+    pending_parts,
+    plan_parts,
+    token_of,
+)
 from millstream.connectors.files.part_rules import (
     STAGING,
     BasePathBuckets,
@@ -60,6 +69,7 @@ class FileSink(Sink):
         rolling: RollingPolicy | None = None,
         prefix: str = "part",
         suffix: str | None = None,
+        compaction: Compaction | None = None,
     ) -> None:
         for name, text in (("prefix", prefix), ("suffix", suffix or "")):
             if "/" in text or "\\" in text or (name == "prefix" and text[:1] in (".", "_", "")):
@@ -74,13 +84,20 @@ class FileSink(Sink):
         self.rolling: RollingPolicy = rolling or OnCheckpoint()
         self.prefix = prefix
         self.suffix = format.suffix if suffix is None else suffix
+        self.compaction = compaction
+        if compaction is not None and compaction.delimiter and not format.is_bytes:
+            raise ProgramError(
+                f"FileSink: a {self.format.suffix} file takes no {compaction.delimiter!r} between its parts. Leave the "
+                "delimiter out: parts are joined record by record"
+            )
         self._folders: set[str] = set()  # where this job stages
 
     def writer(self, context: WriterContext) -> SinkWriter:
         return _FileWriter(self, context)
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-        plan = plan_parts(staged, pending, now_ms, final, self.rolling, self.prefix, self.suffix)
+        rules = PartRules(self.rolling, self.prefix, self.suffix, self.compaction)
+        plan = plan_parts(staged, pending, now_ms, final, rules)
         # With the address, whoever looks at the job's store alone can tell whether its output is whole.
         held_back = None if plan.pending is None else [{**part, "target": self.base_url} for part in plan.pending]
         return CommitPlan(
@@ -94,14 +111,21 @@ class FileSink(Sink):
 
     def due_ms(self, pending: Json) -> int | None:
         """When the rolling policy wants an epoch though no record comes: to publish a part that waits."""
-        parts = pending_parts(pending)
-        return min((self.rolling.due_ms(part.since_ms, part.touched_ms) for part in parts), default=None)
+        times_ms = [self._due_ms(part) for part in pending_parts(pending)]
+        return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+
+    def _due_ms(self, part: Part) -> int | None:
+        if part.is_gathered:
+            # Epochs are counted: those without records count, too, or the last parts would wait for the next record.
+            counts = self.compaction is None or self.compaction.epochs is not None
+            return part.touched_ms if counts else None
+        return self.rolling.due_ms(part.since_ms, part.touched_ms)
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
         target, parts = with_patience(open_store(self.base_url)), pending_parts(pending)
         waiting = waiting_parts(target, parts, point)
-        destinations = {part.destination for part in waiting}
-        published_parts = [part for part in parts if part.destination not in destinations]
+        waiting_places = {part.place for part in waiting}
+        published_parts = [part for part in parts if part.place not in waiting_places]
         later = later_parts(target, point, self.prefix, self.suffix)
         return pending_json(waiting), restored_sentence(later, published_parts, point)
 

@@ -13,7 +13,8 @@ from typing import Any
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.connectors.files.discovery import FileLog, check_paths
 from millstream.connectors.files.formats import FileFormat
-from millstream.connectors.files.places import place_of
+from millstream.connectors.files.places import InputFile, place_of
+from millstream.connectors.splits_on_demand import SplitsOnDemand
 from millstream.errors import ProgramError
 from millstream.storage.store import Store
 
@@ -55,8 +56,7 @@ class FileSource(Source):
         self.type_info = format.type_info
         self._log: FileLog | None = None
         self._discovered_ms: int | None = None
-        self._splits: list[Split] = []
-        self._files_planned = 0
+        self._splits: SplitsOnDemand[InputFile] | None = None
 
     def opened(self, store: Store, session: Any) -> Source:
         log = FileLog(self.paths, store)
@@ -69,7 +69,7 @@ class FileSource(Source):
 
     def __getstate__(self) -> dict[str, Any]:
         # A task reads splits it is given; the list of files stays on the driver.
-        return {**self.__dict__, "_log": None, "_splits": [], "_files_planned": 0}
+        return {**self.__dict__, "_log": None, "_splits": None}
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         if self._log is None:
@@ -78,10 +78,14 @@ class FileSource(Source):
         if self._is_discovery_due(self._log, context.now_ms):
             self._discovered_ms = context.now_ms
             self._log.discover()
-        for file in self._log.files[self._files_planned :]:
-            self._splits.extend(self.format.plan(file, self.split_bytes_max))
-            self._files_planned += 1
+        if self._splits is None:
+            self._splits = SplitsOnDemand(self._log.files, self._planned)
         return self._splits
+
+    def _planned(self, file: InputFile) -> Sequence[Split]:
+        splits = self.format.plan(file, self.split_bytes_max) if file.size else ()
+        # An empty file has its place in the list all the same: at its start it is at its end.
+        return splits or (Split(file.path, 0, {"path": file.path, "end": 0, "size": 0}),)
 
     def _is_discovery_due(self, log: FileLog, now_ms: int) -> bool:
         if self.discovery_interval_ms is None:
@@ -92,7 +96,7 @@ class FileSource(Source):
         return self.format.reach(split, offset, budget)
 
     def finished(self, split: Split, offset: Offset) -> bool:
-        return self.format.finished(split, offset)
+        return split.info["size"] == 0 or self.format.finished(split, offset)
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         return (yield from self.format.read(split, start, stop))

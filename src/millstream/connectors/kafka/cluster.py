@@ -16,7 +16,7 @@ from typing import Any
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import Complaints, client_error, confluent, error_of, new_client
 from millstream.connectors.kafka.offsets import Partition
-from millstream.errors import ConnectorError
+from millstream.errors import ConnectorAwayError, ConnectorError
 
 __all__ = ["PATIENCE_S", "Cluster", "Topic"]
 
@@ -25,6 +25,7 @@ PATIENCE_S = 30.0
 
 _LOG = logging.getLogger(__name__)
 _NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID", "INVALID_TOPIC_EXCEPTION")
+_NO_LEADER = (*_NO_TOPIC, "_UNKNOWN_PARTITION", "_NOENT")
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,10 @@ class Cluster:
             try:
                 offsets[partition] = int(answer.result(timeout=timeout_s + 5).offset)
             except (module.KafkaException, TimeoutError) as error:
-                offsets[partition] = self._error(f"asking for offsets of {partition.name}", error)
+                reason = self._error(f"asking for offsets of {partition.name}", error)
+                is_missed = isinstance(error, module.KafkaException) and error_of(error).name() in _NO_LEADER
+                # Whether it is gone for good is not for this question to say.
+                offsets[partition] = ConnectorAwayError(reason.message) if is_missed else reason
         if any(isinstance(offset, int) for offset in offsets.values()):
             self._complaints.forget()
         return offsets

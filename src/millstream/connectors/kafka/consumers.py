@@ -1,8 +1,9 @@
 """Reading ranges of partitions in a task, with consumers that stay open between epochs.
 
-A process keeps a few consumers, each assigned to one partition (`_Reader`). The next epoch usually goes on where the
-last one ended: then its records are there already, because a consumer fetches ahead. Anything else (another range after
-a failure, another partition where all consumers are taken) is a new assignment, and what was fetched is dropped.
+A process keeps some consumers, each for one partition (`_Reader`). The next epoch usually goes on where the last one
+ended: then its records are there already, because a consumer fetches ahead. For anything else (another range after a
+failure, a partition that came from another process) there is a new consumer. That is sooner ready than one that is sent
+elsewhere, which has to wait for the fetch it is in, and what it had fetched cannot be mistaken for what is wanted.
 
 **Where a range ends.** Offsets have gaps: marks of transactions, records of aborted ones, what compaction removed. So a
 range is not over after so many records, nor at a record with its last offset. It is over when a record at or behind
@@ -18,7 +19,7 @@ import os
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,15 +31,15 @@ from millstream.errors import ConnectorError
 
 __all__ = ["close_consumers", "read_range"]
 
-_CONSUMERS_MAX = 8
-"""So many consumers a process keeps for one cluster. Each has threads and a buffer of its own."""
+_CONSUMERS_MAX = 32
+"""So many consumers a process keeps for one cluster. Each has some threads and a buffer of its own."""
 _IDLE_S = 120.0
 _BATCH_RECORDS = 16_384
 _WAIT_S = 0.2
 _GATHER_S = 0.005
 _DEFAULTS = {
     "isolation.level": "read_committed",
-    "queued.max.messages.kbytes": "16384",
+    "queued.max.messages.kbytes": "8192",
     "fetch.queue.backoff.ms": "10",
     "fetch.error.backoff.ms": "100",
     "reconnect.backoff.max.ms": "1000",
@@ -47,11 +48,15 @@ _DEFAULTS = {
 }
 
 
-def read_range(settings: ClientSettings, partition: Partition, start: int, stop: int) -> Iterator[list[Any]]:
-    """The messages of `partition` with offsets from `start` to below `stop`, in their order, some at a time."""
-    with _reader_of(settings, partition) as reader:
-        reader.go_to(partition, start)
-        yield from reader.read(stop)
+def read_range(
+    settings: ClientSettings, partition: Partition, start: int, stop: int, is_enough: Callable[[], bool]
+) -> Generator[list[Any], None, int]:
+    """The messages of `partition` with offsets from `start` to below `stop`, in their order, some at a time.
+
+    After each lot `is_enough` is asked whether to end there. Returns the offset that was reached.
+    """
+    with _reader_of(settings, partition, start) as reader:
+        return (yield from reader.read(stop, is_enough))
 
 
 def close_consumers() -> None:
@@ -71,36 +76,35 @@ _POOLS: dict[tuple[int, ClientSettings], list[_Reader]] = {}
 
 
 @contextmanager
-def _reader_of(settings: ClientSettings, partition: Partition) -> Iterator[_Reader]:
-    """A reader for one range, from the pool. It goes back there, but for one whose reading failed: that is closed."""
+def _reader_of(settings: ClientSettings, partition: Partition, start: int) -> Iterator[_Reader]:
+    """A reader of one range: the one that stands at its start, or a new one. It is kept, but for one that failed."""
     key = (os.getpid(), settings)
     with _LOCK:
         pool = _POOLS.setdefault(key, [])
-        reader = next((each for each in pool if each.partition == partition), None)
-        if reader is None and len(pool) >= _CONSUMERS_MAX:
-            reader = pool[0]
-        if reader is not None:
-            pool.remove(reader)
-    reader = reader or _Reader(settings)
+        of_partition = [each for each in pool if each.partition == partition]
+        pool[:] = [each for each in pool if each not in of_partition]
+    reader = next((each for each in of_partition if each.position == start), None)
+    for each in of_partition:
+        if each is not reader:
+            each.close()
+    reader = reader or _Reader(settings, partition, start)
     try:
         yield reader
-    except Exception:
+    except BaseException:  # also one that is given up in the middle: it stands nowhere
         reader.close()
-        raise
-    except GeneratorExit:
-        _put_back(key, reader)
         raise
     _put_back(key, reader)
 
 
 def _put_back(key: tuple[int, ClientSettings], reader: _Reader) -> None:
     now_s = reader.used_s = time.monotonic()
+    left_out: list[_Reader] = []
     with _LOCK:
-        pool = _POOLS.setdefault(key, [])
-        pool.append(reader)
-        surplus = len(pool) - _CONSUMERS_MAX
-        left_out = [each for at, each in enumerate(pool) if at < surplus or now_s - each.used_s > _IDLE_S]
-        pool[:] = [each for each in pool if each not in left_out]
+        _POOLS.setdefault(key, []).append(reader)
+        for pool in _POOLS.values():
+            surplus = len(pool) - _CONSUMERS_MAX
+            left_out += [each for at, each in enumerate(pool) if at < surplus or now_s - each.used_s > _IDLE_S]
+            pool[:] = [each for each in pool if each not in left_out]
     for each in left_out:
         each.close()
 
@@ -108,11 +112,11 @@ def _put_back(key: tuple[int, ClientSettings], reader: _Reader) -> None:
 class _Reader:
     """A consumer of one partition.
 
-    `position`: all records before it were given out; None: nobody knows, it must be assigned anew. `_scanned`: all
+    `position`: all records before it were given out; None: nobody knows, so it cannot be used again. `_scanned`: all
     records before it have come from the consumer; those that were not given out yet are `_ahead`.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, partition: Partition, start: int) -> None:
         self._settings = settings
         self._module = confluent()
         self._complaints = Complaints()
@@ -127,24 +131,18 @@ class _Reader:
             enable_partition_eof=True,
             auto_offset_reset="error",
         )
-        self.partition: Partition | None = None
-        self.position: int | None = None
+        self._consumer.assign([self._module.TopicPartition(partition.topic, partition.number, start)])
+        self.partition = partition
+        self.position: int | None = start
         self.used_s = 0.0
-        self._scanned = 0
+        self._scanned = start
         self._ahead: list[Any] = []
 
     def close(self) -> None:
         """Give its connections and its buffer back."""
         self._consumer.close()
 
-    def go_to(self, partition: Partition, start: int) -> None:
-        """Be ready to read from `start`."""
-        if partition == self.partition and start == self.position:
-            return
-        self._consumer.assign([self._module.TopicPartition(partition.topic, partition.number, start)])
-        self.partition, self.position, self._scanned, self._ahead = partition, start, start, []
-
-    def read(self, stop: int) -> Iterator[list[Any]]:
+    def read(self, stop: int, is_enough: Callable[[], bool]) -> Generator[list[Any], None, int]:
         """The messages before `stop`. While some are given out the position is unknown: whoever does not come back for
         more may have had them or not."""
         quiet_since_s = time.monotonic()
@@ -153,7 +151,7 @@ class _Reader:
             if not self._ahead:
                 self.position = max(self.position, min(self._scanned, stop))
             if self.position >= stop:
-                return
+                return self.position
             if not self._ahead and not self._fetch(stop - self.position):
                 if time.monotonic() - quiet_since_s > PATIENCE_S:
                     raise self._no_answer(stop)
@@ -167,6 +165,8 @@ class _Reader:
                 yield messages
                 quiet_since_s = time.monotonic()
             self.position = position
+            if messages and is_enough():
+                return position
 
     def _count_before(self, stop: int) -> int:
         if self._ahead and self._ahead[-1].offset() < stop:
@@ -204,7 +204,6 @@ class _Reader:
         return [message for message in messages if message.error() is None]
 
     def _place(self) -> str:
-        assert self.partition is not None
         at = "" if self.position is None else f" from offset {self.position}"
         return f"partition {self.partition.number} of topic {self.partition.topic}{at}"
 
@@ -213,7 +212,6 @@ class _Reader:
         return client_error(f"reading {self._place()} to {stop}", error, self._settings, self._complaints)
 
     def _lost(self, error: Any) -> ConnectorError:
-        assert self.partition is not None
         topic = self.partition.topic
         return ConnectorError(
             f"reading {self._place()}: Kafka does not have that offset any more ({error.str().strip()}). The topic's "

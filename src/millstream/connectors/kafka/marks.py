@@ -61,7 +61,7 @@ def read_mark(settings: ClientSettings, name: str, topic: str) -> Mark:
     kafka = client_library()
     # `committed` asks for offsets that no open transaction can change, because it reads what is committed only.
     ours = {"group_id": name, "enable_auto_commit": False, "isolation_level": "read_committed"}
-    consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 3})
+    consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2})
     deadline = time.monotonic() + timeout_s(settings)
     try:
         while True:
@@ -103,7 +103,7 @@ def kept_marks_ms(settings: ClientSettings) -> int:
 
     kafka_admin: Any = confluent_kafka.admin
     try:
-        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 3})
+        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2})
         broker = next(iter(admin.list_topics(timeout=_ANSWER_S).brokers))
         resource = kafka_admin.ConfigResource(kafka_admin.ConfigResource.Type.BROKER, str(broker))
         configuration = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result()

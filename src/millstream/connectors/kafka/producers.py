@@ -14,10 +14,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -31,7 +31,9 @@ from millstream.connectors.kafka.kafka_failures import (
     timeout_s,
 )
 
-__all__ = ["KEPT", "KeptProducers", "OpenProducer", "flush", "open_producer", "send"]
+__all__ = ["KEPT", "KeptProducers", "OpenProducer", "called", "flush", "open_producer", "send"]
+
+T = TypeVar("T")
 
 _SLICE_RECORDS_MAX = 5_000
 _SLICE_BYTES_MAX = 4 * 1024 * 1024
@@ -46,7 +48,7 @@ _DEFAULTS: dict[str, Any] = {
     # `send` bounds what waits, by bytes; the queue itself must never be full.
     "queue.buffering.max.messages": 10_000_000,
     "queue.buffering.max.kbytes": 2_000_000,
-    "log_level": 3,
+    "log_level": 2,
 }
 
 
@@ -54,8 +56,8 @@ _DEFAULTS: dict[str, Any] = {
 class OpenProducer:
     """A producer and what became of its messages.
 
-    Of transactions: it is ready when nothing of earlier producers is open; `mark` is the newest epoch that it knows to
-    be published, and `group` that under which marks are kept."""
+    Of transactions: it is ready when nothing of earlier producers is open; `marks` are those that stand, by topic, as
+    far as they are known (-1: none stands), and `group` is that under which they are kept."""
 
     client: Any
     settings: ClientSettings
@@ -66,7 +68,7 @@ class OpenProducer:
     slices: deque[int] = field(default_factory=lambda: deque(maxlen=_SLICES_WAITING_MAX))
     """How many messages were given in the newest slices."""
     is_ready: bool = False
-    mark: int = -1
+    marks: dict[str, int] = field(default_factory=dict)
     group: Any = None
 
     def failure(self) -> Exception:
@@ -117,16 +119,27 @@ def send(producer: OpenProducer, topic: str, messages: pa.RecordBatch) -> None:
         _wait_for_room(producer)
         _send_slice(producer.client, topic, piece)
         producer.slices.append(piece.num_rows)
-        producer.client.poll(0)
+        called(producer.client.poll, 0)
         if producer.errors:
             raise producer.failure()
+
+
+def called(call: Callable[..., T], *arguments: Any) -> T:
+    """What a call of the client returns. When it raises that it was fenced, it also tells of the messages that failed
+    for it, by a call of ours while the exception stands; Python makes a SystemError of that. Undone here."""
+    try:
+        return call(*arguments)
+    except SystemError as error:
+        if isinstance(error.__cause__, client_library().KafkaException):
+            raise error.__cause__ from None
+        raise
 
 
 def _wait_for_room(producer: OpenProducer) -> None:
     """Until the oldest of the slices that may wait is delivered. No message waits for ever: each has its timeout."""
     slices = producer.slices
     while len(slices) == slices.maxlen and len(producer.client) > sum(slices) - slices[0]:
-        producer.client.poll(0.05)
+        called(producer.client.poll, 0.05)
 
 
 def _slices(messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -157,7 +170,7 @@ def _send_slice(client: Any, topic: str, piece: pa.RecordBatch) -> None:
 
 def flush(producer: OpenProducer) -> None:
     """Wait until every message is delivered; raises when one was not."""
-    left = producer.client.flush(timeout_s(producer.settings) + _GRACE_S)
+    left = called(producer.client.flush, timeout_s(producer.settings) + _GRACE_S)
     producer.slices.clear()
     if producer.errors:
         raise producer.failure()

@@ -15,7 +15,7 @@ The steps, for one lane of epoch N:
 Why that is exactly once: of two who publish the same lane at the same time, the later one to pass step 1 fences the
 other. If the other has committed before that, step 2 sees its mark; if not, it never will. A producer that is kept open
 skips 1 and 2 in the next epoch: had anybody else published for this lane since, it would have been fenced, and would
-begin again at step 1.
+begin again at step 1. Where epochs have their marks at different topics, the mark of each is read when it is met first.
 
 Marks are kept by the broker as offsets of groups are, for offsets.retention.minutes (7 days unless set) after the last
 one. An epoch that has a receipt in the job's store is never published again, so a mark is only ever asked for when a
@@ -26,18 +26,21 @@ nothing: `ExpiredMarkError` then asks a person, and says how to answer.
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.kafka_failures import client_library, failure_of, is_fenced, timeout_s
+from millstream.connectors.kafka.kafka_failures import client_library, failure_of, is_fenced, no_answer, timeout_s
 from millstream.connectors.kafka.marks import ExpiredMarks, is_published, read_mark
 from millstream.connectors.kafka.outgoing_messages import read_messages
-from millstream.connectors.kafka.producers import KEPT, OpenProducer, flush, open_producer, send
+from millstream.connectors.kafka.producers import KEPT, OpenProducer, called, flush, open_producer, send
 from millstream.storage.store import Store
 
 __all__ = ["Target", "publish_lane"]
@@ -78,6 +81,9 @@ def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> 
                 raise failure_of(error.args[0], lane["mark_topic"], target.settings) from error
             # Two who fence each other must not keep step.
             time.sleep(random.uniform(0.1, 1.0) * _FENCED_PAUSE_S)
+        except TimeoutError as error:
+            producer.close()
+            raise no_answer(target.settings, producer.last_error, "the transaction could not be ended") from error
         except BaseException:
             producer.close()
             raise
@@ -97,6 +103,9 @@ def _was_published(
         if error.args[0].retriable():
             raise failure_of(error.args[0], lane["mark_topic"], target.settings) from error
         return False  # fenced, when the lane has moved between processes; or the broker has forgotten it
+    except TimeoutError as error:
+        producer.close()
+        raise no_answer(target.settings, producer.last_error, "the transaction could not be ended") from error
     except BaseException:
         producer.close()
         raise
@@ -104,24 +113,26 @@ def _was_published(
 
 
 def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId, lane: Json, store: Store) -> None:
-    client, limit_s = producer.client, timeout_s(target.settings)
+    client, limit_s, topic = producer.client, timeout_s(target.settings), lane["mark_topic"]
     if not producer.is_ready:
         _until_done(client.init_transactions, limit_s)
-        mark = read_mark(target.settings, name, lane["mark_topic"])
-        producer.group = mark.group
-        if is_published(target.settings, mark, commit, lane, target.expired_marks):
-            producer.mark = commit.epoch
         producer.is_ready = True
-    if producer.mark >= commit.epoch:
+    if topic not in producer.marks:
+        mark = read_mark(target.settings, name, topic)
+        producer.group = mark.group
+        is_there = is_published(target.settings, mark, commit, lane, target.expired_marks)
+        standing = -1 if mark.epoch is None else mark.epoch
+        producer.marks[topic] = max(standing, commit.epoch) if is_there else standing
+    if producer.marks[topic] >= commit.epoch:
         return
     client.begin_transaction()
     try:
         for part in lane["parts"]:
-            for topic, messages in read_messages(part, store):
-                send(producer, topic, messages)
+            for destination, messages in read_messages(part, store):
+                send(producer, destination, messages)
         flush(producer)
-        new_mark = client_library().TopicPartition(lane["mark_topic"], 0, commit.epoch, str(commit))
-        _until_done(lambda left_s: client.send_offsets_to_transaction([new_mark], producer.group, left_s), limit_s)
+        new_mark = client_library().TopicPartition(topic, 0, commit.epoch, str(commit))
+        _until_done(partial(_send_mark, client, new_mark, producer.group), limit_s)
         _until_done(client.commit_transaction, limit_s)
     except BaseException:
         # Readers wait behind an open transaction. If this fails too, the next attempt's first step ends it.
@@ -129,7 +140,22 @@ def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId
             client.purge()
             client.abort_transaction(_ABORT_S)
         raise
-    producer.mark = commit.epoch
+    producer.marks[topic] = commit.epoch
+
+
+def _send_mark(client: Any, mark: Any, group: Any, limit_s: float) -> None:
+    """Put the mark into the transaction. The client obeys no limit here but the transaction's own timeout, so it is
+    called on a thread that can be left behind."""
+    outcome: Future[None] = Future()
+
+    def call() -> None:
+        try:
+            outcome.set_result(client.send_offsets_to_transaction([mark], group, limit_s))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=call, name="millstream-kafka-mark", daemon=True).start()
+    outcome.result(limit_s)
 
 
 def _until_done(step: Callable[[float], Any], limit_s: float) -> None:
@@ -137,7 +163,7 @@ def _until_done(step: Callable[[float], Any], limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     while True:
         try:
-            step(max(1.0, deadline - time.monotonic()))
+            called(step, max(1.0, deadline - time.monotonic()))
             return
         except client_library().KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:

@@ -17,15 +17,12 @@ Invariant: the answers are those of `JsonDocuments.read` for each message.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
@@ -39,15 +36,20 @@ from millstream.common.typeinfo import (
     Types,
 )
 from millstream.connectors.messages.json_values import NESTING_MAX, JsonDocuments
-from millstream.connectors.messages.row_decoder import RowDecoder
+from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
+from millstream.connectors.messages.text_columns import (
+    Finish,
+    Mask,
+    bytes_column,
+    char_column,
+    instant_column,
+    narrow_floats,
+    temporal_column,
+)
 from millstream.records.columns import arrow_type, stream_schema
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
 
 __all__ = ["JsonDecoder"]
-
-Mask = npt.NDArray[np.bool_]
-Finish = Callable[[pa.Array, Mask], pa.Array]
-"""Makes what Arrow read what the type says; marks the values that only the slow way can judge."""
 
 _ALIKE = frozenset(
     {BasicType.STRING, BasicType.BOOLEAN, BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
@@ -55,10 +57,6 @@ _ALIKE = frozenset(
 _SPACE = " \t\r\n"
 _INT_DIGITS_MAX = 4_300  # Python reads no longer whole number
 _MANY_DIGITS = re.compile(rb"[0-9]{%d}" % (_INT_DIGITS_MAX + 1))
-_DATE = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-_DATE_FORM, _TIME_FORM = f"^{_DATE}$", f"^{_TIME}Z?$"
-_TIMESTAMP_FORM = f"^{_DATE}[ T]{_TIME}Z?$"
 
 
 class JsonDecoder(RowDecoder):
@@ -83,7 +81,7 @@ class JsonDecoder(RowDecoder):
         value = self._documents.value(message)
         return () if value is None else (value,)
 
-    def columns(self, values: pa.Array) -> tuple[pa.RecordBatch, Mask] | None:
+    def columns(self, values: pa.Array) -> ReadColumns | None:
         layout = _layout(self.type_info)
         if layout is None:
             return None
@@ -110,7 +108,7 @@ class JsonDecoder(RowDecoder):
         if doubt.any():
             is_plain[np.flatnonzero(is_plain)[doubt]] = False
             result = result.filter(pa.array(~doubt))
-        return result, is_plain
+        return ReadColumns(result, is_plain)
 
 
 def _objects(texts: pa.Array) -> tuple[pa.Array, Mask]:
@@ -181,14 +179,15 @@ def _column(type_info: TypeInformation) -> tuple[pa.DataType, Finish] | None:
     if isinstance(plain, RowTypeInfo):
         return _struct(plain)
     if is_byte_array(plain):
-        return pa.string(), _bytes
+        return pa.string(), bytes_column
     if is_sequence(plain):
         return _list(plain.element_type)
     if isinstance(plain, DecimalTypeInfo) or (isinstance(plain, BasicTypeInfo) and plain.basic_type in _ALIKE):
         return arrow, _as_it_is
     if isinstance(plain, BasicTypeInfo):
         return _FINISHED.get(plain.basic_type)
-    return _TEMPORAL.get(plain)
+    temporal = temporal_column(plain)
+    return None if temporal is None else (pa.string(), temporal)
 
 
 def _as_it_is(array: pa.Array, doubt: Mask) -> pa.Array:
@@ -202,72 +201,6 @@ def _double(array: pa.Array, doubt: Mask) -> pa.Array:
     if is_negative_zero.any():
         doubt |= is_negative_zero
     return array
-
-
-def _float(array: pa.Array, doubt: Mask) -> pa.Array:
-    _double(array, doubt)
-    # Rounded once from the number of 64 bits that Python reads, not from the text: the two differ, if rarely.
-    wide = array.to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore", invalid="ignore"):
-        narrow = wide.astype(np.float32)
-    doubt |= np.isinf(narrow)
-    return pa.array(narrow, pa.float32(), mask=np.asarray(array.is_null()) if array.null_count else None)
-
-
-def _char(array: pa.Array, doubt: Mask) -> pa.Array:
-    doubt |= np.asarray(pc.fill_null(pc.not_equal(pc.utf8_length(array), 1), False))
-    return array
-
-
-def _in_form(array: pa.Array, form: str, doubt: Mask) -> pa.Array:
-    """The texts that have the form; the others are in doubt, and null here."""
-    fits = pc.fill_null(pc.match_substring_regex(array, form), True)
-    if pc.all(fits, min_count=0).as_py():
-        return array
-    doubt |= ~fits.to_numpy(zero_copy_only=False)
-    return pc.if_else(fits, array, pa.scalar(None, pa.string()))
-
-
-def _without_zone(array: pa.Array) -> pa.Array:
-    return pc.utf8_rtrim(array, characters="Z")
-
-
-def _date(array: pa.Array, doubt: Mask) -> pa.Array:
-    return _in_form(array, _DATE_FORM, doubt).cast(pa.date32())
-
-
-def _time(array: pa.Array, doubt: Mask) -> pa.Array:
-    texts = _without_zone(_in_form(array, _TIME_FORM, doubt))
-    # Arrow reads no times of day, but those of a day.
-    moments = pc.binary_join_element_wise("1970-01-01T", texts, "").cast(pa.timestamp("us"))
-    return moments.cast(pa.int64()).cast(pa.time64("us"))
-
-
-def _timestamp(array: pa.Array, doubt: Mask) -> pa.Array:
-    return _without_zone(_in_form(array, _TIMESTAMP_FORM, doubt)).cast(pa.timestamp("us"))
-
-
-def _instant(array: pa.Array, doubt: Mask) -> pa.Array:
-    moments = _timestamp(array, doubt)
-    nulls = np.asarray(moments.is_null()) if moments.null_count else None
-    micros = np.asarray(pc.fill_null(moments.cast(pa.int64()), 0))
-    seconds, rest = np.divmod(micros, 1_000_000)
-    arrow = arrow_type(Types.INSTANT())
-    parts = [pa.array(seconds), pa.array((rest * 1000).astype(np.int32))]
-    if nulls is not None:
-        parts = [pc.if_else(pa.array(nulls), pa.scalar(None, part.type), part) for part in parts]
-    return pa.StructArray.from_arrays(parts, type=arrow, mask=None if nulls is None else pa.array(nulls))
-
-
-def _bytes(array: pa.Array, doubt: Mask) -> pa.Array:
-    decoded: list[bytes | None] = []
-    for at, text in enumerate(array.to_pylist()):
-        try:
-            decoded.append(None if text is None else base64.b64decode(text, validate=True))
-        except (binascii.Error, ValueError):
-            decoded.append(None)
-            doubt[at] = True
-    return pa.array(decoded, pa.binary())
 
 
 def _struct(row: RowTypeInfo) -> tuple[pa.DataType, Finish] | None:
@@ -323,14 +256,13 @@ def _mark_nulls(array: pa.Array, doubt: Mask) -> None:
         doubt[np.repeat(np.arange(len(array)), lengths)[element_doubt]] = True
 
 
+def _float(array: pa.Array, doubt: Mask) -> pa.Array:
+    return narrow_floats(_double(array, doubt), doubt)
+
+
 _FINISHED: dict[BasicType, tuple[pa.DataType, Finish]] = {
     BasicType.DOUBLE: (pa.float64(), _double),
     BasicType.FLOAT: (pa.float64(), _float),
-    BasicType.CHAR: (pa.string(), _char),
-    BasicType.INSTANT: (pa.string(), _instant),
-}
-_TEMPORAL: dict[TypeInformation, tuple[pa.DataType, Finish]] = {
-    Types.SQL_DATE(): (pa.string(), _date),
-    Types.SQL_TIME(): (pa.string(), _time),
-    Types.SQL_TIMESTAMP(): (pa.string(), _timestamp),
+    BasicType.CHAR: (pa.string(), char_column),
+    BasicType.INSTANT: (pa.string(), instant_column),
 }

@@ -38,7 +38,7 @@ from millstream.records.columns import as_declared
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
 from millstream.records.text import texts
 
-__all__ = ["NESTING_MAX", "JsonDocuments", "Writer", "json_writer", "parse", "quoted"]
+__all__ = ["NESTING_MAX", "JsonDocuments", "Writer", "holds_decimals", "json_writer", "parse", "quoted"]
 
 NESTING_MAX = 400
 """How deep lists and objects of a document may be nested: more is an attack, and where Python gives up depends."""
@@ -80,7 +80,7 @@ class JsonDocuments:
         self.type_info = type_info
         self.fails_on_missing_field = fail_on_missing_field
         json_converter(type_info, fail_on_missing_field)  # a type that JSON cannot hold is refused here
-        self._is_exact = _holds_decimals(type_info)
+        self._is_exact = holds_decimals(type_info)
 
     def value(self, message: bytes) -> Any:
         """What the message holds, before it is held against the type. Raises ValueError."""
@@ -98,14 +98,15 @@ class JsonDocuments:
 
 
 @lru_cache(maxsize=256)
-def _holds_decimals(type_info: TypeInformation) -> bool:
+def holds_decimals(type_info: TypeInformation) -> bool:
+    """Whether any part of the type is a decimal, which takes its digits from the text of a document."""
     plain = plain_type(type_info)
     if isinstance(plain, RowTypeInfo | TupleTypeInfo):
-        return any(map(_holds_decimals, plain.get_field_types()))
+        return any(map(holds_decimals, plain.get_field_types()))
     if is_sequence(plain):
-        return _holds_decimals(plain.element_type)
+        return holds_decimals(plain.element_type)
     if isinstance(plain, MapTypeInfo):
-        return _holds_decimals(plain.value_type)
+        return holds_decimals(plain.value_type)
     if isinstance(plain, BasicTypeInfo):
         return plain.basic_type is BasicType.BIG_DEC
     return isinstance(plain, DecimalTypeInfo)

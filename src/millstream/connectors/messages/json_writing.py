@@ -54,8 +54,11 @@ class JsonEncoder(MessageEncoder):
         self._fields = [(f"{quoted(name)}:", _writer(field)) for name, field in fields]
 
     def encode(self, batch: Batch) -> pa.Array:
-        columns = inserted_rows(batch, self._type_info, "JSON")
-        return _object(self._fields, columns.columns, columns.num_rows).cast(pa.binary())
+        return self.texts(inserted_rows(batch, self._type_info, "JSON")).cast(pa.binary())
+
+    def texts(self, columns: pa.RecordBatch) -> pa.Array:
+        """The documents as text; `columns` are those of the type alone."""
+        return _object(self._fields, columns.columns, columns.num_rows)
 
 
 def _object(fields: list[tuple[str, Write]], columns: list[pa.Array], rows: int) -> pa.Array:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema, to_record_batch
 from millstream.records.conformance import conform
 
-__all__ = ["NO_RECORD", "RowDecoder"]
+__all__ = ["NO_RECORD", "ReadColumns", "RowDecoder"]
 
 NO_RECORD = (ValueError, TypeMismatchError, RecursionError)
 """What `rows` raises for a message that is no record; the last: nested deeper than Python can read."""
@@ -38,6 +39,15 @@ _HALVINGS_MAX = 32  # where bad messages are many, looking for each by halves wo
 Indices = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class ReadColumns:
+    """What was read of some messages at once: their rows, of which messages, and how many of each (None: one)."""
+
+    batch: pa.RecordBatch
+    is_read: npt.NDArray[np.bool_]
+    counts: npt.NDArray[np.int64] | None = None
+
+
 class RowDecoder(MessageDecoder):
     """Turns messages into rows of `type_info`. `ignores_bad`: messages that cannot be read are left out, as told."""
 
@@ -46,20 +56,14 @@ class RowDecoder(MessageDecoder):
     has_columns: bool = False
     """Whether `columns` may give anything else than None."""
 
-    def columns(self, values: pa.Array) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]] | None:
-        """The rows of those messages that can be read at once, and which of all these are. None: only `rows` can say.
-
-        `values` are binary, without nulls. The batch has as many rows as the mask has True.
-        """
+    def columns(self, values: pa.Array) -> ReadColumns | None:
+        """The rows of those messages that can be read at once. None: only `rows` can say. `values` are binary, without
+        nulls."""
         return None
 
     @abstractmethod
     def rows(self, message: bytes) -> Sequence[Any]:
         """The rows of one message, none if it is to be left out. Raises one of `NO_RECORD`."""
-
-    def rows_without_value(self) -> Sequence[Any]:
-        """The rows of a message without a value: none, as Flink's schemas are not asked."""
-        return ()
 
     def decode(self, messages: Messages) -> Decoded:
         values = messages.values
@@ -95,10 +99,10 @@ class _Work:
         """Read messages, which have the numbers `indices`."""
         result = self._decoder.columns(values)
         if result is not None:
-            batch, is_read = result
-            self._batches.append(batch)
-            self._origins.append(indices[is_read])
-            if batch.num_rows < len(values):
+            is_read, origins = result.is_read, indices[result.is_read]
+            self._batches.append(result.batch)
+            self._origins.append(origins if result.counts is None else np.repeat(origins, result.counts))
+            if not is_read.all():
                 self._read_slowly(values.filter(pa.array(~is_read)), indices[~is_read])
         elif len(values) > _HALVED_MIN and self._decoder.has_columns and self._halvings_left:
             self._halvings_left -= 1

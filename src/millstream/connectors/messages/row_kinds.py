@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import Row, RowKind
@@ -17,7 +18,7 @@ from millstream.errors import TypeMismatchError
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, to_record_batch
 
-__all__ = ["check_insert", "inserted_rows"]
+__all__ = ["check_insert", "inserted_rows", "rows_and_kinds"]
 
 
 def check_insert(row: Any, format_name: str) -> None:
@@ -34,16 +35,24 @@ def check_insert(row: Any, format_name: str) -> None:
         )
 
 
-def inserted_rows(batch: Batch, type_info: TypeInformation, format_name: str) -> pa.RecordBatch:
-    """The columns of a batch of new rows of the type, without that of their kinds. Others are refused."""
+def rows_and_kinds(batch: Batch, type_info: TypeInformation) -> tuple[pa.RecordBatch, npt.NDArray[np.int8]]:
+    """The columns of the type, and the kind of each row by its number. None is no row, and refused."""
     if batch.typed and batch.type_info == type_info:
         columns = batch.columns()
     else:
         columns = to_record_batch(batch.values(), type_info)
     if columns.schema.names[-1:] != [KIND_COLUMN]:
-        return columns
+        return columns, np.zeros(columns.num_rows, np.int8)
     kinds = columns.column(columns.num_columns - 1)
-    if kinds.null_count or pc.any(pc.not_equal(kinds, 0), min_count=0).as_py():
+    if kinds.null_count:
+        check_insert(None, "A changelog")
+    return columns.remove_column(columns.num_columns - 1), kinds.to_numpy()
+
+
+def inserted_rows(batch: Batch, type_info: TypeInformation, format_name: str) -> pa.RecordBatch:
+    """The columns of a batch of new rows of the type, without that of their kinds. Others are refused."""
+    columns, kinds = rows_and_kinds(batch, type_info)
+    if kinds.any():
         for row in batch.values():
             check_insert(row, format_name)
-    return columns.remove_column(columns.num_columns - 1)
+    return columns

@@ -17,12 +17,20 @@ that are too large is told in `millstream.aggregation.aggregate_records`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.aggregation.aggregate_records import RecordMeasure
 from millstream.aggregation.rolling_columns import rolls_in_columns
-from millstream.common.typeinfo import MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo import (
+    BasicType,
+    DecimalTypeInfo,
+    MapTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
 from millstream.common.types import Row
 from millstream.datastream.functions.function import AggregateFunction
 from millstream.datastream.functions.window import ProcessWindowFunction
@@ -168,7 +176,7 @@ class Aggregates(AggregateFunction):
         self._bind(None, tuple(_untyped(name, aggregate) for name, aggregate in aggregates.items()))
 
     def _bind(self, stream_type: TypeInformation | None, measures: tuple[Measure, ...]) -> None:
-        self.measures = measures
+        self.measures, self._stream_type = measures, stream_type
         self._records = [RecordMeasure(measure, stream_type) for measure in measures if _can_run(measure, stream_type)]
         self._row = Row(*(measure.name for measure in measures))
 
@@ -185,6 +193,12 @@ class Aggregates(AggregateFunction):
             )
         bound._bind(stream_type, measures)
         return bound
+
+    def strict(self) -> Aggregates:
+        """The same, where a sum that does not fit its type is an error."""
+        strict = Aggregates(with_key=self.with_key, **self._aggregates)
+        strict._bind(self._stream_type, tuple(replace(measure, is_strict=True) for measure in self.measures))
+        return strict
 
     def result_type(self, key: tuple[str, TypeInformation | None] | None) -> TypeInformation | None:
         """The type of the results; None where a field has none. `key` is the name and type of the key, if it is in."""
@@ -277,8 +291,8 @@ def _check_kind(kind: str, look: Look) -> None:
     assert type_info is not None
     basic, arrow = basic_type(type_info), arrow_type(type_info)
     what = "an expression" if look.expression is not None else "a field"
-    is_big = basic is not None and basic.name in ("BIG_INT", "BIG_DEC")
-    if kind in ("sum", "avg") and arrow is not None and not is_big and not rolls_in_columns("sum", arrow):
+    is_exact = isinstance(plain_type(type_info), DecimalTypeInfo) or basic in (BasicType.BIG_INT, BasicType.BIG_DEC)
+    if kind in ("sum", "avg") and arrow is not None and not is_exact and not rolls_in_columns("sum", arrow):
         raise refuse(f"{kind}: found {what} of {type_info}, expected a number. Map it to a number first")
     ordered = basic is not None or arrow is None or rolls_in_columns("min", arrow)
     if kind in ("min", "max", "top_n") and not ordered:

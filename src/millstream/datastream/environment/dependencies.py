@@ -1,8 +1,8 @@
 """What a program's tasks need besides the program: Python files, archives, packages, cached files.
 
-Python files and archives go to the tasks through Spark, by the configuration keys PyFlink uses. What belongs to
-Flink's JVM (jars, class paths) or to an interpreter of Flink's choosing is refused: Spark and the environment it
-runs in decide those.
+Python files, packages and archives go to the tasks through Spark (`spark.python_dependencies`), by the configuration
+keys PyFlink uses. What belongs to Flink's JVM (jars, class paths) or to an interpreter of Flink's choosing is refused:
+Spark and the environment it runs in decide those.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from millstream.common.configuration import Configuration
+from millstream.common.options.archives import archive_target
 from millstream.datastream.streams.argument_checks import checked_text, refuse
 from millstream.errors import NotAvailableError
+from millstream.graph.site import here
 
 __all__ = ["EnvironmentDependencies"]
 
@@ -43,19 +45,32 @@ class EnvironmentDependencies:
         self._append("python.files", path)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Send an archive to the tasks, unpacked under `target_dir`."""
+        """Send an archive to the tasks. It is unpacked under `target_dir` in their working directory, else under its
+        own name: functions open `target_dir/file` by that relative path."""
         path = checked_text("add_python_archive", archive_path)
+        if target_dir is not None:
+            checked_text("add_python_archive", target_dir)
         if "://" not in path and not Path(path).exists():
             raise refuse(f"add_python_archive: there is no {path!r}. Give an archive that exists")
-        self._append("python.archives", path if target_dir is None else f"{path}#{target_dir}")
+        item = path if target_dir is None else f"{path}#{target_dir}"
+        archive_target(item, at=str(here()))
+        self._append("python.archives", item)
 
-    def set_python_requirements(
-        self, requirements_file_path: str, requirements_cache_dir: str | None = None
-    ) -> NoReturn:
-        raise NotAvailableError(
-            f"set_python_requirements({requirements_file_path!r}): Spark installs no packages in its tasks. Install "
-            "them where the executors run, or send a packed environment with add_python_archive()"
-        )
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """The packages that functions import: a requirements file, installed by pip when the job starts. With a folder
+        of packages (`pip download -d FOLDER -r FILE`) they are taken from there, and no network is used."""
+        file = checked_text("set_python_requirements", requirements_file_path)
+        if not Path(file).is_file():
+            raise refuse(f"set_python_requirements: there is no {file!r}. Give a requirements file that exists")
+        if requirements_cache_dir is not None:
+            checked_text("set_python_requirements", requirements_cache_dir)
+            if not Path(requirements_cache_dir).is_dir():
+                raise refuse(
+                    f"set_python_requirements: there is no folder {requirements_cache_dir!r}. Fill it with "
+                    f"`pip download -d {requirements_cache_dir} -r {file}`"
+                )
+        packages = "" if requirements_cache_dir is None else f"#{Path(requirements_cache_dir).absolute()}"
+        self._configuration.set_string("python.requirements", f"{Path(file).absolute()}{packages}")
 
     def set_python_executable(self, python_exec: str) -> None:
         """The interpreter the tasks run in: always the one that runs the program. Naming that one is fine."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.configuration import Configuration
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.options import check_key
+from millstream.common.options.flink_options import buffer_timeout_ms, newest_set
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_has_no_effect
 from millstream.datastream.checkpointing_mode import CheckpointingMode
@@ -41,7 +42,7 @@ _MAX_PARALLELISM_LIMIT = 32768
 _RUNTIME_MODE = "execution.runtime-mode"
 _BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
 _BUFFER_TIMEOUT_ENABLED = "execution.buffer-timeout.enabled"
-_CHAINING = "pipeline.operator-chaining.enabled"
+_CHAINING, _CHAINING_OLDER = "pipeline.operator-chaining.enabled", "pipeline.operator-chaining"
 _CHAINING_ACROSS_MAXIMA = "pipeline.operator-chaining.chain-operators-with-different-max-parallelism"
 _CHANGELOG = "state.changelog.enabled"
 _SAVEPOINT_DIRECTORY = "execution.checkpointing.savepoint-dir"
@@ -70,6 +71,11 @@ class EnvironmentSettings:
 
     def _merge(self, configuration: Configuration) -> None:
         """Take the settings over, after checking keys and the values that can be checked alone."""
+        if not isinstance(configuration, Configuration):
+            raise refuse(
+                f"configure: found {configuration!r} ({type(configuration).__name__}), expected a Configuration. Make "
+                "one of a dict by Configuration.from_dict(...)"
+            )
         settings = configuration.to_dict()
         for key, value in settings.items():
             check_key(key, at=str(here()))
@@ -86,8 +92,6 @@ class EnvironmentSettings:
 
     def configure(self, configuration: Configuration) -> None:
         """Take settings over. An unknown key is refused, with the nearest known one."""
-        if not isinstance(configuration, Configuration):
-            raise refuse(f"configure: found {configuration!r}, expected a Configuration")
         self._merge(configuration)
 
     def get_config(self) -> ExecutionConfig:
@@ -171,9 +175,8 @@ class EnvironmentSettings:
 
     def get_buffer_timeout(self) -> int:
         """What was set, in ms; 100 otherwise, as in Flink; -1: it is off."""
-        if not self._configuration.get_boolean(_BUFFER_TIMEOUT_ENABLED, True):
-            return -1
-        return duration_ms(self._configuration, _BUFFER_TIMEOUT, 100)
+        timeout_ms = buffer_timeout_ms(self._configuration.to_dict())
+        return 100 if timeout_ms is None else timeout_ms
 
     def disable_operator_chaining(self) -> Self:
         """Chain no operators."""
@@ -182,7 +185,8 @@ class EnvironmentSettings:
 
     def is_chaining_enabled(self) -> bool:
         """Whether operators are chained."""
-        return self._configuration.get_boolean(_CHAINING, True)
+        key = newest_set(self._configuration.to_dict(), _CHAINING, _CHAINING_OLDER)
+        return self._configuration.get_boolean(key or _CHAINING, True)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
         """Whether operators of different maxima may be chained."""
@@ -190,6 +194,8 @@ class EnvironmentSettings:
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
         """Remember the group's resources. Kept as data; Spark decides where tasks run."""
+        if not isinstance(slot_sharing_group, SlotSharingGroup):
+            raise refuse(f"register_slot_sharing_group: found {slot_sharing_group!r}, expected a SlotSharingGroup")
         self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
         return self
 

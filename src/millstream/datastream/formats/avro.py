@@ -1,7 +1,170 @@
-"""Avro records, in files and messages. Not built yet: `not_yet` has the names."""
+"""Avro records as messages, and the schemas of Avro's files.
+
+The rows' type follows from the schema. PyFlink's `record_class` is a Java class, of which there is none here: give
+`avro_schema_string`.
+"""
 
 from __future__ import annotations
 
-from millstream.datastream.not_yet import names_of
+from pathlib import Path
+from typing import Any
 
-__all__, __getattr__ = names_of(__name__)
+from millstream.common.serialization import DeserializationSchema, SerializationSchema
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.connectors.messages.avro import AvroDecoder, AvroEncoder, AvroRecords
+from millstream.connectors.messages.avro_schemas import AvroSource
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
+from millstream.connectors.messages.row_kinds import check_insert
+from millstream.datastream.streams.argument_checks import at_users_line, refuse
+from millstream.errors import NotAvailableError, NotYetError, TypeMismatchError
+
+__all__ = [
+    "AvroBulkWriters",
+    "AvroInputFormat",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+]
+
+
+class AvroSchema:
+    """A parsed Avro schema.
+
+    >>> schema = AvroSchema.parse_string('{"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"}]}')
+    >>> schema.get_row_type()
+    Types.ROW_NAMED(['id'], [Types.LONG()])
+    """
+
+    def __init__(self, j_schema: Any = None, *, source: AvroSource | None = None) -> None:
+        if source is None:
+            raise refuse("AvroSchema: make one with AvroSchema.parse_string(text) or AvroSchema.parse_file(path)")
+        self._source = source
+
+    @staticmethod
+    def parse_string(json_schema: str) -> AvroSchema:
+        """The schema in a text."""
+        if not isinstance(json_schema, str):
+            raise refuse(f"AvroSchema.parse_string: found {json_schema!r}, expected the schema's text, as JSON")
+        source = AvroSource(json_schema)
+        with at_users_line():
+            assert source.parsed is not None
+        return AvroSchema(source=source)
+
+    @staticmethod
+    def parse_file(file_path: str) -> AvroSchema:
+        """The schema in a file."""
+        try:
+            text = Path(file_path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise refuse(f"AvroSchema.parse_file: {file_path!r} cannot be read: {error}") from error
+        return AvroSchema.parse_string(text)
+
+    def get_row_type(self) -> RowTypeInfo:
+        """The type of the schema's records as rows (beyond PyFlink)."""
+        with at_users_line():
+            return self._source.row_type
+
+    def __str__(self) -> str:
+        return self._source.text
+
+
+class GenericRecordAvroTypeInfo(TypeInformation):
+    """The type of Avro records that are dicts. They travel as pickles; rows of `AvroSchema.get_row_type()` do not."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        if not isinstance(schema, AvroSchema):
+            raise refuse(f"GenericRecordAvroTypeInfo: found {schema!r}, expected an AvroSchema")
+        super().__init__()
+        self._schema = schema
+
+    @property
+    def schema(self) -> AvroSchema:
+        """The records' schema."""
+        return self._schema
+
+    def _parts(self) -> tuple[object, ...]:
+        return (str(self._schema),)
+
+    @property
+    def notation(self) -> str:
+        return "AVRO"
+
+    def __repr__(self) -> str:
+        return f"GenericRecordAvroTypeInfo({str(self._schema)!r})"
+
+
+class AvroInputFormat:
+    """Reads Avro files."""
+
+    def __init__(self, path: str, schema: AvroSchema) -> None:
+        raise NotYetError.of("AvroInputFormat", "connectors", "ParquetColumnarRowInputFormat or JSON lines")
+
+    def get_produced_type(self) -> GenericRecordAvroTypeInfo:
+        raise NotYetError.of("AvroInputFormat.get_produced_type", "connectors", "AvroSchema.get_row_type()")
+
+
+class AvroBulkWriters:
+    """Writes Avro files."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> Any:
+        raise NotYetError.of("AvroBulkWriters.for_generic_record", "connectors", "ParquetBulkWriters")
+
+
+def _records(what: str, record_class: Any, avro_schema_string: Any) -> AvroRecords:
+    if record_class is not None:
+        raise NotAvailableError(f"{what}: there is no Java class behind {record_class!r}. Give avro_schema_string=")
+    if not isinstance(avro_schema_string, str):
+        raise refuse(f"{what}: found {avro_schema_string!r} as avro_schema_string, expected the schema's text, as JSON")
+    with at_users_line():
+        return AvroRecords(AvroSource(avro_schema_string))
+
+
+class AvroRowDeserializationSchema(DeserializationSchema):
+    """Rows from Avro records: one in each message, without the schema.
+
+    >>> text = '{"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"}]}'
+    >>> AvroRowDeserializationSchema(avro_schema_string=text).deserialize(bytes([14]))
+    Row(id=7)
+    """
+
+    def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
+        super().__init__()
+        self._records = _records("AvroRowDeserializationSchema", record_class, avro_schema_string)
+
+    def deserialize(self, message: bytes) -> Any:
+        try:
+            return self._records.read(message)
+        except (ValueError, TypeMismatchError) as error:
+            raise TypeMismatchError(
+                f"a message is no Avro record of {self._records.type_info}: {error}. Found {message[:200]!r}. "
+                "Correct the schema, or say where such messages go with with_dead_letters(tag)",
+                value=message,
+            ) from error
+
+    def produced_type(self) -> TypeInformation:
+        return self._records.type_info
+
+    def column_decoder(self) -> MessageDecoder:
+        return AvroDecoder(self._records)
+
+
+class AvroRowSerializationSchema(SerializationSchema):
+    """Avro records from rows.
+
+    >>> text = '{"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"}]}'
+    >>> AvroRowSerializationSchema(avro_schema_string=text).serialize((7,))
+    b'\\x0e'
+    """
+
+    def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
+        super().__init__()
+        self._records = _records("AvroRowSerializationSchema", record_class, avro_schema_string)
+
+    def serialize(self, value: Any) -> bytes:
+        check_insert(value, "Avro")
+        return self._records.write(value)
+
+    def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder:
+        return AvroEncoder(self._records)

@@ -2,7 +2,8 @@
 
 The table has two parts. A module among the *stand-ins* can be imported with all its names. Its classes have PyFlink's
 base classes and signatures, so that programs can be written against them; making one, or calling one of its methods,
-raises NotYetError with what the name comes with and what does the job meanwhile. Enums, and interfaces that programs
+raises NotYetError with what the name comes with and what does the job meanwhile, or NotAvailableError, if it will not
+be built, with what to use. Enums, and interfaces that programs
 fill in, are whole. A module among the *refused* refuses each of its names when that name is imported.
 
 A module whose names are all in the table is one line, `__all__, __getattr__ = names_of(__name__)`. The table is written
@@ -23,9 +24,17 @@ from inspect import Parameter, Signature
 from types import ModuleType, new_class
 from typing import Any
 
-from millstream.errors import NotYetError
+from millstream.errors import MillstreamError, NotAvailableError, NotYetError
 
-__all__ = ["NotYetImportError", "StandIn", "names_of", "refuse_modules_below", "refused_names", "stand_ins"]
+__all__ = [
+    "NotYetImportError",
+    "StandIn",
+    "is_refused",
+    "names_of",
+    "refuse_modules_below",
+    "refused_names",
+    "stand_ins",
+]
 
 
 class NotYetImportError(NotYetError, ImportError):
@@ -57,6 +66,11 @@ def stand_ins(module: str) -> dict[str, StandIn]:
     """The stand-ins of a module by their paths; empty for a module that is built."""
     names = _table()["stand_ins"].get(module, {}).get("names", {})
     return {path: StandIn(path, **description) for path, description in names.items()}
+
+
+def is_refused(module: str) -> bool:
+    """Whether a module of stand-ins will not be built."""
+    return module in _table()["stand_ins"] and _table()["stand_ins"][module]["comes_with"] is None
 
 
 def refused_names() -> dict[str, list[str]]:
@@ -91,7 +105,9 @@ def refuse_modules_below(package: str) -> None:
             setattr(sys.modules[package], child, module)
 
 
-def _error(kind: type[NotYetError], name: str, description: Mapping[str, Any]) -> NotYetError:
+def _error(kind: type[NotYetError], name: str, description: Mapping[str, Any]) -> MillstreamError:
+    if description["comes_with"] is None:
+        return NotAvailableError(f"{name} is not available: {description['instead']}")
     return kind.of(name, description["comes_with"], description["instead"])
 
 

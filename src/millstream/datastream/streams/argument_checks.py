@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo.composite_types import type_advice
 from millstream.datastream.functions.function import Function
 from millstream.datastream.streams.function_calls import check_calls
 from millstream.errors import MillstreamError
@@ -40,11 +41,13 @@ def checked_function(method: str, func: Any, function_class: type[Function], *, 
         )
     if isinstance(func, Function):
         kind = next(base.__name__ for base in type(func).__mro__ if base.__module__.startswith("millstream."))
-        raise refuse(f"{method}: found a {kind} ({type(func).__name__}), expected {expected}. {_belongs(kind)}")
+        article = "an" if kind[0] in "AEIO" else "a"
+        raise refuse(f"{method}: found {article} {kind} ({type(func).__name__}), expected {expected}. {_belongs(kind)}")
     if callables and callable(func):
         check_calls(method, func, function_class)
         return func
-    raise refuse(f"{method}: found {func!r} ({type(func).__name__}), expected {expected}")
+    hint = f". Derive a class from {function_class.__name__} and pass an instance" if callable(func) else ""
+    raise refuse(f"{method}: found {func!r} ({type(func).__name__}), expected {expected}{hint}")
 
 
 def _belongs(kind: str) -> str:
@@ -84,8 +87,7 @@ def checked_output_type(method: str, output_type: Any) -> TypeInformation | None
 def _checked_type(method: str, type_info: Any) -> TypeInformation:
     if isinstance(type_info, TypeInformation):
         return type_info
-    hint = "Call it: Types.NAME()" if callable(type_info) else "Use one of Types, such as Types.STRING()"
-    raise refuse(f"{method}: found {type_info!r} ({type(type_info).__name__}) as a type. {hint}")
+    raise refuse(f"{method}: found {type_info!r} ({type(type_info).__name__}) as a type. {type_advice(type_info)}")
 
 
 def _untyped_as_none(type_info: TypeInformation) -> TypeInformation | None:

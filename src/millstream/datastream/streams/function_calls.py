@@ -22,6 +22,7 @@ _ONE_RESULT = frozenset(
 )
 _SEVERAL_INSTEAD = {"map": "flat_map()", "map1": "connect(...).flat_map()", "map2": "connect(...).flat_map()"}
 _CONTEXTS = ("ctx", "context")
+_COLLECTORS = frozenset({"out", "collector"})  # of Flink's Java functions
 
 
 def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
@@ -41,12 +42,21 @@ def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
 def _calls(func: Any, function_class: type[Function]) -> Iterator[tuple[str, Callable[..., Any], Any]]:
     """(name, the pattern, what will be called) of each method that an operator calls for records."""
     names = sorted(getattr(function_class, "__abstractmethods__", ()))
-    for name in names:
-        pattern = getattr(function_class, name)
-        if isinstance(func, function_class):
-            yield name, pattern, getattr(func, name)
-        elif len(names) == 1:
-            yield name, pattern, func
+    if isinstance(func, function_class):
+        for name in [*names, *_overridden(type(func), function_class)]:
+            yield name, getattr(function_class, name), getattr(func, name)
+    elif len(names) == 1:
+        yield names[0], getattr(function_class, names[0]), func
+
+
+def _overridden(kind: type, function_class: type[Function]) -> list[str]:
+    """The methods that a function class need not have, and this one has: `open`, `on_timer` and the like."""
+    optional = [
+        name
+        for name, method in inspect.getmembers(function_class, inspect.isfunction)
+        if not name.startswith("_") and not getattr(method, "__isabstractmethod__", False)
+    ]
+    return [name for name in optional if getattr(kind, name) is not getattr(function_class, name)]
 
 
 def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call: Any) -> None:
@@ -60,10 +70,12 @@ def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call:
         signature.bind(*expected)
     except TypeError:
         count = "one argument" if len(expected) == 1 else f"{len(expected)} arguments"
-        raise refuse(f"{subject} takes {signature}, expected {count}: ({shown})") from None
-    first = next(iter(signature.parameters), "")
-    if first in _CONTEXTS and expected[0] not in _CONTEXTS:
-        raise refuse(f"{subject} takes {signature}: the context stands first, expected ({shown})")
+        count = "no argument" if not expected else count
+        hint = ". Results are yielded" if not _COLLECTORS.isdisjoint(signature.parameters) else ""
+        raise refuse(f"{subject} takes {signature}, expected {count}: ({shown}){hint}") from None
+    taken = list(signature.parameters)[: len(expected)]
+    if any((name in _CONTEXTS) and (meant not in _CONTEXTS) for name, meant in zip(taken, expected, strict=False)):
+        raise refuse(f"{subject} takes {signature}: the context is not in its place, expected ({shown})")
 
 
 def _shown_name(func: Any, name: str) -> str:

@@ -32,11 +32,27 @@ class AnswersForMissingNames:
             raise _missing_name(self, name)
 
 
+# What other libraries call it.
+_SYNONYMS = {
+    "collect": "execute_and_collect",
+    "for_each": "add_sink",
+    "foreach": "add_sink",
+    "group_by": "key_by",
+    "groupby": "key_by",
+    "select": "map",
+    "show": "print",
+    "where": "filter",
+    "write_as_text": "sink_to",
+}
+
+
 def _missing_name(owner: AnswersForMissingNames, name: str) -> AttributeError:
     kind = type(owner)
     if name.startswith("_"):  # asked by Python itself, or by us
         return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=owner)
     message = f"{kind.__name__} has no {name!r}."
+    if _SYNONYMS.get(name) in dir(kind):
+        return MissingNameError(f"{message} Here it is called {_SYNONYMS[name]!r}", at=str(here()))
     way = next((way for other, way in kind._elsewhere if _has(other, name)), None)
     if way is None:
         own_names = [known for known in dir(kind) if not known.startswith("_")]

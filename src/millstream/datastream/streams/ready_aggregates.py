@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
+    DecimalTypeInfo,
     PickledBytesTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
@@ -96,7 +97,8 @@ def rolling_field(kind: str, field: Any, stream_type: TypeInformation | None) ->
     plain = plain_type(field_type)
     if not isinstance(plain, PickledBytesTypeInfo):
         basic = plain.basic_type if isinstance(plain, BasicTypeInfo) else None
-        _check_kind(kind, field, field_type, basic, plain in _TIMES)
+        if not isinstance(plain, DecimalTypeInfo):
+            _check_kind(kind, field, field_type, basic, plain in _TIMES)
     return RollingField(kind, position)
 
 

@@ -23,9 +23,10 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.messages.dead_letters import DEAD_LETTER_TYPE
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.streams.argument_checks import refuse
-from millstream.graph.nodes import Node, Process, Window
+from millstream.graph.nodes import Node, Process, Read, Window
 from millstream.graph.site import PACKAGE_FOLDER
 from millstream.graph.tags import SideTag
 from millstream.records.batch import is_typed
@@ -174,8 +175,10 @@ def _of_code(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
                     modules.append(value)
 
 
-def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | None) -> Process:
+def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | None) -> Process | Read:
     """The operation of `node`, giving out this side output with records of `type_info`."""
+    if isinstance(node.operation, Read):
+        return _with_dead_letters(node.name, node.operation, tag, type_info)
     if isinstance(node.operation, Window) and node.operation.ready is not None and node.operation.late_tag is None:
         raise refuse(
             f"get_side_output: '{node.name}' has no side outputs. For late records call side_output_late_data(tag) "
@@ -191,6 +194,23 @@ def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | No
             f"now read as {type_info}. Use the same OutputTag for both"
         )
     return replace(node.operation, tags=tuple(tags.items()))
+
+
+def _with_dead_letters(name: str, operation: Read, tag: OutputTag, type_info: TypeInformation | None) -> Read:
+    """A source gives out one side output: the messages that it cannot read."""
+    own = operation.source.dead_letter_tag
+    if own is None or own.tag_id != tag.tag_id:
+        gives = "has no side output" if own is None else f"has the side output '{own.tag_id}' only"
+        raise refuse(
+            f"get_side_output: '{name}' {gives}. A source gives out messages that it cannot read: say where they go "
+            "with with_dead_letters(tag) of its deserialization schema"
+        )
+    if type_info not in (None, DEAD_LETTER_TYPE):
+        raise refuse(
+            f"get_side_output: '{tag.tag_id}' of '{name}' is read as {type_info}, and messages that cannot be read are "
+            f"{DEAD_LETTER_TYPE}. Give the OutputTag that type, or none"
+        )
+    return replace(operation, tags=((tag.tag_id, DEAD_LETTER_TYPE),))
 
 
 def _check_yielded(name: str, operation: Process, tag: OutputTag, type_info: TypeInformation | None) -> None:

@@ -260,7 +260,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         )
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The records the process function yielded with this tag."""
+        """The records the process function yielded with this tag; of a source, the messages it cannot read."""
         if not isinstance(output_tag, OutputTag):
             raise refuse(f"get_side_output: found {output_tag!r}, expected an OutputTag")
         node = self._own_node("get_side_output")

@@ -57,7 +57,7 @@ class StreamEdges(AnswersForMissingNames):
         node = self._node(edge.source)
         if edge.tag is None:
             return node.output_type
-        assert isinstance(node.operation, Process)
+        assert isinstance(node.operation, (Process, Read))
         return dict(node.operation.tags)[edge.tag]
 
     def _stream_type(self) -> TypeInformation | None:

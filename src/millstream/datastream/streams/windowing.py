@@ -38,9 +38,12 @@ from millstream.datastream.stream_execution_environment import StreamExecutionEn
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.streams.missing_names import AnswersForMissingNames
 from millstream.datastream.window.assigners import MergingWindowAssigner, WindowAssigner
+from millstream.datastream.window.counting import NeverTrigger
 from millstream.datastream.window.evictors import Evictor
 from millstream.datastream.window.triggers import Trigger
 from millstream.graph.nodes import ReadyAggregates, Window
+from millstream.graph.notices import warn_once
+from millstream.graph.site import here
 from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 
 if TYPE_CHECKING:
@@ -147,10 +150,18 @@ def window_operation(
 ) -> tuple[Window, str]:
     """The operation, and its name in plans. Without a function the one value is what leaves the window."""
     assigner = windowing.assigner
+    trigger = windowing.trigger or assigner.get_default_trigger(environment)
+    if isinstance(trigger, NeverTrigger) and windowing.queryable is None:
+        warn_once(
+            "windows that never fire",
+            f"{type(assigner).__name__} never fire by themselves: nothing comes of them. Say when they do, as by "
+            "trigger(CountTrigger.of(100)), or use count_window()",
+            here(),
+        )
     operation = Window(
         _adapted(function or PassThroughWindowFunction(), contents.is_single),
         assigner=assigner,
-        trigger=windowing.trigger or assigner.get_default_trigger(environment),
+        trigger=trigger,
         has_own_trigger=windowing.trigger is not None,
         evictor=windowing.evictor,
         reduce=contents.reduce,

@@ -25,7 +25,7 @@ from millstream.datastream.window.windows import (
     GlobalWindowSerializer,
     Window,
 )
-from millstream.graph.window_traits import TimedTrigger, as_described
+from millstream.graph.window_traits import EndlessAssigner, TimedTrigger, as_described
 
 if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -187,7 +187,7 @@ class NeverTrigger(Trigger[T, GlobalWindow], TimedTrigger):
         """Nothing is kept."""
 
 
-class _CountedWindows(WindowAssigner[T, CountWindow]):
+class _CountedWindows(WindowAssigner[T, CountWindow], EndlessAssigner):
     """Windows by the numbers that records of a key have: what the two assigners below share."""
 
     _window_size: int
@@ -251,7 +251,7 @@ class CountSlidingWindowAssigner(_CountedWindows[T]):
         return [CountWindow(id) for id in range(last, first - 1, -1)]
 
 
-class GlobalWindows(WindowAssigner[T, GlobalWindow]):
+class GlobalWindows(WindowAssigner[T, GlobalWindow], EndlessAssigner):
     """Everything in one window, which fires only by a trigger of the program's own."""
 
     @staticmethod

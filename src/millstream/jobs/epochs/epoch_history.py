@@ -17,7 +17,7 @@ from millstream.jobs.epochs.epoch_statistics import statistics_of
 
 __all__ = ["SUMMARISED", "EpochEntry", "Summary", "history", "summary"]
 
-SUMMARISED = ("duration_ms", "run_ms", "commit_ms", "publish_ms", "records_in", "records_out", "new_bytes")
+SUMMARISED = ("duration_ms", "run_ms", "commit_ms", "publish_ms", "records_in", "records_out", "new_bytes", "requests")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class EpochEntry:
     rounds: int | None = None
     lags: bool | None = None
     behind: int | None = None
+    requests: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def _entry(manifest: Manifest, published_through: int, after: Mapping[str, Any])
         rounds=statistics.get("rounds"),
         lags=statistics.get("lags"),
         behind=records_behind(statistics),
+        requests=sum(statistics["requests"].values()) if "requests" in statistics else None,
     )
 
 

@@ -22,6 +22,7 @@ from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome, TaskAccount
 from millstream.runtime.exchange.messages import SplitRead
 from millstream.state.stored.accounts import StoredFile, accounts_of
+from millstream.storage.request_counts import REQUESTS
 
 __all__ = [
     "TASKS_MAX",
@@ -53,13 +54,14 @@ class PastEpoch:
 @dataclass(frozen=True)
 class EpochTimes:
     """An epoch as its driver saw it. `duration_ms`: from the trigger until its manifest was made. `failures`: how often
-    it failed before."""
+    it failed before. `requests`: those of the driver to object stores since the manifest before this one was made."""
 
     trigger_ms: int
     duration_ms: float
     run_ms: float = 0.0
     failures: int = 0
     before: PastEpoch | None = None
+    requests: int = 0
 
 
 class EpochWatch:
@@ -78,6 +80,7 @@ class EpochWatch:
         self._epoch: int | None = None
         self._commit_ms: float | None = None
         self._published: tuple[int, float] | None = None
+        self._requests_before = self._requests_told = REQUESTS.unclaimed()
 
     def trigger(self, now_ms: int) -> None:
         """The sources are about to be asked."""
@@ -107,6 +110,7 @@ class EpochWatch:
     def committed(self, epoch: int) -> None:
         """A manifest stands."""
         self._epoch, self._failures, self._ended = epoch, 0, time.monotonic()
+        self._requests_before = self._requests_told
 
     def published(self, epoch: int, took_ms: float) -> None:
         """An epoch's output is visible."""
@@ -129,7 +133,9 @@ class EpochWatch:
             published = self._published
             publish_ms = published[1] if published is not None and published[0] == self._epoch else None
             before = PastEpoch(self._epoch, _rounded(self._commit_ms), _rounded(publish_ms))
-        return EpochTimes(self._trigger_ms, _since_ms(self._triggered), self.run_ms, self._failures, before)
+        self._requests_told = REQUESTS.unclaimed()
+        requests = self._requests_told - self._requests_before
+        return EpochTimes(self._trigger_ms, _since_ms(self._triggered), self.run_ms, self._failures, before, requests)
 
 
 def _since_ms(moment: float) -> float:
@@ -193,6 +199,7 @@ def _statistics_of_run(
         "out": sum(outcome.operators[uid]["in"] for uid in sinks if uid in outcome.operators),
         **{key: sum(one[key] for one in operators.values()) for key in ("rows", "bytes", "new_rows", "new_bytes")},
         "compaction_debt_bytes": _compaction_debt(manifest),
+        **_requests(times, outcome.tasks),
         "stages": list(_stages(outcome.tasks)),
         "operators": operators,
     }
@@ -299,6 +306,12 @@ def _stages(tasks: Sequence[TaskAccount]) -> Iterator[dict[str, Any]]:
     for _, of_stage in sorted(stages.items()):
         took, aligned = zip(*(times for _, times in sorted(of_stage.items())), strict=True)
         yield {"tasks": len(took), "took_us": spread(took), "alignment_us": spread(aligned)}
+
+
+def _requests(times: EpochTimes, tasks: Sequence[TaskAccount]) -> dict[str, Any]:
+    """To object stores; nothing where none was asked."""
+    by_tasks = sum(task.requests for task in tasks)
+    return {"requests": {"driver": times.requests, "tasks": by_tasks}} if times.requests + by_tasks else {}
 
 
 def _compaction_debt(manifest: Manifest) -> int:

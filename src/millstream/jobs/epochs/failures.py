@@ -33,7 +33,8 @@ from millstream.errors import (
     StoreError,
 )
 from millstream.jobs.epochs.manifests import subtask_accounts
-from millstream.runtime.operators.user_code import UserFailureError, is_engine_file
+from millstream.runtime.operators.explanations import is_engine_file
+from millstream.runtime.operators.user_code import UserFailureError
 from millstream.storage.store import Store
 
 __all__ = ["JudgedFailure", "do_beside", "is_retryable", "judge", "reason_of"]

@@ -67,11 +67,12 @@ class WaitingSplit:
 
 @dataclass(frozen=True)
 class Cursor:
-    """How much of the list of a sequential source need not be looked at again: so many splits at its beginning are
-    finished (`passed`), and so many are known to be splits (`listed`)."""
+    """How much of the list of a sequential source need not be looked at again: of so many splits at its beginning
+    (`passed`) all are finished but those at `unfinished`, and so many are known to be splits (`listed`)."""
 
     passed: int = 0
     listed: int = 0
+    unfinished: tuple[int, ...] = ()
 
 
 NO_CURSOR = Cursor()
@@ -84,11 +85,9 @@ class InputPlan:
     `ended` are the sources of which nothing is left, `now_ms` is the epoch's processing time. `shares`: how many
     records each range was meant to be. `unread`: how many splits of a sequential source stand behind those that are
     read; `cursors`: where the next plan may begin. `forgotten`: finished splits that a source does not list any more,
-    so that the manifest need not do so either. `starts`: where splits begin that have no position yet and whose source
-    keeps that (`Source.keeps_starts`). `behind`: about how many records each source has left behind these ranges, where
-    it can tell.
-
-    Many fields: each is a part of what was decided, and another part of the driver needs it.
+    so that the manifest need not do so either. `behind`: about how many records each source has left behind these
+    ranges, where it can tell. `starts`: where splits begin that have no position yet and whose source keeps that
+    (`Source.keeps_starts`). Many fields: all that one look at the sources tells.
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from millstream.checkpoint.finished_splits import FinishedSplits
@@ -248,7 +249,7 @@ def _listing(
     source = planned.source
     splits = listed_splits(source, context, known_count=cursor.listed if source.sequential else 0)
     if source.sequential:
-        return _in_sequence(planned, splits, positions, finished, cursor.passed)
+        return _in_sequence(planned, splits, positions, finished, cursor)
     unlisted = positions.keys() - {split.name for split in splits}
     _check_none_vanished(planned, unlisted, positions)
     placed = ((split, _position(source, split, positions, finished)) for split in splits)
@@ -275,20 +276,21 @@ def _in_sequence(
     splits: Sequence[Split],
     positions: Mapping[str, SplitPosition],
     finished: Collection[str],
-    passed: int,
+    cursor: Cursor,
 ) -> _Listing:
-    """Go on behind what is finished at the beginning, as far as there is to be read now."""
+    """First what was unfinished before, then on behind it, as far as there is to be read now."""
     most = max(SPLITS_AT_ONCE, planned.parallelism)
-    unfinished: list[tuple[Split, SplitPosition]] = []
-    at = passed
-    while at < len(splits) and len(unfinished) < most:
+    unfinished: dict[int, tuple[Split, SplitPosition]] = {}
+    passed = cursor.passed
+    for at in chain(cursor.unfinished, count(passed)):
+        if at >= passed and (at >= len(splits) or len(unfinished) >= most):
+            break
         position = _position(planned.source, splits[at], positions, finished)
         if not position.finished:
-            unfinished.append((splits[at], position))
-        elif not unfinished:
-            passed = at + 1
-        at += 1
-    return _Listing(unfinished, unread=len(splits) - at, cursor=Cursor(passed, len(splits)))
+            unfinished[at] = (splits[at], position)
+        passed = max(passed, at + 1)
+    next_cursor = Cursor(passed, len(splits), tuple(unfinished))
+    return _Listing(list(unfinished.values()), unread=len(splits) - passed, cursor=next_cursor)
 
 
 def _stops(

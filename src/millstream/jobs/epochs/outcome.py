@@ -34,6 +34,7 @@ class TaskAccount:
     took_ns: int
     alignment_ns: int
     operators: Mapping[str, Mapping[str, int]]
+    requests: int = 0
 
 
 @dataclass
@@ -108,7 +109,9 @@ def _merged(acknowledgements: list[Acknowledgement]) -> EpochOutcome:
         outcome.output.extend(ack.output)
         times = ack.times
         outcome.tasks.append(
-            TaskAccount(ack.stage, ack.subtask, times["took_ns"], times["alignment_ns"], ack.operators)
+            TaskAccount(
+                ack.stage, ack.subtask, times["took_ns"], times["alignment_ns"], ack.operators, times["requests"]
+            )
         )
     return outcome
 

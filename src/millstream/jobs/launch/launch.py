@@ -11,7 +11,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -147,14 +147,16 @@ class Launch:
     def _runner(self, settings: JobSettings) -> tuple[Runner, Any]:
         if self.runner is not None:
             return self.runner, settings.session
+        from millstream.spark.python_dependencies import has_archives, install_requirements, ship_dependencies
         from millstream.spark.runner import SparkRunner
         from millstream.spark.session import has_application, our_session
 
         if not has_application():
             self.before_spark()
+        packages = _at(str(settings.site), partial(install_requirements, settings.configuration))
         session = our_session(session_for(settings))
-        _ship_files(session, settings.configuration)
-        return SparkRunner(session), session
+        ship_dependencies(session, settings.configuration, packages)
+        return SparkRunner(session, in_archives=has_archives(settings.configuration)), session
 
 
 def _at(site: str, open_it: Callable[[], T]) -> T:
@@ -197,14 +199,6 @@ def _master_of(settings: JobSettings) -> str:
     if session is not None:
         return str(session.sparkContext.master)
     return str(options.read(options.SPARK_MASTER, settings.configuration))
-
-
-def _ship_files(session: Any, configuration: Mapping[str, str]) -> None:
-    """Give the tasks the modules and archives that the program added (`add_python_file`, `add_python_archive`)."""
-    for path in filter(None, configuration.get("python.files", "").split(",")):
-        session.sparkContext.addPyFile(path)
-    for path in filter(None, configuration.get("python.archives", "").split(",")):
-        session.sparkContext.addArchive(path)
 
 
 def ends_of(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:

@@ -29,6 +29,7 @@ from millstream.checkpoint.restart import (
 )
 from millstream.checkpoint.retention import RetentionPolicy
 from millstream.common import options
+from millstream.common.options.flink_options import buffer_timeout_ms
 from millstream.common.restart_strategy import RestartStrategies
 from millstream.errors import ConfigurationError
 from millstream.jobs.settings.job_settings import JobSettings
@@ -50,8 +51,6 @@ __all__ = [
 _TIMEOUT = options.KNOWN["execution.checkpointing.timeout"]
 _MIN_PAUSE = options.KNOWN["execution.checkpointing.min-pause"]
 _TOLERABLE = options.KNOWN["execution.checkpointing.tolerable-failed-checkpoints"]
-_BUFFER_TIMEOUTS = ("execution.buffer-timeout.interval", "execution.buffer-timeout")
-_BUFFERS = options.KNOWN["execution.buffer-timeout.enabled"]
 _RETRY_MS_MAX = 1_000
 _ON_CANCEL = options.KNOWN["execution.checkpointing.externalized-checkpoint-retention"]
 _SAVEPOINTS = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
@@ -152,11 +151,8 @@ def epoch_target_ms(settings: JobSettings) -> int | None:
     1000
     """
     configuration, interval_ms = settings.configuration, settings.checkpoint_interval_ms
-    key = next((key for key in _BUFFER_TIMEOUTS if key in configuration), None)
-    if key is None or not options.read(_BUFFERS, configuration):
-        return interval_ms
-    timeout_ms: int = options.read(options.KNOWN[key], configuration)
-    return interval_ms if timeout_ms < 0 else min(timeout_ms, interval_ms or timeout_ms)
+    timeout_ms = buffer_timeout_ms(configuration)
+    return interval_ms if timeout_ms is None or timeout_ms < 0 else min(timeout_ms, interval_ms or timeout_ms)
 
 
 def restart_policy(settings: JobSettings) -> RestartPolicy:

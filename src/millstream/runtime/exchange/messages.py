@@ -154,7 +154,7 @@ class Acknowledgement:
     watermarks: dict[str, int] = field(default_factory=dict)  # uid -> event time at the end of the epoch
     event_times: dict[str, int] = field(default_factory=dict)  # uid -> where this subtask stands, if it goes on there
     operators: dict[str, dict[str, int]] = field(default_factory=dict)  # uid -> records in, out, where time went
-    times: dict[str, int] = field(default_factory=dict)  # of the whole task: how long it took, and its alignment
+    times: dict[str, int] = field(default_factory=dict)  # of the whole task: how long it took, its requests
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)  # what user code printed and logged: [stream, text]
 

@@ -28,6 +28,7 @@ from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.joins.buffer import RowBuffer, RowTable, SideRows
 from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.operators.event_times import event_times
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
 from millstream.state.keys.hashing import Int64s
@@ -201,13 +202,7 @@ class TwoSidedOperator(KeyedOperator):
     # --- what records must have -----------------------------------------------------------------------------------
 
     def _times(self, batch: Batch) -> Int64s:
-        if batch.timestamps is None:
-            error = ProgramError(
-                f"'{self.node.name}' joins by event time, and its records have no timestamps. Call "
-                "assign_timestamps_and_watermarks() with a timestamp assigner on both streams before key_by()"
-            )
-            raise self.call.failed(error, "join", tuple(batch.slice(0, 1).values()))
-        return batch.timestamps
+        return event_times(batch, self.call, "joins by", "join")
 
     def _unfit(self, batch: Batch, row: int) -> Exception:
         error = ProgramError(

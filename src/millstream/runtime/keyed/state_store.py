@@ -197,20 +197,40 @@ class StateGetters:
 
     def get_state(self, state_descriptor: Any) -> Any:
         """A `ValueState`."""
-        return self.state(state_descriptor, ValueHandle)
+        return self.state(_checked("get_state", state_descriptor), ValueHandle)
 
     def get_list_state(self, state_descriptor: Any) -> Any:
         """A `ListState`."""
-        return self.state(state_descriptor, ListHandle)
+        return self.state(_checked("get_list_state", state_descriptor), ListHandle)
 
     def get_map_state(self, state_descriptor: Any) -> Any:
         """A `MapState`."""
-        return self.state(state_descriptor, MapHandle)
+        return self.state(_checked("get_map_state", state_descriptor), MapHandle)
 
     def get_reducing_state(self, state_descriptor: Any) -> Any:
         """A `ReducingState`."""
-        return self.state(state_descriptor, ReducingHandle)
+        return self.state(_checked("get_reducing_state", state_descriptor), ReducingHandle)
 
     def get_aggregating_state(self, state_descriptor: Any) -> Any:
         """An `AggregatingState`."""
-        return self.state(state_descriptor, AggregatingHandle)
+        return self.state(_checked("get_aggregating_state", state_descriptor), AggregatingHandle)
+
+
+# By name: descriptors are what programs import, and that is above this layer.
+_DESCRIPTORS = {
+    "get_state": "ValueStateDescriptor",
+    "get_list_state": "ListStateDescriptor",
+    "get_map_state": "MapStateDescriptor",
+    "get_reducing_state": "ReducingStateDescriptor",
+    "get_aggregating_state": "AggregatingStateDescriptor",
+}
+
+
+def _checked(method: str, descriptor: Any) -> Any:
+    """The descriptor, if it is of the kind that this method takes."""
+    kinds = {kind.__name__ for kind in type(descriptor).__mro__}
+    if _DESCRIPTORS[method] in kinds:
+        return descriptor
+    getter = next((other for other, kind in _DESCRIPTORS.items() if kind in kinds), None)
+    advice = "Make one of a name and a type" if getter is None else f"Ask for this one by {getter}()"
+    raise ProgramError(f"{method}: found {descriptor!r}, expected a {_DESCRIPTORS[method]}. {advice}")

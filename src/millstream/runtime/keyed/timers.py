@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import ProgramError
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.runtime.operators.user_code import TaskTimerService
 from millstream.state.tables.state_table import StateTable
@@ -137,5 +138,10 @@ def timer_time(timestamp: Any) -> int:
         raise ProgramError(
             f"a timer was set for {timestamp!r} ({type(timestamp).__name__}); "
             "its time is an int: milliseconds since 1970-01-01 UTC"
+        )
+    if not MIN_WATERMARK <= timestamp <= MAX_WATERMARK:
+        raise ProgramError(
+            f"a timer was set for {timestamp}, which does not fit 64 bits; its time is in milliseconds since "
+            "1970-01-01 UTC. The timestamp of results of count windows and global windows is the last there is"
         )
     return timestamp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from millstream.connectors.contract_checks import (
     wrong_item,
 )
 from millstream.connectors.contracts import Sink, SinkWriter, WriterContext
+from millstream.connectors.messages.dead_letters import DeadLetters
 from millstream.errors import ProgramError
 from millstream.graph.nodes import AssignTimestamps, Read, Write
 from millstream.records.batch import Batch
@@ -35,6 +37,9 @@ from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.times import KeptTime
 
 __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
+
+
+_LOG = logging.getLogger(__name__)
 
 
 class ReadOperator(Operator):
@@ -56,6 +61,7 @@ class ReadOperator(Operator):
         self._recorder: InputRecorder | None = None
         self._ranges: tuple[ReadRange, ...] = ()
         self._is_final = False
+        self._has_warned = False
 
     def user_function(self) -> Any:
         return None
@@ -96,6 +102,12 @@ class ReadOperator(Operator):
                 break
             except Exception as error:
                 raise self.call.failed(error, "read") from error
+            if isinstance(item, DeadLetters):
+                records += len(item.batch)
+                size += item.batch.nbytes
+                self._give_out(item)
+                yield
+                continue
             batches = list(self._cut(item))
             self.busy_ns += time.perf_counter_ns() - started
             for batch in batches:
@@ -115,6 +127,26 @@ class ReadOperator(Operator):
         recorded = None if self._recorder is None else self._recorder.end_split(watermark)
         self._positions[split.name] = SplitRead(offset, time_, records, size, recorded)
         self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
+
+    def _give_out(self, letters: DeadLetters) -> None:
+        """Messages that cannot be read: counted, and given to the side output that the program reads. They are in no
+        event time, so that none of them holds it up."""
+        batch = letters.batch
+        self.records_in += len(batch)
+        self.setting.context.metrics.counter("numRecordsInErrors").inc(len(batch))
+        if self._recorder is not None:
+            self._recorder.add_dead_letters(batch)
+        if not self.side_outputs and not self._has_warned:
+            self._has_warned = True
+            _LOG.warning(
+                "'%s' meets messages that it cannot read, and nobody reads their side output: they are dropped, and "
+                "counted as numRecordsInErrors. The first: %s",
+                self.node.name,
+                batch.slice(0, 1).values()[0],
+            )
+        for outputs in self.side_outputs.values():
+            for output in outputs:
+                output(batch)
 
     def _cut(self, item: Any) -> Iterator[Batch]:
         """What a source yielded, as batches of bounded size."""

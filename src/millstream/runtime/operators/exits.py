@@ -3,18 +3,21 @@
 Neither is an `Exception`, so no `UserCall` catches it, and it would take the worker, or a test's whole process, along.
 It is caught around a task, where the traceback still knows which operator was at work: the innermost frame of ours
 whose `self` has a `UserCall`. A real Ctrl-C is left alone: Python raises it in the main thread only, and jobs in this
-process run on threads of their own.
+process run on threads of their own. A worker of Spark runs tasks in its main thread, and there it is told by what was
+interrupted: a `raise` is the function's own.
 """
 
 from __future__ import annotations
 
+import dis
 import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 
-from millstream.runtime.operators.user_code import UserCall, is_engine_file
+from millstream.runtime.operators.explanations import is_engine_file
+from millstream.runtime.operators.user_code import UserCall
 
 __all__ = ["exits_as_failures"]
 
@@ -25,13 +28,16 @@ def exits_as_failures() -> Iterator[None]:
     try:
         yield
     except (SystemExit, KeyboardInterrupt) as error:
-        is_real = isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+        is_real = (
+            isinstance(error, KeyboardInterrupt)
+            and threading.current_thread() is threading.main_thread()
+            and not _is_raised(error.__traceback__)
+        )
         frames = [] if is_real else [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         for frame in reversed(frames):
             call = _call_of(frame)
             if call is not None:
-                role, record = _role_of(frame), _record_of(frame)
-                raise call.failed(error, role, record) from error
+                raise call.failed(error, _role_of(frame)) from error
         raise
 
 
@@ -49,9 +55,10 @@ def _role_of(frame: FrameType) -> str:
     return next((role for role in roles if isinstance(role, str) and role), "function")
 
 
-def _record_of(frame: FrameType) -> tuple[object, ...]:
-    """The record the frame's loop was at; loops over records name them so (`UserCall.current`)."""
-    values, remaining = frame.f_locals.get("values"), frame.f_locals.get("remaining")
-    if isinstance(values, list) and isinstance(remaining, Iterator) and hasattr(remaining, "__length_hint__"):
-        return UserCall.current(values, remaining)
-    return ()
+def _is_raised(trace: TracebackType | None) -> bool:
+    """Whether a statement raised the error: a signal comes between any two steps of a function."""
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"

@@ -25,6 +25,7 @@ from millstream.graph.notices import warn_once
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch, Timestamps, is_typed
 from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.operators.strange_results import warn_of_nothing, warn_of_parts
 from millstream.runtime.operators.user_code import ElementContext
 
 __all__ = [
@@ -96,6 +97,8 @@ class MapOperator(Operator):
 
     def apply(self, batch: Batch) -> Batch | None:
         values = self.call.each(self._function, batch.values(), "map")
+        if len(batch) > 1 and not is_typed(self.node.output_type):
+            warn_of_nothing(values, self.node, "map", "is handed on")
         result = self.typed(values, batch.timestamps, self.node.output_type)
         if isinstance(self.node.output_type, BasicTypeInfo) and result.typed and result.columns().column(0).null_count:
             warn_once(
@@ -114,6 +117,7 @@ class FilterOperator(MapOperator):
     def apply(self, batch: Batch) -> Batch:
         values = batch.values()
         verdicts = self.call.each(self._function, values, "filter")
+        warn_of_nothing(verdicts, self.node, "filter", "drops them")
         mask = np.fromiter(map(bool, verdicts), dtype=bool, count=len(verdicts))
         stamps = None if batch.timestamps is None else batch.timestamps[mask]
         survivors = list(compress(values, verdicts))
@@ -142,6 +146,7 @@ class FlatMapOperator(SeveralResultsOperator):
         out: list[Any] = []
         ends: list[int] = []
         function = self._function
+        results = None
         try:
             for value in remaining:
                 results = function(value)
@@ -150,6 +155,7 @@ class FlatMapOperator(SeveralResultsOperator):
                 ends.append(len(out))
         except Exception as error:
             raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
+        warn_of_parts(results, self.node, "flat_map")
         result = self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type)
         self._pieces.learn(len(batch), result.nbytes)
         return result
@@ -191,18 +197,20 @@ class ProcessOperator(SeveralResultsOperator):
     def _results_of(self, values: Iterator[Any], timestamps: Timestamps | None) -> tuple[list[Any], Timestamps | None]:
         """What the function gives for each of the values, one after another, with the timestamps of those."""
         function, context = self._function, self.element_context()
+        results = None
         if timestamps is None:
             # A comprehension, because `extend` asks every generator first how long it is: a quarter of the time.
-            return [
-                item for value in values if (results := function(value, context)) is not None for item in results
-            ], None
-        out: list[Any] = []
+            out = [item for value in values if (results := function(value, context)) is not None for item in results]
+            warn_of_parts(results, self.node, "process")
+            return out, None
+        out = []
         ends: list[int] = []
         for value, context._timestamp in zip(values, timestamps.tolist(), strict=True):
             results = function(value, context)
             if results is not None:
                 out.extend(results)
             ends.append(len(out))
+        warn_of_parts(results, self.node, "process")
         return out, inherited_timestamps(timestamps, ends)
 
     def element_context(self) -> Any:

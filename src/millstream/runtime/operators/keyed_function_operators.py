@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from millstream.records.batch import Batch
+from millstream.records.batch import Batch, is_typed
 from millstream.runtime.operators.function_operators import (
     FilterOperator,
     FlatMapOperator,
@@ -14,6 +14,7 @@ from millstream.runtime.operators.function_operators import (
     inherited_timestamps,
 )
 from millstream.runtime.operators.keyed_operator import Part, PerRecordOperator
+from millstream.runtime.operators.strange_results import warn_of_nothing, warn_of_parts
 
 __all__ = ["KeyedFilterOperator", "KeyedFlatMapOperator", "KeyedMapOperator"]
 
@@ -36,6 +37,8 @@ class KeyedMapOperator(PerRecordOperator, MapOperator):
 
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         results = self._results(batch, numbers)
+        if len(batch) > 1 and not is_typed(self.node.output_type):
+            warn_of_nothing(results, self.node, "map", "is handed on")
         return [(None, self.typed(results, batch.timestamps, self.node.output_type))]
 
 
@@ -43,7 +46,9 @@ class KeyedFilterOperator(KeyedMapOperator, FilterOperator):
     """A `FilterFunction` on a keyed stream."""
 
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
-        rows = np.flatnonzero(list(map(bool, self._results(batch, numbers))))
+        verdicts = self._results(batch, numbers)
+        warn_of_nothing(verdicts, self.node, "filter", "drops them")
+        rows = np.flatnonzero(list(map(bool, verdicts)))
         return [(None, batch.take(rows))]
 
 
@@ -55,6 +60,7 @@ class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):
         remaining = iter(values)
         out: list[Any] = []
         ends: list[int] = []
+        results = None
         try:
             for scope.at, value in zip(numbers, remaining, strict=True):
                 results = function(value)
@@ -63,4 +69,5 @@ class KeyedFlatMapOperator(KeyedMapOperator, FlatMapOperator):
                 ends.append(len(out))
         except Exception as error:
             raise self.call.failed(error, "flat_map", self.call.current(values, remaining)) from error
+        warn_of_parts(results, self.node, "flat_map")
         return [(None, self.typed(out, inherited_timestamps(batch.timestamps, ends), self.node.output_type))]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from millstream.graph.nodes import KeyedProcess
+from millstream.graph.notices import warn_once
 from millstream.records.batch import Batch, alike, is_typed
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.exchange.key_classes import decode_key
@@ -23,9 +24,11 @@ from millstream.runtime.exchange.messages import Acknowledgement
 from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.keyed.keyed_backend import KeyedBackend, KeyRange, Visit, visits
 from millstream.runtime.keyed.timers import Timers
+from millstream.runtime.operators.explanations import is_engine_file
 from millstream.runtime.operators.function_operators import Pieces, ProcessOperator, inherited_timestamps
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.operators.user_code import ElementContext
+from millstream.runtime.operators.strange_results import warn_of_parts
+from millstream.runtime.operators.user_code import ElementContext, InWords
 from millstream.runtime.task.spec import EpochSpec, own_accounts
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.accounts import SubtaskAccount
@@ -251,13 +254,16 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
     def _process_untimed(self, numbers: list[int], remaining: Iterator[Any]) -> list[Any]:
         """What the function gives for every record, none of which has a timestamp to hand on."""
         function, scope, context = self._function, self.backend.scope, self.element_context()
+        results = None
         # A comprehension, because `extend` asks every generator first how long it is.
-        return [
+        out = [
             item
             for scope.at, value in zip(numbers, remaining, strict=True)
             if (results := function(value, context)) is not None
             for item in results
         ]
+        warn_of_parts(results, self.node, "process")
+        return out
 
     def _process_timed(
         self, numbers: list[int], remaining: Iterator[Any], stamps: list[int]
@@ -267,12 +273,14 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         out: list[Any] = []
         ends: list[int] = []
         add, append = out.append, ends.append
+        results = None
         for scope.at, context._timestamp, value in zip(numbers, stamps, remaining, strict=True):
             results = function(value, context)
             if results is not None:
                 for item in results:
                     add(item)
             append(len(out))
+        warn_of_parts(results, self.node, "process")
         return out, ends
 
     def advance(self, watermark: int) -> int:
@@ -292,10 +300,12 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
             due = timers.due_through(MAX_WATERMARK if self._is_batch and domain is self._domains[1] else through, after)
             if not due:
                 return
+            self._warn_of_deaf_timers()
             visits = TimerVisits(self.backend, [key for _, key in sorted(due, key=_time_of)])
         out: list[Any] = []
         stamps: list[int] = []
         context = self.timer_context(domain)
+        results = None
         for moment, key in timers.take_in_order(due, through):
             with self.call.running("state"):
                 visits.enter(key)
@@ -305,17 +315,29 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
                 if results is not None:
                     out.extend(results)
             except Exception as error:
-                raise self.call.failed(error, "on_timer", (f"timer {moment} of key {key!r}",)) from error
+                raise self.call.failed(error, "on_timer", (InWords(f"timer {moment} of key {key!r}"),)) from error
             stamps.extend([moment] * (len(out) - len(stamps)))
             if len(out) >= _FIRED_RECORDS_MAX:
                 self.busy_ns += time.perf_counter_ns() - started
                 self._emit_fired(out, stamps)
                 started = time.perf_counter_ns()
                 out, stamps = [], []
+        warn_of_parts(results, self.node, "on_timer")
         with self.call.running("state"):
             self.backend.leave()
         self.busy_ns += time.perf_counter_ns() - started
         self._emit_fired(out, stamps)
+
+    def _warn_of_deaf_timers(self) -> None:
+        """Timers that come to nothing: the function sets them and has no `on_timer`, or only that of its base class."""
+        kind = type(self.user_function())
+        if self._on_timer is None or is_engine_file(self._on_timer.__code__.co_filename):
+            warn_once(
+                f"timers of {self.uid}",
+                f"timers of '{self.node.name}' are due, and {kind.__name__} has no on_timer(self, timestamp, ctx): "
+                "they come to nothing. Write one, or set no timers",
+                self.node.site,
+            )
 
     def _emit_fired(self, out: list[Any], stamps: list[int]) -> None:
         if out:

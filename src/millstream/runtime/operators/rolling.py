@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.aggregation.rolling_columns import roll
-from millstream.aggregation.rolling_records import FieldReduce, mutable_copy
+from millstream.aggregation.rolling_columns import overflowing, roll
+from millstream.aggregation.rolling_records import FieldReduce, mutable_copy, overflow_error
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Reduce
@@ -29,8 +29,10 @@ from millstream.runtime.keyed.states import ValueHandle
 from millstream.runtime.operators.keyed_batches import ColumnarOperator
 from millstream.runtime.operators.keyed_operator import KeyedOperator, Part, PerRecordOperator
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.table_names import ROLLED
 from millstream.state.tables.state_table import StateTable
+from millstream.state.windows.measures import basic_type
 
 __all__ = ["ReduceOperator", "RollingOperator"]
 
@@ -118,19 +120,33 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         schema = stream_schema(type_info)
         assert schema is not None
         self._schema = schema
+        plain = plain_type(type_info)
+        position = self._operation.position
+        fields = plain.get_field_types() if isinstance(plain, RowTypeInfo | TupleTypeInfo) else [type_info]
+        self._basic = basic_type(fields[position])
 
     def work(self, visit: Visit) -> Iterator[Part]:
         batch = visit.records
         self._check(batch)
         fields, before = batch.columns().columns[: len(self._schema)], self.columns()[ROLLED]
         has_result = np.asarray(before.is_valid())
-        rolled = roll(
-            self._operation.kind, self._operation.position, fields, visit.codes, self._fields_of(before), has_result
-        )
+        kind, position, fields_before = self._operation.kind, self._operation.position, self._fields_of(before)
+        if self._operation.is_strict and kind == "sum":
+            self._refuse_overflow(
+                batch, overflowing(fields[position], visit.codes, fields_before[position], has_result)
+            )
+        rolled = roll(kind, position, fields, visit.codes, fields_before, has_result)
         self.states[ROLLED].set(self._record_of(rolled.after))
         if not self.setting.facts.batch:
             columns = pa.RecordBatch.from_arrays(rolled.output, schema=self._schema)
             yield None, Batch.of_columns(columns, self._type, batch.timestamps)
+
+    def _refuse_overflow(self, batch: Batch, records: Int64s) -> None:
+        if len(records):
+            record = batch.slice(int(records[0]), 1).values()[0]
+            assert self._basic is not None
+            error = overflow_error(f"sum({self._operation.position})", self._basic)
+            raise self.call.failed(error, "sum", (record,)) from error
 
     def _check(self, batch: Batch) -> None:
         """Records that cannot be aggregated: None, changes other than INSERT, and None in the field itself."""

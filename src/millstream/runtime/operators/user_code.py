@@ -5,16 +5,12 @@ comprehension, and only when it raises is the record found (an iterator knows ho
 told in the user's terms (what, where and on which record), and travels to the driver as data, not as a Spark error: it
 is not retried in vain and arrives without JVM frames.
 
-A function that should yield records returns a number, a trigger forgets its `return`: the engine stumbles over it a
-moment later, in a line of its own, with an error that names neither. Nothing is checked before, for every record would
-pay for it. Afterwards it is plain: an error whose traceback has no line of the user's is about what came back from one
-(`explanation_of`).
+What Python says of an error is put in the user's terms by `explanations`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,19 +18,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from millstream.errors import MillstreamError, ProgramError, TypeMismatchError
-from millstream.graph.site import PACKAGE_FOLDER, Site
+from millstream.graph.site import Site
 from millstream.metrics import MetricGroup
 from millstream.records.watermarks import MIN_WATERMARK
+from millstream.runtime.operators.explanations import explanation_of, is_engine_file, message_of
 
 __all__ = [
     "ElementContext",
     "FailureReport",
+    "InWords",
     "TaskContext",
     "TaskTimerService",
     "UserCall",
     "UserFailureError",
-    "explanation_of",
-    "is_engine_file",
 ]
 
 _RECORD_CHARACTERS_MAX = 500
@@ -134,8 +130,9 @@ class UserCall:
 
     def failed(self, error: BaseException, role: str, record: tuple[Any, ...] = ()) -> UserFailureError:
         """The report of `error`."""
-        error = explanation_of(error, role)
-        records = record or ((error.value,) if isinstance(error, TypeMismatchError) else ())
+        raised, error = error, explanation_of(error, role)
+        misfit = (error.value,) if isinstance(error, TypeMismatchError) else ()
+        records = record or misfit or _record_of(raised)
         is_ours = isinstance(error, MillstreamError)
         return UserFailureError(
             FailureReport(
@@ -144,12 +141,31 @@ class UserCall:
                 site=self.site,
                 role=role,
                 error=type(error).__name__,
-                message=error.message if isinstance(error, MillstreamError) else f"{_said(error)}{_hint_of(error)}",
+                message=error.message if isinstance(error, MillstreamError) else message_of(error),
                 # Our own errors already say what to do; a trace through our files would only hide it.
                 trace="" if is_ours else _user_trace(error),
                 record=_shown(records[0]) if records else None,
             )
         )
+
+
+class InWords(str):
+    """What stands in a report in a record's place, where a function was called for a timer or a window."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _record_of(error: BaseException) -> tuple[Any, ...]:
+    """The record that the engine's innermost loop over records was at; such loops name their parts so."""
+    for frame in reversed([frame for frame, _ in traceback.walk_tb(error.__traceback__)]):
+        names = frame.f_locals if is_engine_file(frame.f_code.co_filename) else {}
+        values, remaining = names.get("values"), names.get("remaining")
+        if isinstance(values, list) and isinstance(remaining, Iterator) and hasattr(remaining, "__length_hint__"):
+            return UserCall.current(values, remaining)
+    return ()
 
 
 def _user_trace(error: BaseException) -> str:
@@ -164,80 +180,6 @@ def _shown(value: Any) -> str:
     except Exception as error:
         text = f"<{type(value).__name__} whose repr() raised {type(error).__name__}>"
     return text if len(text) <= _RECORD_CHARACTERS_MAX else text[:_RECORD_CHARACTERS_MAX] + "…"
-
-
-_NOT_ITERABLE = re.compile(r"'(.+)' object is not (?:iterable|an iterator)")
-_RECORDS = "records, one by one: yield them, or return a list of them (None when there are none)"
-_EXPECTED = {"window assigner": "a collection of windows"}
-
-
-def is_engine_file(filename: str) -> bool:
-    """Whether a line of a traceback is the engine's own."""
-    return filename.startswith(PACKAGE_FOLDER)
-
-
-def explanation_of(error: BaseException, role: str) -> BaseException:
-    """`error`, or what it means where it is about a returned value. `role`: what the function is to its operator."""
-    if not all(is_engine_file(frame.filename) for frame in traceback.extract_tb(error.__traceback__)):
-        return error
-    if isinstance(error, AttributeError) and error.name in ("is_fire", "is_purge"):
-        return ProgramError(
-            f"the trigger returned {error.obj!r} ({type(error.obj).__name__}), expected a TriggerResult: CONTINUE, "
-            "FIRE, PURGE or FIRE_AND_PURGE. Does every way through it end with a return?"
-        )
-    if isinstance(error, AttributeError) and role == "window assigner":
-        return ProgramError(
-            f"the {role} gave {error.obj!r} ({type(error.obj).__name__}) among its windows, which has no "
-            f"{error.name!r}: expected windows that its get_window_serializer() can write"
-        )
-    match = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
-    if match is not None:
-        what = role if role in _EXPECTED or role.endswith("function") else f"{role} function"
-        return ProgramError(f"the {what} returned {_a(match.group(1))}, expected {_EXPECTED.get(role, _RECORDS)}")
-    return error
-
-
-def _said(error: BaseException) -> str:
-    """What an error says of itself; of an exit, what it does to a task.
-
-    >>> _said(SystemExit(3))
-    'the function called sys.exit(3). A task ends when its input does: raise an error to fail the job'
-    """
-    if isinstance(error, SystemExit):
-        code = "" if error.code is None else repr(error.code)
-        return f"the function called sys.exit({code}). A task ends when its input does: raise an error to fail the job"
-    return str(error)
-
-
-# A call that gives None for a reason that newcomers meet first, and that reason.
-_NONE_HINTS = (
-    (
-        re.compile(r"\.timestamp\(\)"),
-        "timestamp() is None: nothing before this operator gives records timestamps. Call "
-        "assign_timestamps_and_watermarks() with a strategy that has with_timestamp_assigner(...)",
-    ),
-    (re.compile(r"\.value\(\)"), "value() of a state is None until the key's first update()"),
-)
-
-
-def _hint_of(error: BaseException) -> str:
-    """One more sentence for an error about None, where the user's line shows what gave it; else nothing."""
-    if not isinstance(error, TypeError | AttributeError) or "NoneType" not in str(error):
-        return ""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_engine_file(f.filename)]
-    line = frames[-1].line or "" if frames else ""
-    return next((f". Perhaps {hint}" for call, hint in _NONE_HINTS if call.search(line)), "")
-
-
-def _a(type_name: str) -> str:
-    """A value of this type, in words.
-
-    >>> _a("int"), _a("NoneType")
-    ('an int', 'None')
-    """
-    if type_name == "NoneType":
-        return "None"
-    return f"{'an' if type_name[0].lower() in 'aeiou' else 'a'} {type_name}"
 
 
 @dataclass(frozen=True)

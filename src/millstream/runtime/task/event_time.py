@@ -124,7 +124,7 @@ class Timekeeper:
         if self._extract is not None:
             batch.timestamps = self._timestamps(batch)
             if not self._records and len(batch):
-                _warn_of_seconds(int(batch.timestamps[0]), self._call.site)
+                _warn_of_unit(int(batch.timestamps[0]), self._call.site)
         self._records += len(batch)
         delay_ms = self._strategy.max_out_of_orderness_ms
         if self._generator is not None:
@@ -171,15 +171,23 @@ class Timekeeper:
                 raise self._call.failed(_not_a_timestamp(stamp), "timestamp assigner", (values[i],))
 
 
-def _warn_of_seconds(first: int, site: str) -> None:
-    """Look at the first timestamp of an epoch: one of today in seconds is a time in January 1970, which few mean."""
+def _warn_of_unit(first: int, site: str) -> None:
+    """Look at the first timestamp of an epoch: one of today in seconds is a time in January 1970, and one in
+    microseconds thousands of years ahead, which few mean."""
     if first in _SECONDS_OF_OUR_TIMES:
-        warn_once(
-            "seconds",
-            f"the timestamp {first} is in January 1970. A timestamp is in milliseconds since 1970-01-01 UTC: if this "
-            "one is in seconds, multiply it by 1000",
-            site,
-        )
+        where, unit, change = "in January 1970", "seconds", "multiply it by 1000"
+    elif first // 1_000_000 in _SECONDS_OF_OUR_TIMES:
+        where, unit, change = "tens of thousands of years ahead", "microseconds", "divide it by 1000"
+    elif first // 1_000_000_000 in _SECONDS_OF_OUR_TIMES:
+        where, unit, change = "millions of years ahead", "nanoseconds", "divide it by 1,000,000"
+    else:
+        return
+    warn_once(
+        "unit of time",
+        f"the timestamp {first} is {where}. A timestamp is in milliseconds since 1970-01-01 UTC: if this one is in "
+        f"{unit}, {change}",
+        site,
+    )
 
 
 def _column_of_times(batch: Batch, assigner: Any) -> Timestamps | None:

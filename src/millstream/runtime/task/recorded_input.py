@@ -4,7 +4,8 @@ With `millstream.record` on, a task writes the batches that it reads beside the 
 and before any function sees them. The manifest of their epoch names the files (in the account of the source, by split),
 so they live as long as it does, and are collected, copied and protected with it. Nobody reads them but a replay.
 
-A file is an Arrow stream with one column, whose every value is a block (`blocks.py`).
+A file is an Arrow stream with one column, whose every value is a block (`blocks.py`). Messages that could not be read
+stand in files that have a second column, which says of every block whether it is one of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.connectors.messages.dead_letters import DEAD_LETTER_TYPE, DeadLetters
 from millstream.errors import StoreDamagedError
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.blocks import decode_block, encode_block
@@ -27,6 +29,7 @@ __all__ = ["InputRecorder", "RecordedSource"]
 
 _FILE_BYTES = 16 << 20
 _SCHEMA = pa.schema([pa.field("block", pa.large_binary())])
+_DEAD = "is_dead_letter"
 
 
 class InputRecorder:
@@ -40,12 +43,21 @@ class InputRecorder:
     def _begin(self) -> None:
         self._files: list[RecordedFile] = []
         self._blocks: list[bytes] = []
+        self._are_dead: list[bool] = []
         self._bytes = 0
 
     def add(self, batch: Batch) -> None:
         """Take a batch of the split that is read now. It is encoded at once: functions may change untyped values."""
+        self._add(batch, False)
+
+    def add_dead_letters(self, batch: Batch) -> None:
+        """Take messages that could not be read."""
+        self._add(batch, True)
+
+    def _add(self, batch: Batch, is_dead: bool) -> None:
         block = encode_block([batch]).to_pybytes()
         self._blocks.append(block)
+        self._are_dead.append(is_dead)
         self._bytes += len(block)
         if self._bytes >= _FILE_BYTES:
             self._write()
@@ -61,8 +73,11 @@ class InputRecorder:
 
     def _write(self) -> None:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, _SCHEMA) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays([pa.array(self._blocks, pa.large_binary())], schema=_SCHEMA))
+        rows = pa.RecordBatch.from_arrays([pa.array(self._blocks, pa.large_binary())], schema=_SCHEMA)
+        if any(self._are_dead):
+            rows = rows.append_column(_DEAD, pa.array(self._are_dead, pa.bool_()))
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_batch(rows)
         data = sink.getvalue().to_pybytes()
         # A letter of its own after the nonce: states of the same operator have files beside these.
         nonce = f"{self._nonce}r{self._file_count}"
@@ -70,7 +85,7 @@ class InputRecorder:
         self._store.put(name, data)
         self._files.append(RecordedFile(name, len(data), zlib.crc32(data)))
         self._file_count += 1
-        self._blocks, self._bytes = [], 0
+        self._blocks, self._are_dead, self._bytes = [], [], 0
 
 
 class RecordedSource(Source):
@@ -79,6 +94,7 @@ class RecordedSource(Source):
     def __init__(self, source: Source, recorded: Mapping[str, RecordedSplit], store: Store) -> None:
         self.bounded, self.type_info, self.single = source.bounded, source.type_info, source.single
         self.carries_timestamps = source.carries_timestamps
+        self.dead_letter_tag = source.dead_letter_tag
         self._described = source.describe()
         self._recorded, self._store = dict(recorded), store
 
@@ -104,8 +120,12 @@ class RecordedSource(Source):
                 )
             with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
                 for batch in reader:
-                    for block in batch.column(0):
-                        yield from decode_block(block.as_buffer(), self.type_info)
+                    are_dead = batch.column(1).to_pylist() if batch.num_columns > 1 else [False] * batch.num_rows
+                    for block, is_dead in zip(batch.column(0), are_dead, strict=True):
+                        if is_dead:
+                            yield from map(DeadLetters, decode_block(block.as_buffer(), DEAD_LETTER_TYPE))
+                        else:
+                            yield from decode_block(block.as_buffer(), self.type_info)
         return stop
 
     def watermark(self, split: Split, offset: Offset) -> int | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.graph.nodes import Node, Process
+from millstream.graph.nodes import Node, Process, Read
 from millstream.metrics.registry import MetricRegistry
 from millstream.plan.stages import Plan
 from millstream.runtime.operators.exits import exits_as_failures
@@ -146,7 +146,7 @@ def _channel_types(plan: Plan) -> dict[int, TypeInformation | None]:
     types: dict[int, TypeInformation | None] = {}
     for channel in plan.channels:
         source = by_id[channel.source]
-        if channel.edge.tag is not None and isinstance(source.operation, Process):
+        if channel.edge.tag is not None and isinstance(source.operation, (Process, Read)):
             types[channel.id] = dict(source.operation.tags)[channel.edge.tag]
         else:
             types[channel.id] = source.output_type

@@ -46,6 +46,7 @@ from millstream.runtime.task.output_capture import OutputLines, capture_output
 from millstream.runtime.task.residents import Residents, Subtask
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec
+from millstream.storage.request_counts import REQUESTS
 
 __all__ = ["run_task"]
 
@@ -97,6 +98,7 @@ class _Task:
         close: Callable[[], None],
     ) -> None:
         self._started_ns = time.perf_counter_ns()
+        self._requests_before = REQUESTS.of_thread()
         self._subtask, self._spec, self._assignment, self._rows = subtask, spec, assignment, rows
         self._close = close
         plan, stage = subtask.plan, assignment.stage
@@ -206,7 +208,10 @@ class _Task:
                 acknowledgement.event_times[operator.uid] = event_time
         if self._spec.final:
             self._close()  # before metrics and output are taken, so that what close() counts and prints is in them
+        requests = REQUESTS.of_thread() - self._requests_before
+        REQUESTS.claim(requests)
         acknowledgement.times = {
+            "requests": requests,
             "took_ns": time.perf_counter_ns() - self._started_ns,
             "alignment_ns": self._inbox.alignment_ns,
         }

@@ -32,6 +32,8 @@ from millstream.runtime.keyed.keyed_backend import Visit
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.keyed_operator import Part
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.operators.strange_results import warn_of_parts
+from millstream.runtime.operators.user_code import InWords
 from millstream.runtime.task.spec import EpochSpec
 from millstream.runtime.windows.contents import Fold
 from millstream.runtime.windows.contexts import FunctionContext
@@ -83,6 +85,7 @@ class FoldingWindowOperator(WindowFunctions):
     def _begin(self) -> None:
         self._values: dict[_Place, Any] = {}
         self._out: list[Any] = []
+        self._last_results: Any = None  # what the window function returned last
         self._stamps: list[int] = []
         self._windows: dict[int, Any] = {}
 
@@ -280,7 +283,9 @@ class FoldingWindowOperator(WindowFunctions):
                     self._enter(key, number)
                     self._operation.function.clear(self.window(number), self._function_context)
             except Exception as error:
-                raise self.call.failed(error, self.role, (f"window {self.window(number)} of key {key!r}",)) from error
+                raise self.call.failed(
+                    error, self.role, (InWords(f"window {self.window(number)} of key {key!r}"),)
+                ) from error
 
     def _enter(self, key: Any, number: int) -> None:
         self.enter_place(key, self.window(number))
@@ -291,7 +296,7 @@ class FoldingWindowOperator(WindowFunctions):
             self._out.append(value)
         else:
             self._enter(key, number)
-            results = self._function(key, self.window(number), self._function_context, value)
+            self._last_results = results = self._function(key, self.window(number), self._function_context, value)
             if results is not None:
                 self._out.extend(results)
         stamp = int(self._panes.ends(number)) - 1
@@ -307,6 +312,7 @@ class FoldingWindowOperator(WindowFunctions):
 
     def _results(self) -> Iterator[Part]:
         if self._out:
+            warn_of_parts(self._last_results, self.node, "window")
             out, stamps = self._out, np.array(self._stamps, dtype=np.int64)
             self._out, self._stamps = [], []
             yield from self._parts(out, stamps)

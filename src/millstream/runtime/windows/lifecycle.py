@@ -81,6 +81,7 @@ class WindowFirings:
         """An epoch or attempt begins: nothing was given out yet."""
         self.results: list[Any] = []
         self.stamps: list[int] = []
+        self.last_results: Any = None  # what the function returned last
 
     @property
     def is_final_only(self) -> bool:
@@ -98,7 +99,7 @@ class WindowFirings:
         def call(value: Any) -> None:
             nonlocal is_called
             is_called = True
-            results = self._function(key, window, self.context, value)
+            self.last_results = results = self._function(key, window, self.context, value)
             if results is not None:
                 self.results.extend(results)
 

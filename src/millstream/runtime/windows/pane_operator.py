@@ -24,7 +24,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from millstream.aggregation.groups import groups_of
+from millstream.aggregation.groups import Groups, groups_of
 from millstream.aggregation.pane_firing import FiredWindows, WindowRange, fired_windows
 from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator_type
 from millstream.errors import ProgramError
@@ -157,7 +157,11 @@ class PaneOperator(KeyedOperator):
         return reached
 
     def _gathered_rows(self) -> PaneRows:
-        return self._accumulators.combined(PaneRows.concat(self._partials))[0]
+        return self._combined(self._partials)[0]
+
+    def _combined(self, pieces: list[PaneRows]) -> tuple[PaneRows, Groups]:
+        with self.call.running("aggregate"):  # a strict sum may be refused
+            return self._accumulators.combined(PaneRows.concat(pieces))
 
     def _keep(self, rows: PaneRows, changed: Bools, now_ms: int) -> None:
         """Write what changed and is still needed."""
@@ -187,7 +191,7 @@ class PaneOperator(KeyedOperator):
         if not self._panes.is_empty:
             pieces += self._stored_panes(fresh, outside, late, (after_ms, through_ms))
         stored = sum(map(len, pieces))
-        merged, groups = self._accumulators.combined(PaneRows.concat([*pieces, fresh]))
+        merged, groups = self._combined([*pieces, fresh])
         changed, got_late = np.zeros((2, groups.count), dtype=np.bool_)
         changed[groups.codes[stored:]] = True
         got_late[groups.codes[stored:][late]] = True
@@ -211,8 +215,13 @@ class PaneOperator(KeyedOperator):
         return pieces
 
     def _fire(self, rows: PaneRows, range_: WindowRange, seeds: Bools | None) -> None:
-        for fired in fired_windows(rows, self._windows, range_, self._accumulators, seeds):
-            results = self._results(fired)
+        lots = iter(fired_windows(rows, self._windows, range_, self._accumulators, seeds))
+        while True:
+            with self.call.running("aggregate"):
+                fired = next(lots, None)
+                if fired is None:
+                    return
+                results = self._results(fired)
             self.busy_ns += time.perf_counter_ns() - self._started_ns
             self.emit(results)
             self._started_ns = time.perf_counter_ns()

@@ -25,6 +25,7 @@ from millstream.plan.operations import PartialAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.runtime.exchange.routing import Keying
+from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
@@ -155,7 +156,8 @@ class PartialAggregateOperator(Operator):
         first = pa.array(groups.firsts())
         counts = np.zeros(groups.count, dtype=np.int64)
         np.add.at(counts, groups.codes, rows.column(2).to_numpy())
-        parts = self._accumulators.combine(rows.columns[3:], groups)
+        with self.call.running("aggregate"):  # a strict sum may be refused
+            parts = self._accumulators.combine(rows.columns[3:], groups)
         return self._rows(rows.column(0).take(first), rows.column(1).take(first), counts, parts)
 
     def _rows(self, keys: pa.Array, panes: Int64s | pa.Array, records: Int64s, parts: Parts) -> pa.RecordBatch:
@@ -177,13 +179,7 @@ class PartialAggregateOperator(Operator):
     def _times(self, batch: Batch) -> Int64s:
         if not self._windows.is_event_time:
             return np.full(len(batch), self.time.now_ms, dtype=np.int64)
-        if batch.timestamps is None:
-            error = ProgramError(
-                "event-time windows: the records have no timestamps. Call assign_timestamps_and_watermarks() with a "
-                "timestamp assigner before key_by()"
-            )
-            raise self.call.failed(error, "window", tuple(batch.slice(0, 1).values()))
-        return batch.timestamps
+        return window_times(batch, self.call, "window")
 
     def _checked(self, batch: Batch) -> pa.RecordBatch:
         """The columns of records that can be aggregated: none is None or a change other than INSERT."""

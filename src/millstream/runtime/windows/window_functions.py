@@ -15,6 +15,7 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Window
 from millstream.records.batch import Batch
 from millstream.runtime.keyed.queryable_states import queryable_of_windows
+from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.function_operators import ProcessOperator
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
@@ -72,13 +73,8 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
 
     def check_timestamps(self, batch: Batch) -> None:
         """Refuse records without timestamps where windows go by event time."""
-        if batch.timestamps is None and len(batch) and self._operation.assigner.is_event_time():
-            error = ProgramError(
-                f"'{self.node.name}' has windows of event time, and its records have no timestamps. Call "
-                "assign_timestamps_and_watermarks() before the windows, or give the source a WatermarkStrategy with a "
-                "timestamp assigner"
-            )
-            raise self.call.failed(error, "window assigner", (batch.slice(0, 1).values()[0],)) from error
+        if len(batch) and self._operation.assigner.is_event_time():
+            window_times(batch, self.call, "window assigner")
 
     def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
         """A record came too late: to the side output for such, or dropped and counted."""

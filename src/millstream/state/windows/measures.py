@@ -42,12 +42,14 @@ class Look:
 
 @dataclass(frozen=True)
 class Measure:
-    """One aggregate. `looks` is empty for `count()`, (value,) for most, (by, value) for `top_n`."""
+    """One aggregate. `looks` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
+    that does not fit its type is an error."""
 
     name: str
     kind: str
     looks: tuple[Look, ...] = ()
     n: int = 0
+    is_strict: bool = False
 
     @property
     def is_typed(self) -> bool:

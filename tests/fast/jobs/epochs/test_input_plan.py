@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +113,34 @@ def test_of_a_sequential_source_only_the_first_unfinished_splits_are_planned(mon
     positions = {"000": SplitPosition(10, True), "001": SplitPosition(10, True), "003": SplitPosition(10, True)}
     plan = plan_of(source, positions)
     assert [range_.split.name for range_ in plan.reads["in"]] == ["002", "004", "005"]
-    assert plan.unread == {"in": 94} and plan.cursors == {"in": Cursor(2, 100)} and not plan.exhausted
+    assert plan.unread == {"in": 94} and plan.cursors == {"in": Cursor(6, 100, (2, 4, 5))} and not plan.exhausted
     later = plan_of(source, positions | {"002": SplitPosition(10, True)}, cursors=plan.cursors)
     assert [range_.split.name for range_ in later.reads["in"]] == ["004", "005", "006"]
-    assert later.cursors == {"in": Cursor(4, 100)}
+    assert later.cursors == {"in": Cursor(7, 100, (4, 5, 6))}
+
+
+def test_a_split_that_takes_long_does_not_make_finished_ones_be_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(input_planner, "SPLITS_AT_ONCE", 3)
+    source = Logs([f"{number:03d}" for number in range(100)], sequential=True)
+    positions: dict[str, SplitPosition] = {}
+    cursors: Mapping[str, Cursor] = {}
+    looks = 0
+
+    class Counted(dict[str, SplitPosition]):
+        def get(self, name: str, default: Any = None) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().get(name, default)
+
+    for _ in range(49):
+        plan = plan_of(source, Counted(positions), cursors=cursors)
+        cursors = plan.cursors
+        names = [range_.split.name for range_ in plan.reads["in"]]
+        assert names[0] == "000" and len(names) == 3, "the first is never done"
+        positions |= {name: SplitPosition(10, True) for name in names[1:]}
+    assert looks <= 49 * 6
 
 
 def lines_of(tmp_path: Any, files: int) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from millstream.datastream.functions import MapFunction, ProcessFunction
 from millstream.errors import JobFailedError
+from millstream.runtime.operators import explanations
 from millstream.runtime.operators.exits import exits_as_failures
+from millstream.runtime.operators.user_code import UserCall, UserFailureError
 from millstream.testing import Collect, run
 
 
@@ -47,12 +51,50 @@ def test_a_keyboard_interrupt_raised_by_a_function_is_its_failure() -> None:
         def process_element(self, value: int, ctx: Any) -> Any:
             raise KeyboardInterrupt
 
-    assert failure_of(Interrupts(), "process").message == "'PROCESS' failed: KeyboardInterrupt"
+    error = failure_of(Interrupts(), "process")
+    assert error.message.startswith("'PROCESS' failed: KeyboardInterrupt: the function raised it")
+    assert "record    1" in error.report
+
+
+class _Worker:
+    """An operator in the main thread, as in a worker of Spark."""
+
+    def __init__(self) -> None:
+        self.call = UserCall("Map", "map-1", "job.py:3")
+
+    def work(self, function: Callable[[int], int]) -> None:
+        values = [1, 2]
+        remaining = iter(values)
+        for value in remaining:
+            function(value)
+
+
+def _work(function: Callable[[int], int]) -> None:
+    with exits_as_failures():
+        _Worker().work(function)
+
+
+def test_a_keyboard_interrupt_raised_in_the_main_thread_of_a_worker_is_the_functions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explanations, "PACKAGE_FOLDER", __file__)  # the worker of this test is the engine
+
+    def interrupt(value: int) -> int:
+        exec("raise KeyboardInterrupt")  # a line of another file: the function's
+        return value
+
+    with pytest.raises(UserFailureError) as caught:
+        _work(interrupt)
+    assert caught.value.report.error == "KeyboardInterrupt" and caught.value.report.record == "1"
 
 
 def test_a_real_interrupt_stays_one() -> None:
-    with pytest.raises(KeyboardInterrupt), exits_as_failures():
-        raise KeyboardInterrupt
+    def interrupted(value: int) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return value
+
+    with pytest.raises(KeyboardInterrupt):
+        _work(interrupted)
 
 
 def test_an_exit_outside_of_any_operator_stays_one() -> None:

@@ -145,7 +145,7 @@ class OutputFileConfig(JavaObjectWrapper):
 
 
 class FileCompactStrategy(JavaObjectWrapper):
-    """When small files would be made into larger ones; kept as data until compaction is built."""
+    """When small files are made into larger ones: after so many checkpoints (epochs), or with so many bytes."""
 
     def __init__(
         self, j_file_compact_strategy: Any = None, *, builder: FileCompactStrategy.Builder | None = None
@@ -183,7 +183,7 @@ class FileCompactStrategy(JavaObjectWrapper):
 
 
 class FileCompactor(JavaObjectWrapper):
-    """How small files would be made into larger ones; kept as data until compaction is built."""
+    """How small files are made into larger ones."""
 
     def __init__(self, j_file_compactor: Any = None, *, delimiter: bytes | None = None) -> None:
         refuse_java(j_file_compactor, "FileCompactor", "use FileCompactor.concat_file_compactor()")
@@ -192,10 +192,10 @@ class FileCompactor(JavaObjectWrapper):
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """One after the other, with `file_delimiter` between."""
+        """One after the other, with `file_delimiter` between. Parquet, Avro and ORC are joined record by record."""
         return FileCompactor(delimiter=file_delimiter or b"")
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:
-        """As they are."""
+        """As they are: nothing is gathered."""
         return FileCompactor()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.serialization import BulkWriterFactory, Encoder
 from millstream.connectors.files import part_rules
+from millstream.connectors.files.compaction import Compaction
 from millstream.connectors.files.parts import PartFormat, parts_of_encoder
 from millstream.connectors.files.sink import FileSink as EngineFileSink
 from millstream.datastream.connectors.base import Sink, StreamTransformer, SupportsPreprocessing
@@ -24,7 +25,6 @@ from millstream.datastream.connectors.file_system.parts import (
 from millstream.datastream.functions.source_and_sink import SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
-from millstream.errors import NotYetError
 from millstream.graph.notices import say_once
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class _FileSettings:
         self._buckets: part_rules.BucketAssigner = part_rules.DateTimeBuckets()
         self._prefix = "part"
         self._suffix: str | None = None
+        self._compaction: Compaction | None = None
 
     def with_bucket_check_interval(self, interval: int) -> Self:
         """Accepted: rolling is decided at the end of every epoch."""
@@ -91,7 +92,15 @@ class _FileSettings:
 
     def _engine(self) -> EngineFileSink:
         with at_users_line():
-            return EngineFileSink(self._base_path, self._parts, self._buckets, self._policy, self._prefix, self._suffix)
+            return EngineFileSink(
+                self._base_path,
+                self._parts,
+                self._buckets,
+                self._policy,
+                self._prefix,
+                self._suffix,
+                self._compaction,
+            )
 
 
 class FileSink(Sink, SupportsPreprocessing):
@@ -104,14 +113,23 @@ class FileSink(Sink, SupportsPreprocessing):
         """Collects a file sink's settings."""
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-            raise NotYetError.of(
-                "FileSink.enable_compact",
-                "connectors",
-                "RollingPolicy.default_rolling_policy() gathers epochs into one file",
-            )
+            """Gather small files of a folder, and publish them as one: readers never see the small ones."""
+            if not isinstance(strategy, FileCompactStrategy):
+                raise refuse(f"enable_compact: found {strategy!r}, expected a FileCompactStrategy")
+            if not isinstance(compactor, FileCompactor):
+                raise refuse(f"enable_compact: found {compactor!r}, expected a FileCompactor")
+            settings, delimiter = strategy.settings, compactor.delimiter
+            with at_users_line():
+                self._compaction = (
+                    None
+                    if delimiter is None
+                    else Compaction(settings.get("checkpoints"), settings.get("size_bytes"), delimiter)
+                )
+            return self
 
         def disable_compact(self) -> Self:
-            """There is none to disable."""
+            """Publish every file by itself. What was gathered before is published with the next epoch."""
+            self._compaction = None
             return self
 
         @abstractmethod

@@ -1,10 +1,13 @@
-"""Reading from and writing to Kafka, under PyFlink's module path: see `source` and `sink`.
-
-The source is not built yet: `not_yet` has its names.
-"""
+"""Reading from and writing to Kafka, under PyFlink's module path: see `source` and `sink`."""
 
 from __future__ import annotations
 
+from millstream.datastream.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
+from millstream.datastream.connectors.kafka.record_schemas import KafkaRecordDeserializationSchema
 from millstream.datastream.connectors.kafka.sink import (
     FlinkKafkaProducer,
     FlinkKafkaProducerBase,
@@ -15,17 +18,28 @@ from millstream.datastream.connectors.kafka.sink import (
     KafkaTopicSelector,
     Semantic,
 )
-from millstream.datastream.not_yet import names_of
+from millstream.datastream.connectors.kafka.source import (
+    FlinkKafkaConsumer,
+    FlinkKafkaConsumerBase,
+    KafkaSource,
+    KafkaSourceBuilder,
+)
 
-_NOT_YET, __getattr__ = names_of(__name__)
 __all__ = [
-    *_NOT_YET,
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
     "FlinkKafkaProducer",
     "FlinkKafkaProducerBase",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecordDeserializationSchema",
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaSink",
     "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
     "KafkaTopicSelector",
     "Semantic",
 ]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
-from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
-from millstream.connectors.files.csv_text import CsvLines, field_text
+from millstream.connectors.files.csv_records import CsvRecords
 from millstream.connectors.files.parts import CsvParts
-from millstream.connectors.files.values import text_converter
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
+from millstream.connectors.messages.csv_messages import CsvDecoder, CsvEncoder, CsvMessages
+from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.connectors.file_system.source import StreamFormat
 from millstream.datastream.formats.csv.schema import CsvSchema, CsvSchemaBuilder
@@ -79,18 +78,16 @@ class CsvBulkWriters:
         )
 
 
-_USUAL = CsvDialect()
-_LINE_END = "\r\n"
-
-
 @dataclass(frozen=True)
 class _Settings:
     """What both message schemas are made of."""
 
-    row_type: RowTypeInfo
-    dialect: CsvDialect = _USUAL
-    line_delimiter: str = "\n"
+    messages: CsvMessages
     ignore_parse_errors: bool = False
+
+    def changed(self, **changes: Any) -> _Settings:
+        """The same with other messages."""
+        return replace(self, messages=replace(self.messages, **changes))
 
 
 def _settings(what: str, type_info: Any) -> _Settings:
@@ -98,7 +95,7 @@ def _settings(what: str, type_info: Any) -> _Settings:
         raise refuse(f"{what}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
     with at_users_line():
         CsvRecords(type_info)
-    return _Settings(type_info)
+    return _Settings(CsvMessages(type_info))
 
 
 class _MessageSchemaBuilder:
@@ -108,7 +105,8 @@ class _MessageSchemaBuilder:
 
     def _punctuate(self, **changes: Any) -> Self:
         with at_users_line():
-            self._settings = replace(self._settings, dialect=replace(self._settings.dialect, **changes))
+            dialect = replace(self._settings.messages.dialect, **changes)
+            self._settings = self._settings.changed(dialect=dialect)
         return self
 
     def set_array_element_delimiter(self, delimiter: str) -> Self:
@@ -139,34 +137,23 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         self._settings = settings
 
     def deserialize(self, message: bytes) -> Any:
+        settings = self._settings
         try:
-            return self._row(message.decode())
-        except (ValueError, csv.Error, TypeMismatchError) as error:
-            if self._settings.ignore_parse_errors:
+            return settings.messages.read(message)
+        except (ValueError, TypeMismatchError) as error:
+            if settings.ignore_parse_errors:
                 return None
             raise TypeMismatchError(
-                f"a message is no CSV record of {self._settings.row_type}: {error}. Found {message[:200]!r}. "
+                f"a message is no CSV record of {settings.messages.row_type}: {error}. Found {message[:200]!r}. "
                 "Correct the type, or leave such messages out with set_ignore_parse_errors(True)",
                 value=message,
             ) from error
 
-    def _row(self, text: str) -> Any:
-        row_type, dialect = self._settings.row_type, self._settings.dialect
-        if dialect.comments and text.startswith("#"):
-            return None
-        fields = next(csv.reader(io.StringIO(text, newline=""), **_dialect_arguments(dialect), strict=True), [])
-        types = row_type.get_field_types()
-        if len(fields) != len(types):
-            raise ValueError(f"it has {len(fields)} fields, expected {len(types)}")
-        converters = (text_converter(field_type, dialect.array_separator) for field_type in types)
-        values = [
-            None if field == dialect.null_text else field if convert is None else convert(field)
-            for field, convert in zip(fields, converters, strict=True)
-        ]
-        return as_declared([tuple(values)], row_type)[0]
+    def column_decoder(self) -> MessageDecoder:
+        return CsvDecoder(self._settings.messages, self._settings.ignore_parse_errors)
 
     def produced_type(self) -> TypeInformation:
-        return self._settings.row_type
+        return self._settings.messages.row_type
 
     class Builder(_MessageSchemaBuilder):
         """Collects the settings."""
@@ -208,28 +195,12 @@ class CsvRowSerializationSchema(SerializationSchema):
         self._settings = settings
 
     def serialize(self, value: Any) -> bytes:
-        row_type, dialect = self._settings.row_type, self._settings.dialect
-        row = as_declared([value], row_type)[0]
-        types = row_type.get_field_types()
-        if dialect.quote is not None and dialect.escape is None:
-            lines = CsvLines(dialect.delimiter, dialect.quote, dialect.null_text or "", dialect.array_separator)
-            return (lines.write([row], row_type)[0] + self._settings.line_delimiter).encode()
-        fields = [
-            field_text(field, field_type, dialect.array_separator, dialect.null_text or "")
-            for field, field_type in zip(row, types, strict=True)
-        ]
-        text = io.StringIO(newline="")
-        # The writer quotes only the line ends it is told of, and a reader knows both: so it is told of both.
-        writer = csv.writer(text, **_dialect_arguments(dialect), lineterminator=_LINE_END)
-        try:
-            writer.writerow(fields)
-        except csv.Error as error:
-            raise TypeMismatchError(
-                f"{value!r} cannot be written as a CSV record without quotes: {error}. "
-                "Leave the quote character on, or set an escape character",
-                value=value,
-            ) from error
-        return (text.getvalue().removesuffix(_LINE_END) + self._settings.line_delimiter).encode()
+        check_insert(value, "CSV")
+        messages = self._settings.messages
+        return messages.write(as_declared([value], messages.row_type))[0]
+
+    def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder:
+        return CsvEncoder(self._settings.messages)
 
     class Builder(_MessageSchemaBuilder):
         """Collects the settings."""
@@ -244,7 +215,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             """What ends a record; '' for nothing."""
             if delimiter not in ("", "\n", "\r", "\r\n"):
                 raise refuse(f"set_line_delimiter: found {delimiter!r}, expected '', '\\n', '\\r' or '\\r\\n'")
-            self._settings = replace(self._settings, line_delimiter=delimiter)
+            self._settings = self._settings.changed(line_delimiter=delimiter)
             return self
 
         def disable_quote_character(self) -> Self:
@@ -255,13 +226,3 @@ class CsvRowSerializationSchema(SerializationSchema):
 
         def build(self) -> CsvRowSerializationSchema:
             return CsvRowSerializationSchema(settings=self._settings)
-
-
-def _dialect_arguments(dialect: CsvDialect) -> dict[str, Any]:
-    """A dialect in the words of Python's csv module."""
-    return {
-        "delimiter": dialect.delimiter,
-        "quotechar": dialect.quote,
-        "escapechar": dialect.escape,
-        "quoting": csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
-    }

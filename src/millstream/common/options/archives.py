@@ -1,0 +1,33 @@
+"""The setting `python.archives`: files, and after `#` where each is unpacked in the working directory of functions."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from millstream.errors import ConfigurationError
+
+__all__ = ["archive_target"]
+
+_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
+
+
+def archive_target(item: str, at: str | None = None) -> PurePosixPath:
+    """Where an item of the setting is unpacked. Raises ConfigurationError for what Spark does not unpack, and for what
+    would be outside of the working directory.
+
+    >>> str(archive_target("jobs/data.zip#data")), str(archive_target("jobs/data.zip"))
+    ('data', 'data.zip')
+    """
+    file, _, target = item.partition("#")
+    if not file.endswith(_ENDINGS):
+        raise ConfigurationError(
+            f"python.archives: {file!r} is no archive by its name. Give one that ends with {', '.join(_ENDINGS)}", at=at
+        )
+    place = PurePosixPath(target or PurePosixPath(file).name)
+    if place.is_absolute() or ".." in place.parts:
+        raise ConfigurationError(
+            f"python.archives: {file!r} is to be unpacked in {target!r}, outside of the working directory of the "
+            "functions. Give a relative path such as 'data'",
+            at=at,
+        )
+    return place

@@ -1,0 +1,200 @@
+"""What a Kafka record becomes: the value, read by a schema, and beside it what else the program asked for.
+
+A `RecordLayout` without metadata gives the rows of its schema as they are. With metadata it gives rows of the value's
+fields (of a value that is no row: the one field `value`) and behind them a column for each of
+
+    key             bytes, or what the key's schema makes of them
+    timestamp       milliseconds since 1970, as the producer or the broker gave it
+    timestamp_type  "CreateTime", "LogAppendTime" or "NoTimestampType"
+    topic, partition, offset
+    headers         a list of (name, bytes), in their order; names may repeat
+
+The record's timestamp is always the time of the rows it becomes. A change kind of a row is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.serialization import DeserializationSchema
+from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.common.types import Row
+from millstream.connectors.kafka.offsets import Partition
+from millstream.connectors.messages.codecs import Decoded, MessageDecoder, Messages, bad_message_error, decoder_of
+from millstream.errors import ProgramError
+from millstream.records.batch import Batch, is_typed
+from millstream.records.columns import KIND_COLUMN, stream_schema, to_record_batch
+
+__all__ = ["METADATA", "RecordLayout", "RecordReader"]
+
+_BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
+METADATA: Mapping[str, TypeInformation] = {
+    "key": _BYTES,
+    "timestamp": Types.LONG(),
+    "timestamp_type": Types.STRING(),
+    "topic": Types.STRING(),
+    "partition": Types.INT(),
+    "offset": Types.LONG(),
+    "headers": Types.LIST(Types.TUPLE([Types.STRING(), _BYTES])),
+}
+_WITH_FIELDS = (RowTypeInfo, TupleTypeInfo)
+_TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
+_value, _key, _offset, _timestamp, _headers = map(methodcaller, ("value", "key", "offset", "timestamp", "headers"))
+
+
+@dataclass(frozen=True)
+class RecordLayout:
+    """How records are read: values by `value_schema`, and the `metadata`, each with the name of its column.
+
+    >>> from millstream.common.serialization import SimpleStringSchema
+    >>> RecordLayout(SimpleStringSchema(), (("offset", "at"),)).type_info
+    Types.ROW_NAMED(['value', 'at'], [Types.STRING(), Types.LONG()])
+    """
+
+    value_schema: DeserializationSchema
+    metadata: tuple[tuple[str, str], ...] = ()
+    key_schema: DeserializationSchema | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [kind for kind, _ in self.metadata if kind not in METADATA]
+        if unknown:
+            raise ProgramError(f"Kafka metadata: found {unknown[0]!r}, expected one of {', '.join(METADATA)}.")
+        names = [*self._value_fields(), *(name for _, name in self.metadata)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice and self.metadata:
+            raise ProgramError(
+                f"Kafka metadata: two columns are called {twice[0]!r}. Name it otherwise: metadata={{'{twice[0]}': "
+                f"'kafka_{twice[0]}'}}."
+            )
+
+    @property
+    def value_type(self) -> TypeInformation | None:
+        """The type of the values; None: any Python values."""
+        produced = self.value_schema.produced_type()
+        return produced if is_typed(produced) else None
+
+    @property
+    def type_info(self) -> TypeInformation | None:
+        """The type of the records; None: any Python values."""
+        value_type = self.value_type
+        if not self.metadata or value_type is None:
+            return value_type
+        fields = list(value_type.get_field_types()) if isinstance(value_type, _WITH_FIELDS) else [value_type]
+        types = [self.metadata_type(kind) for kind, _ in self.metadata]
+        if any(not is_typed(type_info) for type_info in types):
+            return None
+        names = [*self._value_fields(), *(name for _, name in self.metadata)]
+        return Types.ROW_NAMED(names, [*fields, *types])
+
+    def _value_fields(self) -> list[str]:
+        value_type = self.value_type
+        schema = stream_schema(value_type) if isinstance(value_type, _WITH_FIELDS) else None
+        return ["value"] if schema is None else list(schema.names)
+
+    def metadata_type(self, kind: str) -> TypeInformation:
+        """The type of a kind of metadata."""
+        return METADATA[kind] if kind != "key" or self.key_schema is None else self.key_schema.produced_type()
+
+
+class RecordReader:
+    """Turns messages of one partition into batches. Made in the task, for one range.
+
+    `declared_type` is what the program says of records whose schema does not say what they are.
+    """
+
+    def __init__(self, layout: RecordLayout, partition: Partition, declared_type: TypeInformation | None) -> None:
+        self._layout, self._partition, self._declared_type = layout, partition, declared_type
+        self._type = layout.type_info
+        self._schema = None if self._type is None else stream_schema(self._type)
+        self._decoder = decoder_of(layout.value_schema)
+        self._key_decoder = None if layout.key_schema is None else decoder_of(layout.key_schema)
+
+    def batch(self, messages: list[Any]) -> Batch:
+        """The rows of `messages`, with their times."""
+        values = pa.array(list(map(_value, messages)), pa.binary())
+        decoded = self._decode(self._decoder, values, messages)
+        stamps = np.fromiter((stamp for _, stamp in map(_timestamp, messages)), np.int64, len(messages))
+        if decoded.origins is not None:
+            stamps = stamps[decoded.origins]
+        batch = self._with_metadata(decoded, messages) if self._layout.metadata else decoded.batch
+        if self._type is None and self._declared_type is not None:
+            batch = Batch.of_values(batch.values(), self._declared_type)
+        batch.timestamps = stamps
+        return batch
+
+    def _decode(self, decoder: MessageDecoder, values: pa.Array, messages: list[Any]) -> Decoded:
+        read = Messages(values, lambda index: self._place(messages[index]))
+        decoded = decoder.decode(read)
+        if decoded.bad:
+            raise bad_message_error(decoded.bad[0], read)
+        return decoded
+
+    def _place(self, message: Any) -> str:
+        return f"topic {self._partition.topic}, partition {self._partition.number}, offset {message.offset()}"
+
+    # --- metadata ---------------------------------------------------------------------------------------------
+
+    def _with_metadata(self, decoded: Decoded, messages: list[Any]) -> Batch:
+        chosen = messages if decoded.origins is None else [messages[at] for at in decoded.origins.tolist()]
+        columns = [self._column(kind, chosen) for kind, _ in self._layout.metadata]
+        if self._type is None or self._schema is None:
+            return Batch.of_values(self._rows(decoded.batch.values(), columns), None)
+        rows = decoded.batch.columns()
+        kind_at = rows.schema.get_field_index(KIND_COLUMN)
+        value_columns = rows.columns if kind_at < 0 else rows.columns[:kind_at]
+        arrays = [*value_columns, *map(self._array, self._layout.metadata, columns)]
+        schema = self._schema
+        if kind_at >= 0:
+            arrays, schema = [*arrays, rows.column(kind_at)], schema.append(rows.schema.field(kind_at))
+        return Batch.of_columns(pa.RecordBatch.from_arrays(arrays, schema=schema), self._type)
+
+    def _array(self, metadata: tuple[str, str], values: Sequence[Any]) -> pa.Array:
+        type_info = self._layout.metadata_type(metadata[0])
+        return _nested(list(values), type_info)
+
+    def _column(self, kind: str, messages: list[Any]) -> Sequence[Any]:
+        """The metadata of this kind, one value per message."""
+        if kind == "key":
+            return self._keys(messages)
+        if kind == "timestamp":
+            return [stamp for _, stamp in map(_timestamp, messages)]
+        if kind == "timestamp_type":
+            return [_TIMESTAMP_TYPES[type_] for type_, _ in map(_timestamp, messages)]
+        if kind == "offset":
+            return list(map(_offset, messages))
+        if kind == "headers":
+            return [headers or [] for headers in map(_headers, messages)]
+        return [self._partition.topic if kind == "topic" else self._partition.number] * len(messages)
+
+    def _keys(self, messages: list[Any]) -> Sequence[Any]:
+        keys = list(map(_key, messages))
+        if self._key_decoder is None:
+            return keys
+        decoded = self._decode(self._key_decoder, pa.array(keys, pa.binary()), messages)
+        values = decoded.batch.values()
+        if decoded.origins is None:
+            return values
+        by_message = dict(zip(decoded.origins.tolist(), values, strict=True))
+        return [by_message.get(at) for at in range(len(messages))]
+
+    def _rows(self, values: list[Any], columns: list[Sequence[Any]]) -> list[Any]:
+        """Rows of values that have no type."""
+        names = ["value", *(name for _, name in self._layout.metadata)]
+        rows = []
+        for fields in zip(values, *columns, strict=True):
+            row = Row(*fields)
+            row.set_field_names(names)
+            rows.append(row)
+        return rows
+
+
+def _nested(values: list[Any], type_info: TypeInformation) -> pa.Array:
+    """Values as one column of a row."""
+    row_type = Types.ROW_NAMED(["value"], [type_info])
+    return to_record_batch([(value,) for value in values], row_type).column(0)

@@ -1,0 +1,312 @@
+"""A source over Kafka topics: a split is a partition, an offset is Kafka's.
+
+On the driver it knows the partitions (`partitions`: found now and then, decided upon once, written down) and asks
+before each epoch how far they can be read. With `isolation.level` read_committed, the default, that is the last stable
+offset: what is behind it belongs to transactions that are still open. Tasks read ranges with consumers that stay open
+(`consumers`). What was read is in the manifest. Where the consumer group stands is told to Kafka after each epoch, for
+people and monitoring; the job itself never goes by it, except where the program says to begin at committed offsets.
+
+**Away and lost.** Brokers that do not answer are waited for; meanwhile there is nothing new to read, and other sources
+go on. After 30 s it is an error, and the restart strategy decides. A topic that is gone, or was made anew under the
+same name, or has fewer records than were read, is an error that no restart mends: it says how to go on.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.cluster import PATIENCE_S, Cluster, Topic
+from millstream.connectors.kafka.consumers import read_range
+from millstream.connectors.kafka.offsets import EARLIEST, OffsetRule, Partition, resolve
+from millstream.connectors.kafka.partitions import DiscoveredPartition, PartitionLog, Subscription
+from millstream.connectors.kafka.records import RecordLayout, RecordReader
+from millstream.errors import ConnectorAwayError, ConnectorError
+from millstream.storage.store import Store
+
+__all__ = ["KafkaSource"]
+
+_LOG = logging.getLogger(__name__)
+_DISCOVERY_INTERVAL_MS = 300_000
+_ATTEMPT_S = 5.0
+_NEW_TOPIC_S = 3.0
+"""A topic that was made a moment ago may not be known everywhere yet."""
+_CLOSE_S = 5.0
+
+
+class KafkaSource(Source):
+    """The records of the partitions of `subscription`, read by `layout`.
+
+    `group` "" is no group. `discovery_interval_ms` 0 looks for partitions once. It has more attributes than most: what
+    the program says of a source, and what the driver knows of the cluster just now.
+    """
+
+    carries_timestamps = True
+    keeps_starts = True
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        subscription: Subscription,
+        layout: RecordLayout,
+        *,
+        start: OffsetRule = EARLIEST,
+        stop: OffsetRule | None = None,
+        bounded: bool = False,
+        group: str = "",
+        discovery_interval_ms: int = _DISCOVERY_INTERVAL_MS,
+        commits_offsets: bool = True,
+    ) -> None:
+        self.settings, self.subscription, self.layout = settings, subscription, layout
+        self.start, self.stop, self.bounded, self.group = start, stop, bounded, group
+        self.discovery_interval_ms = 0 if bounded else discovery_interval_ms
+        self.commits_offsets = commits_offsets and bool(group)
+        self.type_info = layout.type_info
+        self._store: Store | None = None
+        self._replays = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin to know nothing of the cluster."""
+        self._cluster: Cluster | None = None
+        self._log: PartitionLog | None = None
+        self._splits: list[Split] = []
+        self._ends: dict[Partition, int] = {}
+        self._positions: dict[Partition, int] = {}
+        self._looked_ms: int | None = None
+        self._troubles: dict[str, float] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks read the ranges they are given: what the driver knows stays there.
+        state = self.__dict__ | {"_store": None, "_cluster": None, "_log": None, "_splits": [], "_ends": {}}
+        return state | {"_positions": {}, "_troubles": {}}
+
+    def opened(self, store: Store, session: Any) -> Source:
+        source = copy.copy(self)
+        source._forget()
+        source._store = store
+        source.settings.for_role("consumer")  # what cannot be translated is refused here, at the user's line
+        source._cluster = Cluster(self.settings, self.group, reads_committed=self._reads_committed)
+        return source
+
+    def reopened(self, store: Store, session: Any) -> Source:
+        source = self.opened(store, session)
+        assert isinstance(source, KafkaSource)
+        source._replays = True
+        return source
+
+    @property
+    def _reads_committed(self) -> bool:
+        return self.settings.get("isolation.level", "read_committed") == "read_committed"
+
+    # --- partitions -------------------------------------------------------------------------------------------
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        if self._cluster is None:
+            self._cluster = Cluster(self.settings, self.group, reads_committed=self._reads_committed)
+        if self._log is None:
+            self._log = PartitionLog(self._store, context.uid)
+        if not self._replays:
+            try:
+                self._look(self._cluster, self._log, context.now_ms)
+                self._troubles.pop("the cluster", None)
+            except ConnectorAwayError as error:
+                self._ends = {}
+                self._bear("the cluster", error)
+        for found in list(self._log.partitions.values())[len(self._splits) :]:
+            info = {"topic": found.topic, "partition": found.number, "stop": found.stop}
+            self._splits.append(Split(found.partition.name, found.start, info))
+        return self._splits
+
+    def _look(self, cluster: Cluster, log: PartitionLog, now_ms: int) -> None:
+        """Look for partitions if it is time to, and for how far all can be read."""
+        if self._is_discovery_due(now_ms):
+            self._discover(cluster, log)
+            self._looked_ms = now_ms
+        wanted = [
+            at for at, found in log.partitions.items() if found.stop is None or self._ends.get(at, -1) < found.stop
+        ]
+        for partition, end in cluster.known_ends(wanted, _ATTEMPT_S).items():
+            if isinstance(end, int):
+                self._ends[partition] = end
+                self._troubles.pop(partition.name, None)
+                self._check_end(partition, end)
+            elif not isinstance(end, ConnectorAwayError):
+                raise end
+            else:
+                self._ends.pop(partition, None)
+                self._looked_ms = None  # it may be gone: look at its topic
+                self._bear(partition.name, end)
+
+    def _is_discovery_due(self, now_ms: int) -> bool:
+        if self._looked_ms is None:
+            return True
+        return 0 < self.discovery_interval_ms <= now_ms - self._looked_ms
+
+    def _discover(self, cluster: Cluster, log: PartitionLog) -> None:
+        """Find partitions, decide where they begin and end, and write that down."""
+        known_topics = {partition.topic for partition in log.partitions}
+        wanted = set(self.subscription.named_topics)
+        if self.subscription.pattern is not None and not (log.has_started and self.discovery_interval_ms == 0):
+            wanted |= set(self.subscription.chosen_topics(cluster.topic_names(_ATTEMPT_S)))
+        topics = self._topics(cluster, wanted | known_topics, is_first=not log.has_started)
+        self._check_topics(topics, log)
+        if log.has_started and self.discovery_interval_ms == 0:
+            return
+        counts = {name: topic.partition_count for name, topic in topics.items() if name in wanted}
+        new = [at for at in self.subscription.chosen_partitions(counts) if at not in log.partitions]
+        # What was there before the first look begins as the program says. What appears later is new, so all of it is.
+        starts = resolve(EARLIEST if log.has_started or self._positions else self.start, new, cluster)
+        stops = {} if self.stop is None else resolve(self.stop, new, cluster, ends=True)
+        log.add([_discovered(at, topics[at.topic], starts[at], stops.get(at)) for at in new])
+
+    def _topics(self, cluster: Cluster, names: Iterable[str], *, is_first: bool) -> dict[str, Topic]:
+        until_s = time.monotonic() + (_NEW_TOPIC_S if is_first else 0.0)
+        names = set(names)
+        while True:
+            topics = cluster.topics(names, _ATTEMPT_S)
+            if len(topics) == len(names) or time.monotonic() >= until_s:
+                return topics
+            time.sleep(0.1)
+
+    def _check_topics(self, topics: dict[str, Topic], log: PartitionLog) -> None:
+        """The topics must be there, and be the ones that were read so far."""
+        for name in self.subscription.named_topics:
+            if name not in topics and not any(at.topic == name for at in log.partitions):
+                raise ConnectorError(
+                    f"Kafka at {self.settings.bootstrap_servers} has no topic '{name}', or this user may not see it. "
+                    f"Check its name, or create it: kafka-topics.sh --create --topic {name}."
+                )
+        for partition in self.subscription.partitions:
+            count = topics[partition.topic].partition_count if partition.topic in topics else 0
+            if partition.number >= count and partition not in log.partitions:
+                raise ConnectorError(
+                    f"Kafka topic '{partition.topic}' has {count} partitions, and no partition {partition.number}. "
+                    f"Choose from 0 to {count - 1}."
+                )
+        for partition, found in log.partitions.items():
+            topic = topics.get(partition.topic)
+            if topic is None:
+                self._bear(f"topic {partition.topic}", _lost(f"topic '{partition.topic}' is gone", "Bring it back"))
+            elif topic.id != found.topic_id:
+                raise _lost(
+                    f"topic '{partition.topic}' was deleted and made anew: offsets of the old one mean nothing in the "
+                    "new one",
+                    "Make topics under new names",
+                )
+            else:
+                self._troubles.pop(f"topic {partition.topic}", None)
+
+    def _check_end(self, partition: Partition, end: int) -> None:
+        """A partition never has less than was read of it, but for a moment after its leader has changed."""
+        position, trouble = self._positions.get(partition, 0), f"end of {partition.name}"
+        if end >= position:
+            self._troubles.pop(trouble, None)
+            return
+        self._ends.pop(partition, None)
+        self._looked_ms = None
+        self._bear(
+            trouble,
+            _lost(
+                f"partition {partition.number} of topic '{partition.topic}' ends at offset {end}, and the job has read "
+                f"to {position}: records were lost in Kafka, or the topic was made anew",
+                "Forbid unclean leader elections",
+            ),
+        )
+
+    def _bear(self, trouble: str, error: ConnectorError) -> None:
+        """Wait for a trouble to pass; if it lasts, raise its error."""
+        now_s = time.monotonic()
+        since_s = self._troubles.setdefault(trouble, now_s)
+        if now_s - since_s >= PATIENCE_S - _ATTEMPT_S:
+            self._troubles.clear()
+            raise error
+        if since_s == now_s:
+            _LOG.warning("%s", error)
+
+    # --- ranges -----------------------------------------------------------------------------------------------
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        end = self._end(split)
+        return offset if end is None else max(offset, min(end, offset + budget))
+
+    def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
+        end = self._end(split)
+        return None if end is None else max(0, end - offset)
+
+    def _end(self, split: Split) -> int | None:
+        """How far a split can be read now; None: not known."""
+        end, stop = self._ends.get(_partition_of(split)), split.info["stop"]
+        return end if end is None or stop is None else min(end, stop)
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        stop = split.info["stop"]
+        return stop is not None and bool(offset >= stop)
+
+    def complete(self, context: SourceContext) -> bool:
+        return self.bounded and self._log is not None and self._log.has_started
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        return (yield from self._read(split, start, stop, None))
+
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
+        return (yield from self._read(split, start, stop, bytes_max))
+
+    def _read(self, split: Split, start: int, stop: int, bytes_max: int | None) -> Read:
+        partition, size = _partition_of(split), 0
+        reader = RecordReader(self.layout, partition, self.type_info)
+        is_enough: Callable[[], bool] = lambda: bytes_max is not None and size >= bytes_max  # noqa: E731
+        ranges = read_range(self.settings, partition, start, stop, is_enough)
+        while True:
+            try:
+                messages = next(ranges)
+            except StopIteration as end:
+                return end.value
+            batch = reader.batch(messages)
+            size += batch.nbytes
+            if len(batch):
+                yield batch
+
+    # --- the group --------------------------------------------------------------------------------------------
+
+    def committed(self, positions: dict[str, Offset]) -> None:
+        moved: dict[Partition, int] = {}
+        for name, offset in positions.items():
+            topic, _, number = name.rpartition("-")
+            partition = Partition(topic, int(number))
+            if self._positions.get(partition) != offset:
+                moved[partition] = offset
+        self._positions |= moved
+        if self.commits_offsets and not self._replays and self._cluster is not None:
+            self._cluster.commit(moved)
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.await_commit(_CLOSE_S)
+            self._cluster.close()
+            self._cluster = None
+
+    def describe(self) -> str:
+        until = "" if self.stop is None else f" to {self.stop}"
+        group = f", group {self.group}" if self.group else ""
+        return f"Kafka {self.subscription} at {self.settings.bootstrap_servers} from {self.start}{until}{group}"
+
+
+def _partition_of(split: Split) -> Partition:
+    return Partition(split.info["topic"], split.info["partition"])
+
+
+def _discovered(partition: Partition, topic: Topic, start: int, stop: int | None) -> DiscoveredPartition:
+    return DiscoveredPartition(partition.topic, partition.number, topic.id, start, stop)
+
+
+def _lost(what: str, advice: str) -> ConnectorError:
+    return ConnectorError(
+        f"Kafka {what}. {advice}; or, to go on without what is lost, give the source another uid and start with "
+        "--allow-non-restored-state: it then begins as its starting offsets say."
+    )

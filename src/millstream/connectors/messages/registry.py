@@ -1,0 +1,186 @@
+"""A schema registry as Confluent's: a message begins with a zero byte and the number of the schema that wrote it.
+
+The client asks over HTTP, once for each number in a process, and forgets nothing it was told: a registry never gives a
+number to another schema. That a number is unknown is remembered for a short time only. A registry that is away is
+asked again for a while, and is then an error of the job, never of a message; a number that it does not know is one of
+the message.
+
+The password is in no text of this object. Redirections are not followed: they would carry it to another server.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.connectors.messages.avro_schemas import AvroSource
+from millstream.errors import ConnectorAwayError, ConnectorError, ProgramError
+
+__all__ = ["SchemaRegistry", "UnknownSchemaError", "registered_head", "schema_id_of"]
+
+_MAGIC = b"\x00"
+_HEAD_BYTES = 5
+_PATIENCE_S = 30.0
+_TIMEOUT_S = 10.0
+_UNKNOWN_KEPT_S = 5.0
+_UNKNOWN_MAX = 1_000
+_ANSWER_BYTES_MAX = 16 << 20
+
+
+class UnknownSchemaError(ValueError):
+    """The registry has no schema of this number."""
+
+
+def schema_id_of(message: bytes) -> int:
+    """The number of the schema that a message was written with; its record begins at byte 5.
+
+    >>> schema_id_of(bytes([0, 0, 0, 0, 7, 14]))
+    7
+    """
+    if message[:1] != _MAGIC or len(message) < _HEAD_BYTES:
+        raise ValueError("it does not begin as messages of a schema registry do, with a zero byte and a number")
+    return int.from_bytes(message[1:_HEAD_BYTES], "big")
+
+
+def registered_head(schema_id: int) -> bytes:
+    """How a message of this schema begins."""
+    return _MAGIC + schema_id.to_bytes(4, "big")
+
+
+class _NoRedirections(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class SchemaRegistry:
+    """A registry at `url`; `user` and `password` if it asks for them. Settings only: it is sent to tasks."""
+
+    url: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    patience_s: float = _PATIENCE_S
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url) if isinstance(self.url, str) else None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ProgramError(f"schema registry: found the address {self.url!r}, expected http://… or https://….")
+        if parts.password is not None:
+            raise ProgramError("schema registry: give user= and password=, not both in the address, which is shown.")
+
+    def schema(self, schema_id: int) -> AvroSource:
+        """The schema of this number. Raises UnknownSchemaError, or what says that the registry is away."""
+        memory = _memory_of(self)
+        with memory.lock:
+            if (known := memory.schemas.get(schema_id)) is not None:
+                return known
+            if time.monotonic() < memory.unknown_until.get(schema_id, 0.0):
+                raise UnknownSchemaError(f"the schema registry has no schema {schema_id}")
+            answer = self._ask("GET", f"/schemas/ids/{schema_id}", None)
+            if answer is None:
+                memory.forget_old()
+                memory.unknown_until[schema_id] = time.monotonic() + _UNKNOWN_KEPT_S
+                raise UnknownSchemaError(f"the schema registry has no schema {schema_id}")
+            if answer.get("schemaType", "AVRO") != "AVRO" or not isinstance(answer.get("schema"), str):
+                raise UnknownSchemaError(f"schema {schema_id} of the registry is {answer.get('schemaType')}, not AVRO")
+            memory.schemas[schema_id] = AvroSource(answer["schema"])
+            return memory.schemas[schema_id]
+
+    def register(self, subject: str, schema: AvroSource) -> int:
+        """The number of the schema under a subject; it is registered if it is new."""
+        memory = _memory_of(self)
+        with memory.lock:
+            if (known := memory.numbers.get((subject, schema.text))) is None:
+                path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
+                answer = self._ask("POST", path, {"schema": schema.text})
+                if answer is None or not isinstance(answer.get("id"), int):
+                    raise ConnectorError(
+                        f"schema registry {self.url}: registering a schema under {subject!r} gave {answer!r}, expected "
+                        "a number. Is this the address of a schema registry?"
+                    )
+                known = memory.numbers[(subject, schema.text)] = answer["id"]
+            return known
+
+    def _ask(self, method: str, path: str, body: Any) -> dict[str, Any] | None:
+        """The registry's answer; None where it has nothing of this name."""
+        deadline, pause_s = time.monotonic() + self.patience_s, 0.1
+        while True:
+            try:
+                return self._ask_once(method, path, body)
+            except ConnectorAwayError:
+                if time.monotonic() + pause_s > deadline:
+                    raise
+            time.sleep(pause_s * (0.5 + random.random()))
+            pause_s = min(2 * pause_s, 5.0)
+
+    def _ask_once(self, method: str, path: str, body: Any) -> dict[str, Any] | None:
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
+        if self.user is not None:
+            secret = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
+            headers["Authorization"] = f"Basic {secret}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url.rstrip("/") + path, data, headers, method=method)
+        try:
+            with urllib.request.build_opener(_NoRedirections).open(request, timeout=_TIMEOUT_S) as response:
+                text = response.read(_ANSWER_BYTES_MAX)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 404 and method == "GET":
+                    return None
+                raise self._refusal(error, method, path) from None
+        except (OSError, urllib.error.URLError, TimeoutError) as error:
+            reason = getattr(error, "reason", error)
+            raise ConnectorAwayError(
+                f"schema registry {self.url} does not answer ({reason}). Start it, or correct its address"
+            ) from error
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ConnectorError(f"schema registry {self.url} answered {method} {path} with {text[:100]!r}, no object")
+        return answer
+
+    def _refusal(self, error: urllib.error.HTTPError, method: str, path: str) -> ConnectorError:
+        message = error.read(500).decode("utf-8", "replace")
+        told = f"schema registry {self.url} answered {method} {path} with {error.code}: {message!r}"
+        if error.code in (408, 429) or error.code >= 500:
+            return ConnectorAwayError(f"{told}. It may answer later")
+        if error.code in (401, 403):
+            return ConnectorError(f"{told}. Give user= and password= that it accepts")
+        return ConnectorError(told)
+
+
+class _Memory:
+    """What a registry has told this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.schemas: dict[int, AvroSource] = {}
+        self.numbers: dict[tuple[str, str], int] = {}
+        self.unknown_until: dict[int, float] = {}
+
+    def forget_old(self) -> None:
+        """Numbers that were unknown some time ago may be known now; and garbage may hold very many of them."""
+        now = time.monotonic()
+        if len(self.unknown_until) > _UNKNOWN_MAX:
+            self.unknown_until = {number: until for number, until in self.unknown_until.items() if until > now}
+
+
+_MEMORIES: dict[tuple[str, str | None], _Memory] = {}
+_MEMORIES_LOCK = threading.Lock()
+
+
+def _memory_of(registry: SchemaRegistry) -> _Memory:
+    with _MEMORIES_LOCK:
+        return _MEMORIES.setdefault((registry.url, registry.user), _Memory())

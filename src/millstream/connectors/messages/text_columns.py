@@ -1,0 +1,169 @@
+"""Columns of text that become what a type says, at once, where the text's form is beyond doubt.
+
+JSON and CSV write dates, times, bytes and decimals as text. A value whose form is plain is converted with its column;
+one that is not is marked as in doubt, and its record is read by itself, by the converters of `files/values`. Those are
+the definition: what is converted here is what they would give.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.common.typeinfo import BasicType, BasicTypeInfo, DecimalTypeInfo, TypeInformation, Types
+from millstream.records.columns import arrow_type
+from millstream.records.shapes import is_byte_array, plain_type
+
+__all__ = [
+    "Finish",
+    "Mask",
+    "bytes_column",
+    "char_column",
+    "finish_of_text",
+    "instant_column",
+    "narrow_floats",
+    "temporal_column",
+]
+
+Mask = npt.NDArray[np.bool_]
+Finish = Callable[[pa.Array, Mask], pa.Array]
+"""Makes a column what the type says; marks the values that only the slow way can judge."""
+
+_DATE = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_DATE_FORM, _TIME_FORM = f"^{_DATE}$", f"^{_TIME}Z?$"
+_TIMESTAMP_FORM = f"^{_DATE}[ T]{_TIME}Z?$"
+_WHOLE_FORM = r"^-?[0-9]{1,18}$"
+_FRACTION_FORM = r"^-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?$"
+_WHOLE = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG)
+
+
+def narrow_floats(array: pa.Array, doubt: Mask) -> pa.Array:
+    """Numbers of 64 bits as those of 32; what does not fit is in doubt."""
+    # Rounded once from the number of 64 bits that Python reads, not from the text: the two differ, if rarely.
+    wide = array.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = wide.astype(np.float32)
+    doubt |= np.isinf(narrow)
+    return pa.array(narrow, pa.float32(), mask=np.asarray(array.is_null()) if array.null_count else None)
+
+
+def char_column(array: pa.Array, doubt: Mask) -> pa.Array:
+    """Texts of one character each."""
+    doubt |= np.asarray(pc.fill_null(pc.not_equal(pc.utf8_length(array), 1), False))
+    return array
+
+
+def _in_form(array: pa.Array, form: str, doubt: Mask) -> pa.Array:
+    """The texts that have the form; the others are in doubt, and null here."""
+    fits = pc.fill_null(pc.match_substring_regex(array, form), True)
+    if pc.all(fits, min_count=0).as_py():
+        return array
+    doubt |= ~fits.to_numpy(zero_copy_only=False)
+    return pc.if_else(fits, array, pa.scalar(None, pa.string()))
+
+
+def _without_zone(array: pa.Array) -> pa.Array:
+    return pc.utf8_rtrim(array, characters="Z")
+
+
+def _date(array: pa.Array, doubt: Mask) -> pa.Array:
+    return _in_form(array, _DATE_FORM, doubt).cast(pa.date32())
+
+
+def _time(array: pa.Array, doubt: Mask) -> pa.Array:
+    texts = _without_zone(_in_form(array, _TIME_FORM, doubt))
+    # Arrow reads no times of day, but those of a day.
+    moments = pc.binary_join_element_wise("1970-01-01T", texts, "").cast(pa.timestamp("us"))
+    return moments.cast(pa.int64()).cast(pa.time64("us"))
+
+
+def _timestamp(array: pa.Array, doubt: Mask) -> pa.Array:
+    return _without_zone(_in_form(array, _TIMESTAMP_FORM, doubt)).cast(pa.timestamp("us"))
+
+
+def instant_column(array: pa.Array, doubt: Mask) -> pa.Array:
+    """Texts as points of time."""
+    moments = _timestamp(array, doubt)
+    nulls = np.asarray(moments.is_null()) if moments.null_count else None
+    micros = np.asarray(pc.fill_null(moments.cast(pa.int64()), 0))
+    seconds, rest = np.divmod(micros, 1_000_000)
+    arrow = arrow_type(Types.INSTANT())
+    parts = [pa.array(seconds), pa.array((rest * 1000).astype(np.int32))]
+    if nulls is not None:
+        parts = [pc.if_else(pa.array(nulls), pa.scalar(None, part.type), part) for part in parts]
+    return pa.StructArray.from_arrays(parts, type=arrow, mask=None if nulls is None else pa.array(nulls))
+
+
+def bytes_column(array: pa.Array, doubt: Mask) -> pa.Array:
+    """Texts in base 64 as bytes."""
+    decoded: list[bytes | None] = []
+    for at, text in enumerate(array.to_pylist()):
+        try:
+            decoded.append(None if text is None else base64.b64decode(text, validate=True))
+        except (binascii.Error, ValueError):
+            decoded.append(None)
+            doubt[at] = True
+    return pa.array(decoded, pa.binary())
+
+
+def _as_it_is(array: pa.Array, doubt: Mask) -> pa.Array:
+    return array
+
+
+def _whole(array: pa.Array, doubt: Mask) -> pa.Array:
+    return _in_form(array, _WHOLE_FORM, doubt).cast(pa.int64())
+
+
+def _fraction(array: pa.Array, doubt: Mask) -> pa.Array:
+    return _in_form(array, _FRACTION_FORM, doubt).cast(pa.float64())
+
+
+def _boolean(array: pa.Array, doubt: Mask) -> pa.Array:
+    return pc.equal(_in_form(array, "^(?:true|false)$", doubt), "true")
+
+
+def _decimal(type_info: DecimalTypeInfo) -> Finish:
+    before, after = type_info.precision - type_info.scale, type_info.scale
+    form = f"^-?[0-9]{{1,{max(before, 1)}}}" + (rf"(?:\.[0-9]{{1,{after}}})?$" if after else "$")
+    return lambda array, doubt: _in_form(array, form, doubt).cast(pa.decimal128(type_info.precision, after))
+
+
+def finish_of_text(type_info: TypeInformation) -> Finish | None:
+    """What makes a column of texts, as CSV has them, one of the type; None: value by value only."""
+    plain = plain_type(type_info)
+    if isinstance(plain, DecimalTypeInfo):
+        return _decimal(plain)
+    if is_byte_array(plain):
+        return bytes_column
+    if not isinstance(plain, BasicTypeInfo):
+        return temporal_column(plain)
+    basic = plain.basic_type
+    if basic in _WHOLE:
+        return lambda array, doubt: _whole(array, doubt).cast(arrow_type(plain))
+    if basic is BasicType.FLOAT:
+        return lambda array, doubt: narrow_floats(_fraction(array, doubt), doubt)
+    singles: dict[BasicType, Finish] = {
+        BasicType.STRING: _as_it_is,
+        BasicType.CHAR: char_column,
+        BasicType.DOUBLE: _fraction,
+        BasicType.BOOLEAN: _boolean,
+        BasicType.INSTANT: instant_column,
+    }
+    return singles.get(basic)
+
+
+def temporal_column(type_info: TypeInformation) -> Finish | None:
+    """What makes texts dates or times."""
+    columns: dict[TypeInformation, Finish] = {
+        Types.SQL_DATE(): _date,
+        Types.SQL_TIME(): _time,
+        Types.SQL_TIMESTAMP(): _timestamp,
+    }
+    return columns.get(plain_type(type_info))

@@ -1,0 +1,82 @@
+"""Debezium's JSON messages: changes of a table's rows, as rows with a kind (in Flink's Table API `debezium-json`).
+
+Dates and times are ISO 8601 and decimals are numbers or text, as in other JSON. Debezium's defaults are numbers and
+bytes, so tell it `decimal.handling.mode=string`, and have a transform write timestamps as text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.serialization import DeserializationSchema, SerializationSchema
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.common.types import Row
+from millstream.connectors.files.values import json_converter
+from millstream.connectors.messages.changelog import ChangelogEncoder, DebeziumDecoder, changelog_message
+from millstream.connectors.messages.codecs import MessageEncoder
+from millstream.connectors.messages.row_decoder import NO_RECORD
+from millstream.datastream.streams.argument_checks import at_users_line, refuse
+from millstream.errors import TypeMismatchError
+
+__all__ = ["DebeziumJsonDeserializationSchema", "DebeziumJsonSerializationSchema"]
+
+
+def _row_type(what: str, type_info: Any) -> RowTypeInfo:
+    if not isinstance(type_info, RowTypeInfo):
+        raise refuse(f"{what}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
+    with at_users_line():
+        json_converter(type_info)
+    return type_info
+
+
+class DebeziumJsonDeserializationSchema(DeserializationSchema):
+    """Rows of the changed table, with their kind; a change is two rows. `schema_include`: messages hold their schema.
+
+    >>> from millstream.common import Types
+    >>> schema = DebeziumJsonDeserializationSchema(Types.ROW_NAMED(["id"], [Types.INT()]))
+    >>> [(str(row.get_row_kind()), row.id) for row in schema.deserialize(b'{"before": {"id": 1}, "op": "d"}')]
+    [('-D', 1)]
+    """
+
+    def __init__(self, row_type: RowTypeInfo, schema_include: bool = False, ignore_parse_errors: bool = False) -> None:
+        super().__init__()
+        self._row_type = _row_type("DebeziumJsonDeserializationSchema", row_type)
+        self._schema_include, self._ignore_parse_errors = bool(schema_include), bool(ignore_parse_errors)
+
+    def deserialize(self, message: bytes) -> list[Row]:
+        """The message's rows, none or one or two."""
+        try:
+            return self.column_decoder().deserialized(message)
+        except NO_RECORD as error:
+            if self._ignore_parse_errors:
+                return []
+            raise TypeMismatchError(
+                f"a message is no Debezium document of {self._row_type}: {error}. Found {message[:200]!r}. Correct the "
+                "type, or say where such messages go with with_dead_letters(tag)",
+                value=message,
+            ) from error
+
+    def produced_type(self) -> TypeInformation:
+        return self._row_type
+
+    def column_decoder(self) -> DebeziumDecoder:
+        return DebeziumDecoder(self._row_type, self._schema_include, self._ignore_parse_errors)
+
+
+class DebeziumJsonSerializationSchema(SerializationSchema):
+    """Debezium's messages from rows: op `c` for a row that came, by an insertion or a change, `d` for one that went.
+
+    >>> from millstream.common import Types
+    >>> DebeziumJsonSerializationSchema(Types.ROW_NAMED(["id"], [Types.INT()])).serialize(Row(1))
+    b'{"before":null,"after":{"id":1},"op":"c"}'
+    """
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        super().__init__()
+        self._row_type = _row_type("DebeziumJsonSerializationSchema", row_type)
+
+    def serialize(self, value: Any) -> bytes:
+        return changelog_message(value, self._row_type, "Debezium")
+
+    def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder:
+        return ChangelogEncoder(self._row_type, "Debezium")

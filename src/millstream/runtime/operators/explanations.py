@@ -1,0 +1,133 @@
+"""What an error in user code means, in the user's terms.
+
+A function that should yield records returns a number, a trigger forgets its `return`: the engine stumbles over it a
+moment later, in a line of its own, with an error that names neither. Nothing is checked before, for every record would
+pay for it. Afterwards it is plain: an error whose traceback has no line of the user's is about what came back from one
+(`explanation_of`). An error of the user's own line keeps Python's words, and gets the sentence that is missing
+(`message_of`): what exit() does to a task, why something is None, what one of our objects has in place of a method.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import traceback
+
+from millstream.errors import ProgramError
+from millstream.graph.site import PACKAGE_FOLDER
+
+__all__ = ["explanation_of", "is_engine_file", "message_of"]
+
+_NOT_ITERABLE = re.compile(r"'(.+)' object is not (?:iterable|an iterator)")
+_RECORDS = "records, one by one: yield them, or return a list of them (None when there are none)"
+_EXPECTED = {"window assigner": "a collection of windows"}
+
+
+def is_engine_file(filename: str) -> bool:
+    """Whether a line of a traceback is the engine's own."""
+    return filename.startswith(PACKAGE_FOLDER)
+
+
+def explanation_of(error: BaseException, role: str) -> BaseException:
+    """`error`, or what it means where it is about a returned value. `role`: what the function is to its operator."""
+    if not all(is_engine_file(frame.filename) for frame in traceback.extract_tb(error.__traceback__)):
+        return error
+    if isinstance(error, AttributeError) and error.name in ("is_fire", "is_purge"):
+        return ProgramError(
+            f"the trigger returned {error.obj!r} ({type(error.obj).__name__}), expected a TriggerResult: CONTINUE, "
+            "FIRE, PURGE or FIRE_AND_PURGE. Does every way through it end with a return?"
+        )
+    if isinstance(error, AttributeError) and role == "window assigner":
+        return ProgramError(
+            f"the {role} gave {error.obj!r} ({type(error.obj).__name__}) among its windows, which has no "
+            f"{error.name!r}: expected windows that its get_window_serializer() can write"
+        )
+    match = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
+    if match is not None:
+        what = role if role in _EXPECTED or role.endswith("function") else f"{role} function"
+        return ProgramError(f"the {what} returned {_a(match.group(1))}, expected {_EXPECTED.get(role, _RECORDS)}")
+    return error
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says of itself; of an exit, what it does to a task.
+
+    >>> message_of(SystemExit(3))
+    'the function called sys.exit(3). A task ends when its input does: raise an error to fail the job'
+    """
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
+        return f"the function called sys.exit({code}). A task ends when its input does: raise an error to fail the job"
+    if isinstance(error, KeyboardInterrupt):
+        return "the function raised it. A task ends when its input does: raise another error to fail the job"
+    if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("millstream.runtime."):
+        return _missing(error.obj, error.name)
+    return f"{error}{_hint_of(error)}"
+
+
+# Our objects in user code: PyFlink's name of each, and what a program may call.
+_PUBLIC = {
+    "ValueHandle": "ValueState: value update clear",
+    "ListHandle": "ListState: get add add_all update clear",
+    "MapHandle": "MapState: get put put_all remove contains keys values items is_empty clear",
+    "ReducingHandle": "ReducingState: get add clear",
+    "AggregatingHandle": "AggregatingState: get add clear",
+    "BroadcastMap": "BroadcastState: get put put_all remove contains keys values items is_empty clear",
+    "BroadcastView": "ReadOnlyBroadcastState: get contains keys values items is_empty",
+}
+# Names of Flink's that newcomers try, and what is written in their place.
+_WRITTEN_INSTEAD = {
+    "output": "Write `yield tag, value` for a side output",
+    "collect": "Write `yield value`",
+    "get_state": "Ask for states in open(), as by runtime_context.get_state(descriptor)",
+    "get_runtime_context": "Take what is needed of it in open(runtime_context)",
+}
+
+
+def _missing(owner: object, name: str | None) -> str:
+    """An object of ours has no such attribute: what it has, or what to write."""
+    kind = type(owner).__name__
+    names = [known for known in dir(type(owner)) if not known.startswith("_") and callable(getattr(owner, known))]
+    alias = "runtime_context" if kind == "TaskContext" else "ctx" if kind.endswith("Context") else kind
+    shown, _, public = _PUBLIC.get(kind, f"{alias}: {' '.join(names)}").partition(": ")
+    instead = _WRITTEN_INSTEAD.get(str(name), f"It has {', '.join(f'{known}()' for known in public.split())}")
+    return f"{shown} has no {name!r}. {instead}"
+
+
+# A call that gives None for a reason that newcomers meet first, and that reason.
+_NONE_HINTS = (
+    (
+        re.compile(r"\.timestamp\(\)"),
+        "timestamp() is None: nothing before this operator gives records timestamps. Call "
+        "assign_timestamps_and_watermarks() with a strategy that has with_timestamp_assigner(...)",
+    ),
+    (re.compile(r"\.value\(\)"), "value() of a state is None until the key's first update()"),
+)
+
+
+def _hint_of(error: BaseException) -> str:
+    """One more sentence for an error about None, where the user's line shows what gave it; else nothing."""
+    if not isinstance(error, TypeError | AttributeError) or "NoneType" not in str(error):
+        return ""
+    lines = _lines_up_to(error)
+    return next((f". Perhaps {hint}" for line in lines for call, hint in _NONE_HINTS if call.search(line)), "")
+
+
+def _lines_up_to(error: BaseException) -> list[str]:
+    """The lines of the user's function, backwards from the one that raised."""
+    steps = [step for step in traceback.walk_tb(error.__traceback__) if not is_engine_file(step[0].f_code.co_filename)]
+    if not steps:
+        return []
+    code, line = steps[-1][0].f_code, steps[-1][1]
+    return [linecache.getline(code.co_filename, number) for number in range(line, code.co_firstlineno - 1, -1)]
+
+
+def _a(type_name: str) -> str:
+    """A value of this type, in words.
+
+    >>> _a("int"), _a("NoneType")
+    ('an int', 'None')
+    """
+    if type_name == "NoneType":
+        return "None"
+    return f"{'an' if type_name[0].lower() in 'aeiou' else 'a'} {type_name}"

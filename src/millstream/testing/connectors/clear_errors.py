@@ -1,0 +1,73 @@
+"""Are errors clear? A connector is given what is wrong on purpose, and what it says is read as a user would.
+
+A clear error comes in bounded time, is no accident (a KeyError is none's sentence), names what it is about, and holds
+no secret.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.testing.connectors.records import short
+
+__all__ = ["Broken", "check_error", "check_secrets"]
+
+_ACCIDENTS = (KeyError, IndexError, AttributeError, TypeError, UnboundLocalError, RecursionError, StopIteration)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A connector that cannot work: `what` is wrong with it, how to `make` it, and the words its error must have."""
+
+    what: str
+    make: Callable[[], Any]
+    says: Sequence[str] = ()
+    within_s: float = 30.0
+
+
+def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[str]) -> str:
+    """Make it and use it; returns what it said, or raises why that is not clear."""
+    errors: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            use(broken.make())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(broken.within_s)
+    assert not thread.is_alive(), f"with {broken.what} it says nothing within {broken.within_s:g} s"
+    assert errors, f"with {broken.what} it says nothing at all: records may be lost in silence"
+    error = errors[0]
+    text = str(error)
+    found = f"with {broken.what} it says {type(error).__name__}: {short(text)!r}"
+    assert not isinstance(error, _ACCIDENTS), f"{found}. That is an accident: catch it, and say what to do"
+    assert len(text.split()) >= 3, f"{found}. Say the subject, what was found, what was expected, and the next step"
+    for word in broken.says:
+        assert word in text, f"{found}, without {word!r}"
+    for secret in secrets:
+        assert secret not in _all_texts(error), f"with {broken.what} its error shows a secret"
+    return f"{broken.what}: {short(text)}"
+
+
+def check_secrets(secrets: Sequence[str], shown: dict[str, str]) -> str:
+    """No secret stands in any of these texts, each by the name of its place."""
+    for place, text in shown.items():
+        for secret in secrets:
+            assert secret not in text, f"a secret stands in {place}"
+    return f"looked at {', '.join(shown)}"
+
+
+def _all_texts(error: BaseException) -> str:
+    """The error with all that it came from: a log prints them too."""
+    texts: list[str] = []
+    following: BaseException | None = error
+    while following is not None and len(texts) < 20:
+        texts.append(f"{following!s} {following!r}")
+        following = following.__cause__ or following.__context__
+    return " ".join(texts)

@@ -1,0 +1,154 @@
+"""A sink's part in a job, acted step by step: write and stage in tasks, decide, commit on the driver.
+
+It is the engine's protocol without the engine, so that a scene can stop between any two steps, do one of them twice,
+or let two drivers act. What a manifest would hold goes through JSON, and what travels to tasks is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.compiler.passes.check_functions import travelled
+from millstream.connectors.contract_checks import new_writer, opened_sink, planned_commit, staged_items
+from millstream.connectors.contracts import CommitId, Json, Sink, SinkWriter, WriterContext
+from millstream.records.batch import Batch
+from millstream.storage.store import Store
+
+__all__ = ["Actor", "LocalSession", "Rehearsal"]
+
+_NOW_MS = 1_700_000_000_000
+_EPOCH_MS = 1_000
+
+
+class LocalSession:
+    """As much of a Spark session as `commit_in = "tasks"` needs: the tasks run here, one after the other."""
+
+    class _Tasks:
+        def __init__(self, items: Sequence[Any]) -> None:
+            self._items = items
+
+        def mapPartitions(self, act: Callable[[Iterator[Any]], Iterator[Any]]) -> LocalSession._Tasks:  # noqa: N802
+            return LocalSession._Tasks([answer for item in self._items for answer in act(iter([travelled(item)]))])
+
+        def collect(self) -> Sequence[Any]:
+            return self._items
+
+    @property
+    def sparkContext(self) -> LocalSession:  # noqa: N802 - Spark's name
+        return self
+
+    def parallelize(self, items: Sequence[Any], slices: int = 1) -> LocalSession._Tasks:
+        return self._Tasks(items)
+
+
+@dataclass
+class Actor:
+    """One driver with its own object of the sink: another process would have no other."""
+
+    sink: Sink
+    opened: Sink
+
+    @classmethod
+    def of(cls, make: Callable[[], Sink], session: Any) -> Actor:
+        sink = make()
+        return cls(sink, opened_sink(sink, session))
+
+
+@dataclass
+class Rehearsal:
+    """One job with one sink. `actor` is its driver now; `replace_driver` lets another take over.
+
+    An attribute for each thing that a manifest or a driver would hold, hence the many fields.
+    """
+
+    make: Callable[[], Sink]
+    store: Store
+    type_info: TypeInformation | None = None
+    session: Any = field(default_factory=LocalSession)
+    parallelism: int = 2
+    job: str = field(default_factory=lambda: secrets.token_hex(16))
+    uid: str = "sink"
+    epoch: int = 0
+    pending: Json = None
+    written: list[Any] = field(default_factory=list)
+    commits: list[tuple[CommitId, list[Json]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.actor = Actor.of(self.make, self.session)
+
+    # --- in tasks ---
+
+    def context(self, subtask: int, epoch: int) -> WriterContext:
+        return WriterContext(
+            uid=self.uid,
+            epoch=epoch,
+            subtask=subtask,
+            parallelism=self.parallelism,
+            nonce=secrets.token_hex(8),
+            store=self.store,
+            now_ms=_NOW_MS + epoch * _EPOCH_MS,
+            input_type=self.type_info,
+            job=self.job,
+        )
+
+    def writers(self, records: Sequence[Any]) -> list[SinkWriter]:
+        """An attempt of each task of the next epoch: they have written, and staged nothing yet."""
+        writers = []
+        for subtask in range(self.parallelism):
+            share = list(records[subtask :: self.parallelism])
+            if not share:
+                continue  # the engine makes a writer when the first record comes
+            writer = new_writer(travelled(self.actor.sink), self.context(subtask, self.epoch + 1))
+            for part in (share[: len(share) // 2], share[len(share) // 2 :]):
+                if part:
+                    writer.write(Batch.of_values(part, self.type_info))
+            writers.append(writer)
+        return writers
+
+    def stage(self, records: Sequence[Any]) -> list[Json]:
+        """What the tasks of the next epoch stage."""
+        return [item for writer in self.writers(records) for item in staged_items(writer)]
+
+    # --- on the driver ---
+
+    def decide(self, staged: Sequence[Json], records: Sequence[Any], final: bool = False) -> None:
+        """Write the manifest of the next epoch: from here on its records count as written."""
+        self.epoch += 1
+        now_ms = _NOW_MS + self.epoch * _EPOCH_MS
+        through_manifest = json.loads(json.dumps(list(staged)))
+        plan = planned_commit(self.actor.opened, through_manifest, self.pending, now_ms, final)
+        again = planned_commit(self.actor.opened, through_manifest, self.pending, now_ms, final)
+        assert _same_json(plan.publish, again.publish) and _same_json(plan.pending, again.pending), (
+            "plan_commit decides otherwise when it is asked again: after a crash the epoch would publish something else"
+        )
+        self.pending = json.loads(json.dumps(plan.pending))
+        self.written.extend(records)
+        self.commits.append((CommitId(self.job, self.uid, self.epoch), json.loads(json.dumps(list(plan.publish)))))
+
+    def commit(self, number: int = -1, actor: Actor | None = None) -> None:
+        """Publish what the manifest says; of the newest epoch, or of another one."""
+        commit, publish = self.commits[number]
+        (actor or self.actor).opened.commit(commit, publish, self.store)
+
+    def run(self, records: Sequence[Any], final: bool = False) -> None:
+        """One epoch without trouble."""
+        self.decide(self.stage(records), records, final)
+        self.commit()
+
+    def finish(self) -> None:
+        """The last epoch, without records: what waited is published now."""
+        self.run([], final=True)
+
+    def replace_driver(self) -> Actor:
+        """Another driver takes over; returns the one before."""
+        before, self.actor = self.actor, Actor.of(self.make, self.session)
+        return before
+
+
+def _same_json(ours: Any, theirs: Any) -> bool:
+    return json.dumps(ours, sort_keys=True) == json.dumps(theirs, sort_keys=True)

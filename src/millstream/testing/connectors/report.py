@@ -1,0 +1,113 @@
+"""What a check of a connector found out, in sentences.
+
+A check is one promise of the contract, tried. It passed, it failed (with what happened), or it was left out (with the
+reason): a report never hides that something was not tried. A report that has a failure is raised as an error, so that
+`check_source(...)` alone in a test is the whole test.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Check", "Checklist", "ConnectorCheckError", "Report", "Skipped"]
+
+_MARKS = {"passed": "✓", "failed": "✗", "left out": "–"}
+_SHOWN_CHARACTERS_MAX = 1_500
+
+
+class Skipped(Exception):
+    """Raised inside a check: it does not apply, for the reason that is its text."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise: its short `name` (by which it can be left out), the `sentence`, and how it went."""
+
+    name: str
+    sentence: str
+    verdict: Literal["passed", "failed", "left out"]
+    detail: str = ""
+
+    def __str__(self) -> str:
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{_MARKS[self.verdict]} {self.sentence}{detail}  [{self.name}]"
+
+
+class ConnectorCheckError(AssertionError):
+    """A connector does not keep its contract. The text is the report, failures first; `report` has all of it."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was checked of one connector. Its text is for people; `check(name)` and `failures` are for programs."""
+
+    subject: str
+    promise: str
+    checks: tuple[Check, ...]
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.verdict == "failed")
+
+    def check(self, name: str) -> Check:
+        """The check of that name."""
+        return next(check for check in self.checks if check.name == name)
+
+    def __str__(self) -> str:
+        counts = {verdict: sum(check.verdict == verdict for check in self.checks) for verdict in _MARKS}
+        told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+        ordered = sorted(self.checks, key=lambda check: check.verdict != "failed")
+        return "\n".join([f"{self.subject} ({self.promise}): {told}", *(f"  {check}" for check in ordered)])
+
+
+@dataclass
+class Checklist:
+    """Runs checks one after the other, whatever becomes of each. `left_out`: names of checks, each with the reason."""
+
+    subject: str
+    promise: str
+    left_out: Mapping[str, str]
+    checks: list[Check] = field(default_factory=list)
+
+    def run(self, name: str, sentence: str, attempt: Callable[[], str | None]) -> bool:
+        """Try one promise: `attempt` returns a detail (or None), or raises. Returns whether it was kept."""
+        if name in self.left_out:
+            self.checks.append(Check(name, sentence, "left out", self.left_out[name]))
+            return False
+        try:
+            self.checks.append(Check(name, sentence, "passed", attempt() or ""))
+        except Skipped as reason:
+            self.checks.append(Check(name, sentence, "left out", str(reason)))
+            return False
+        except Exception as error:
+            self.checks.append(Check(name, sentence, "failed", _told(error)))
+            return False
+        return True
+
+    def report(self, raises: bool) -> Report:
+        """All of it; with `raises`, as an error if something failed."""
+        unknown = sorted(set(self.left_out) - {check.name for check in self.checks})
+        if unknown:
+            names = ", ".join(check.name for check in self.checks)
+            raise ValueError(f"{self.subject}: there is no check {unknown[0]!r} to leave out; there are {names}")
+        report = Report(self.subject, self.promise, tuple(self.checks))
+        if raises and report.failures:
+            raise ConnectorCheckError(report)
+        return report
+
+
+def _told(error: Exception) -> str:
+    """What went wrong. What the connector raised itself is told with the line it came from."""
+    if isinstance(error, AssertionError):
+        return str(error)
+    lines = traceback.extract_tb(error.__traceback__)
+    place = f" ({lines[-1].filename.rsplit('/', 1)[-1]}:{lines[-1].lineno})" if lines else ""
+    text = f"it raised {type(error).__name__}: {error}{place}"
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"

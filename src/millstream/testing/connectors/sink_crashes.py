@@ -1,0 +1,150 @@
+"""Scenes in which a task or a driver dies: before, between and inside each step, and then somebody begins again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.connectors.contract_checks import staged_items
+from millstream.testing.connectors.crash_points import CrashPoints
+from millstream.testing.connectors.report import Checklist
+from millstream.testing.connectors.sink_scene import Scene, SinkTrial
+
+__all__ = ["check_crashes"]
+
+_PROCESS_POINTS = 8
+
+
+def check_crashes(checks: Checklist, trial: SinkTrial) -> None:
+    checks.run("repeat", "the same commit once more changes nothing", lambda: _repeat(trial))
+    checks.run("task", "a task that died leaves nothing that is seen", lambda: _dead_task(trial))
+    checks.run("task-twice", "of two attempts of a task only the chosen one is seen", lambda: _task_twice(trial))
+    checks.run("abort", "a task that gives up leaves nothing that is seen", lambda: _abort(trial))
+    checks.run("driver", "a driver that died before commit() is made up for by the next", lambda: _dead_driver(trial))
+    checks.run("crash", "a crash at any line of commit() loses and doubles nothing", lambda: _crash(trial))
+    checks.run(
+        "crash-process",
+        "a process killed at any line of commit() loses and doubles nothing",
+        lambda: _crash(trial, in_process=True),
+    )
+    checks.run("crash-task", "a crash at any line of a writer loses and doubles nothing", lambda: _crash_task(trial))
+
+
+def _repeat(trial: SinkTrial) -> str:
+    """By the same driver, by the next, and of an epoch before the last."""
+    scene, (first, second) = trial.scene(), trial.halves()
+    scene.job.run(first)
+    scene.job.commit()
+    scene.job.run(second)
+    scene.job.replace_driver()
+    scene.job.commit(-1)
+    scene.job.commit(-1)
+    scene.end()
+    scene.job.commit(-1)
+    scene.look()
+    return ""
+
+
+def _dead_task(trial: SinkTrial) -> str:
+    """One died before it staged, one after: nobody knows of either."""
+    scene, (first, second) = trial.scene(), trial.halves()
+    scene.job.run(first)
+    scene.job.writers(second)
+    scene.job.stage(second)
+    scene.job.run(second)
+    scene.end()
+    return ""
+
+
+def _task_twice(trial: SinkTrial) -> str:
+    """Two attempts of every task, side by side. The one that staged first is the one that is forgotten."""
+    scene, (first, second) = trial.scene(), trial.halves()
+    losing, winning = scene.job.writers(first), scene.job.writers(first)
+    for writer in losing:
+        staged_items(writer)
+    staged = [item for writer in winning for item in staged_items(writer)]
+    for writer in losing:
+        writer.abort()
+    scene.job.decide(staged, first)
+    scene.job.commit()
+    scene.job.run(second)
+    scene.end()
+    return ""
+
+
+def _abort(trial: SinkTrial) -> str:
+    scene, (first, second) = trial.scene(), trial.halves()
+    for writer in scene.job.writers(first):
+        writer.abort()
+    if trial.is_exact:
+        scene.must_be_empty("after abort()")
+    scene.job.run(first)
+    for writer in scene.job.writers(second):
+        writer.abort()
+    scene.job.run(second)
+    scene.end()
+    return ""
+
+
+def _dead_driver(trial: SinkTrial) -> str:
+    """It wrote the manifest and died; once before an epoch that is followed by others, once before the last."""
+    scene, (first, second) = trial.scene(), trial.halves()
+    scene.job.decide(scene.job.stage(first), first)
+    scene.job.replace_driver()
+    scene.job.commit()
+    scene.job.run(second)
+    scene.job.decide(scene.job.stage([]), [], final=True)
+    scene.job.replace_driver()
+    scene.job.commit()
+    scene.look()
+    return ""
+
+
+def _crash(trial: SinkTrial, in_process: bool = False) -> str:
+    first, second = trial.halves()
+
+    def prepared() -> Scene:
+        scene = trial.scene()
+        scene.job.run(first)
+        scene.job.decide(scene.job.stage(second), second, final=True)
+        return scene
+
+    example = prepared()
+    points = CrashPoints(example.job.actor.sink)
+    points.count(example.job.commit)
+    moments = points.chosen(_PROCESS_POINTS if in_process else trial.crash_points)
+    for moment in moments:
+        scene = prepared()
+        crash: Callable[[Callable[[], Any], int], bool] = points.crash_process if in_process else points.crash
+        crash(scene.job.commit, moment)
+        scene.job.replace_driver()
+        _tried(lambda scene=scene: (scene.job.commit(), scene.look()), f"after a crash at {points.place(moment)}")  # type: ignore[misc]
+    return f"{len(moments)} moments"
+
+
+def _crash_task(trial: SinkTrial) -> str:
+    first, second = trial.halves()
+    example = trial.scene()
+    points = CrashPoints(example.job.actor.sink)
+    points.count(lambda: example.job.stage(first))
+    moments = points.chosen(trial.crash_points)
+    for moment in moments:
+        scene = trial.scene()
+        points.crash(lambda scene=scene: scene.job.stage(first), moment)  # type: ignore[misc]
+
+        def go_on(scene: Scene = scene) -> None:
+            scene.job.run(first)
+            scene.job.run(second)
+            scene.end()
+
+        _tried(go_on, f"after a crash at {points.place(moment)}")
+    return f"{len(moments)} moments"
+
+
+def _tried(act: Callable[[], Any], when: str) -> None:
+    try:
+        act()
+    except AssertionError as error:
+        raise AssertionError(f"{when}: {error}") from error
+    except Exception as error:
+        raise AssertionError(f"{when} it raised {type(error).__name__}: {error}") from error

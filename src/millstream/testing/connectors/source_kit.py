@@ -1,0 +1,366 @@
+"""Does a source keep its contract? Can what it gave be read again, however it is cut, wherever it is read?
+
+The source is read as the engine reads it, once. That is the answer which every other way must give: ranges read twice,
+in another order, by a copy in a task, by two tasks at once, cut by other budgets, after a driver has died and another
+has begun, and in a real job that crashes.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millstream.compiler.passes.check_functions import travelled
+from millstream.connectors.contract_checks import is_complete, is_finished, opened_source, reach_of
+from millstream.connectors.contracts import Source, SourceContext
+from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
+from millstream.storage.local import LocalStore
+from millstream.storage.store import Store
+from millstream.testing.connectors.clear_errors import Broken, check_error, check_secrets
+from millstream.testing.connectors.records import bag_difference, order_difference
+from millstream.testing.connectors.report import Checklist, Report, Skipped
+from millstream.testing.connectors.source_in_a_job import records_of_a_job
+from millstream.testing.connectors.source_ranges import RangeRead, SourceReader, Walk, through_json
+
+__all__ = ["check_source"]
+
+_BUDGETS = (1, 2, 7, 1000)
+_EVERYTHING = 1_000_000
+
+
+@dataclass
+class _Trial:
+    """A source under trial, and what it gave when it was read the first time."""
+
+    original: Source
+    store: Store
+    session: Any
+    context: SourceContext
+    ranges_max: int
+    reader: SourceReader
+    walks: Sequence[Walk] = ()
+
+    def again(self) -> SourceReader:
+        """Another driver's view: the source as the program has it, opened anew for the same job."""
+        return SourceReader(opened_source(travelled(self.original), self.store, self.session), self.context)
+
+    def in_a_task(self) -> SourceReader:
+        """A task's view: what travelled there."""
+        return SourceReader(travelled(self.reader.source), self.context)
+
+    @property
+    def ranges(self) -> list[RangeRead]:
+        return [range_ for walk in self.walks for range_ in walk.ranges]
+
+
+def check_source(
+    source: Any,
+    *,
+    expected: Sequence[Any] | None = None,
+    broken: Sequence[Broken] = (),
+    secrets: Sequence[str] = (),
+    left_out: Mapping[str, str] | None = None,
+    budget: int = 5,
+    ranges_max: int = 20,
+    session: Any = None,
+    raises: bool = True,
+) -> Report:
+    """Try every promise a source makes; ConnectorCheckError with the report if one is not kept.
+
+    `source` has something to read: a dozen records or more, of which the first `ranges_max` ranges of each split, with
+    about `budget` records each, are tried. `expected`: what all splits together hold, in any order. `broken`: sources
+    that must fail with a clear error. `secrets`: texts that must never be shown. `left_out`: names of checks, each with
+    the reason why it does not apply.
+
+    >>> from millstream.connectors.program_sources import CollectionSource
+    >>> report = check_source(CollectionSource(list("abcdefghijkl")))
+    >>> report.failures, report.check("replay").verdict
+    ((), 'passed')
+    """
+    engine = source._connector if isinstance(source, JavaFunctionWrapper) else source
+    if not isinstance(engine, Source):
+        raise TypeError(f"check_source: {source!r} is no source. Give a PythonSource of yours, or one that is built")
+    promise = "replayable" if engine.replayable else "not replayable"
+    checks = Checklist(type(engine).__name__, promise, left_out or {})
+    with tempfile.TemporaryDirectory(prefix="millstream-kit-") as folder:
+        store = LocalStore(Path(folder), fsync=False)
+        context = SourceContext(now_ms=1_000_000, run_started_ms=1_000_000, parallelism=2)
+        trial = _Trial(engine, store, session, context, ranges_max, SourceReader(engine, context))
+        if _begin(checks, trial, budget, expected):
+            _check_ranges(checks, trial)
+            _check_lives(checks, trial)
+        trial.reader.source.close()
+    for one in broken:
+        checks.run(_slug(one.what), f"with {one.what} it says so", _error_of(one, session, secrets))
+    if secrets and trial.walks:
+        checks.run("secrets", "no secret is shown or stored", lambda: check_secrets(secrets, _shown(trial)))
+    return checks.report(raises)
+
+
+def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any] | None) -> bool:
+    """The promises without which nothing else can be tried; whether they are kept."""
+
+    def travels() -> str:
+        travelled(trial.original)
+        trial.reader = trial.again()
+        travelled(trial.reader.source)
+        return ""
+
+    def reads() -> str:
+        trial.walks = [trial.reader.walk(split, budget, trial.ranges_max) for split in trial.reader.splits()]
+        count = sum(len(walk.records) for walk in trial.walks)
+        assert count, "it gave no record at all. Give it something to read"
+        is_all = all(walk.ended for walk in trial.walks)
+        found = [record for walk in trial.walks for record in walk.records]
+        if expected is not None and is_all:
+            difference = bag_difference(found, expected)
+            assert not difference, difference
+        return f"{count} records in {len(trial.ranges)} ranges of {len(trial.walks)} splits"
+
+    return checks.run("travels", "it can be sent to a task, before and after it is opened", travels) and checks.run(
+        "reads", "its records fit its type, and its offsets are JSON", reads
+    )
+
+
+def _check_ranges(checks: Checklist, trial: _Trial) -> None:
+    def same(what: str, read: Callable[[RangeRead], RangeRead], ranges: Sequence[RangeRead]) -> str:
+        for range_ in ranges:
+            found = read(range_)
+            difference = order_difference(found.records, range_.records)
+            assert not difference, f"{range_}, {what}: {difference}"
+            assert found.end == range_.end, f"{range_}, {what}: it came to {found.end!r}, at first to {range_.end!r}"
+        return f"{len(ranges)} ranges"
+
+    def replay() -> str:
+        _must_replay(trial)
+        reader = trial.reader
+        return same("read again", lambda one: reader.read(one.split, one.start, one.stop), trial.ranges)
+
+    def order() -> str:
+        _must_replay(trial)
+        reader = trial.in_a_task()
+        ranges = list(reversed(trial.ranges))
+        return same("in a task, the last range first", lambda one: reader.read(one.split, one.start, one.stop), ranges)
+
+    def settled() -> str:
+        _must_replay(trial)
+        reader = trial.in_a_task()
+        ranges = [one for one in trial.ranges if one.end != one.stop]
+        if not ranges:
+            raise Skipped("its ranges end where reach() said")
+        return same("to where it really came", lambda one: reader.read(one.split, one.start, one.end), ranges)
+
+    checks.run("replay", "the same range gives the same records in the same order", replay)
+    checks.run("order", "ranges can be read in any order, in any task", order)
+    checks.run("settled", "a range that was read further than planned can be read again as it was", settled)
+    checks.run("cuts", "however the input is cut into ranges, it is the same", lambda: _check_cuts(trial))
+    checks.run("whole", "any range between two positions gives what lies between them", lambda: _check_pairs(trial))
+    checks.run("empty", "an empty range gives nothing", lambda: _check_empty(trial))
+    checks.run("torn", "a range that a task left in the middle can be read again", lambda: _check_torn(trial))
+    checks.run("twice-at-once", "two tasks may read the same range at the same time", lambda: _check_at_once(trial))
+    checks.run("reach", "to ask how far it can be read changes nothing", lambda: _check_reach(trial))
+    checks.run("end", "a bounded source comes to an end, and stays there", lambda: _check_end(trial))
+
+
+def _must_replay(trial: _Trial) -> None:
+    if not trial.original.replayable:
+        raise Skipped("it says of itself that it cannot be read again (replayable = False)")
+
+
+def _check_cuts(trial: _Trial) -> str:
+    _must_replay(trial)
+    for budget in _BUDGETS:
+        for walk in trial.walks:
+            found = trial.in_a_task().walk(walk.split, budget, trial.ranges_max)
+            difference = _early_difference(found, walk.records)
+            assert not difference, f"split {walk.split.name!r} by {budget} records at a time: {difference}"
+    return f"by {', '.join(map(str, _BUDGETS))} records at a time"
+
+
+def _early_difference(walk: Walk, expected: Sequence[Any]) -> str:
+    """Where two readings part, as far as both came. One that came to its end must have walk everything."""
+    count = len(expected) if walk.ended else min(len(walk.records), len(expected))
+    return order_difference(walk.records[:count], expected[:count])
+
+
+def _check_pairs(trial: _Trial) -> str:
+    _must_replay(trial)
+    chance, pairs = random.Random(7), 0
+    for walk in trial.walks:
+        reader, positions = trial.in_a_task(), walk.positions
+        choices = [(first, last) for last in range(1, len(positions)) for first in range(last)]
+        for first, last in chance.sample(choices, min(len(choices), 12)):
+            expected = [record for range_ in walk.ranges[first:last] for record in range_.records]
+            found = reader.read(walk.split, positions[first], positions[last])
+            difference = order_difference(found.records, expected)
+            assert not difference, f"{found}: {difference}"
+            pairs += 1
+    return f"{pairs} ranges"
+
+
+def _check_empty(trial: _Trial) -> str:
+    _must_replay(trial)
+    for walk in trial.walks:
+        for position in (walk.positions[0], walk.positions[-1]):
+            found = trial.reader.read(walk.split, position, position)
+            assert not found.records, f"{found} gave {len(found.records)} records"
+            assert found.end == position, f"{found} came to {found.end!r}"
+    return ""
+
+
+def _check_torn(trial: _Trial) -> str:
+    _must_replay(trial)
+    for range_ in trial.ranges[:5]:
+        reader = trial.in_a_task()
+        steps = reader.steps(range_.split, range_.start, range_.stop)
+        next(steps, None)
+        steps.close()
+        difference = order_difference(reader.read(range_.split, range_.start, range_.stop).records, range_.records)
+        assert not difference, f"{range_}: {difference}"
+    return ""
+
+
+def _check_at_once(trial: _Trial) -> str:
+    """Step by step in turns: one in a copy of its own, two in one worker process, which share the object."""
+    _must_replay(trial)
+    shared = trial.in_a_task()
+    for range_ in trial.ranges[:5]:
+        readers = (shared, shared, trial.in_a_task())
+        reads = [reader.steps(range_.split, range_.start, range_.stop) for reader in readers]
+        found: list[list[Any]] = [[] for _ in reads]
+        going = set(range(len(reads)))
+        while going:
+            for number in sorted(going):
+                step = next(reads[number], None)
+                if step is None:
+                    going.discard(number)
+                else:
+                    found[number].extend(step)
+        for records in found:
+            difference = order_difference(records, range_.records)
+            assert not difference, f"{range_}: {difference}"
+    return ""
+
+
+def _check_reach(trial: _Trial) -> str:
+    source, context = trial.reader.source, trial.context
+    for walk in trial.walks:
+        positions = walk.positions
+        for offset in positions:
+            is_over = is_finished(source, walk.split, offset)
+            stops = [through_json(reach_of(source, walk.split, offset, budget, context)) for budget in (1, 1)]
+            if stops[0] != stops[1] and source.bounded:
+                raise AssertionError(f"split {walk.split.name!r} at {offset!r}: first {stops[0]!r}, then {stops[1]!r}")
+            assert not is_over or stops[0] == offset, f"split {walk.split.name!r} is finished at {offset!r} and goes on"
+    names = [split.name for split in trial.reader.splits()]
+    known = [walk.split.name for walk in trial.walks]
+    assert names[: len(known)] == known, f"it listed the splits {known}, and now {names}"
+    return ""
+
+
+def _check_end(trial: _Trial) -> str:
+    source = trial.reader.source
+    if not source.bounded:
+        raise Skipped("it is not bounded")
+    for walk in trial.walks:
+        if not walk.ended:
+            raise Skipped("it holds more than was read. Give it less, or raise ranges_max")
+        position = walk.positions[-1]
+        assert is_finished(source, walk.split, position), (
+            f"split {walk.split.name!r} gives nothing more at {position!r}, and finished() says that it goes on: the "
+            "job would never end"
+        )
+    assert is_complete(source, trial.context), "complete() says that more splits will come: the job would never end"
+    return ""
+
+
+# --- several lives of a job ----------------------------------------------------------------------------------
+
+
+def _check_lives(checks: Checklist, trial: _Trial) -> None:
+    checks.run("restart", "another driver goes on where the manifest says, and misses nothing", lambda: _restart(trial))
+    checks.run("going-back", "after a commit, what came before can still be read", lambda: _going_back(trial))
+    checks.run("job", "a job over it that crashes sees every record once", lambda: _in_a_job(trial))
+
+
+def _restart(trial: _Trial) -> str:
+    """A driver dies after each epoch in turn (of one split: they do not know of each other)."""
+    _must_replay(trial)
+    lives = 0
+    for walk in trial.walks[:3]:
+        for life in sorted({0, len(walk.ranges) // 2, len(walk.ranges)}):
+            reader = trial.again()
+            position = walk.positions[life]
+            others = {other.split.name: other.positions[-1] for other in trial.walks}
+            reader.source.committed({**others, walk.split.name: position})
+            [split] = [split for split in reader.splits() if split.name == walk.split.name]
+            found = reader.walk(split, 3, trial.ranges_max, start=position)
+            difference = _early_difference(found, [record for one in walk.ranges[life:] for record in one.records])
+            assert not difference, f"split {split.name!r} from {position!r}: {difference}"
+            reader.source.close()
+            lives += 1
+    return f"{lives} starts"
+
+
+def _going_back(trial: _Trial) -> str:
+    _must_replay(trial)
+    reader = trial.again()
+    reader.source.committed({walk.split.name: walk.positions[-1] for walk in trial.walks})
+    first = {walk.split.name: walk.positions[0] for walk in trial.walks}
+    reader.source.released([first, {walk.split.name: walk.positions[-1] for walk in trial.walks}])
+    for range_ in trial.ranges:
+        difference = order_difference(reader.read(range_.split, range_.start, range_.stop).records, range_.records)
+        assert not difference, f"{range_}, which an epoch that is kept needs: {difference}"
+    reader.source.close()
+    return ""
+
+
+def _in_a_job(trial: _Trial) -> str:
+    if trial.session is not None:
+        raise Skipped("it needs a Spark session")
+    expected = [record for walk in trial.walks for record in walk.records]
+    if trial.original.carries_timestamps:
+        expected = [value for value, _ in expected]
+    source = travelled(trial.original)
+    for parallelism in (1, 3):
+        found, restarts = records_of_a_job(source, trial.walks, parallelism)
+        difference = bag_difference(found, expected, repeats_allowed=not source.replayable)
+        assert not difference, f"at parallelism {parallelism}, after {restarts} crashes: {difference}"
+    return "at parallelism 1 and 3"
+
+
+# --- errors --------------------------------------------------------------------------------------------------
+
+
+def _error_of(broken: Broken, session: Any, secrets: Sequence[str]) -> Callable[[], str]:
+    def use(source: Any) -> None:
+        engine = source._connector if isinstance(source, JavaFunctionWrapper) else source
+        with tempfile.TemporaryDirectory(prefix="millstream-kit-") as folder:
+            context = SourceContext(now_ms=1_000_000, run_started_ms=1_000_000, parallelism=1)
+            ready = opened_source(engine, LocalStore(Path(folder), fsync=False), session)
+            try:
+                reader = SourceReader(ready, context)
+                for split in reader.splits():
+                    reader.walk(split, _EVERYTHING, 3)
+            finally:
+                ready.close()
+
+    return lambda: check_error(broken, use, secrets)
+
+
+def _shown(trial: _Trial) -> dict[str, str]:
+    source = trial.reader.source
+    return {
+        "describe()": f"{trial.original.describe()} {source.describe()}",
+        "repr()": f"{trial.original!r} {source!r}",
+        "the splits (they are stored)": repr([walk.split for walk in trial.walks]),
+        "the offsets (they are stored)": repr([walk.positions for walk in trial.walks]),
+    }
+
+
+def _slug(text: str) -> str:
+    return "-".join(text.lower().split())

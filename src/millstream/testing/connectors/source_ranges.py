@@ -1,0 +1,130 @@
+"""Reading a source as the engine does: cut into ranges by `reach`, offsets through JSON, records through their type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.connectors.contract_checks import (
+    is_finished,
+    listed_splits,
+    offset_at_end,
+    reach_of,
+    read_items,
+    source_watermark,
+    wrong_item,
+)
+from millstream.connectors.contracts import Json, Offset, Source, SourceContext, Split
+from millstream.records.batch import Batch
+from millstream.records.columns import checked_batch
+
+__all__ = ["RangeRead", "SourceReader", "Walk", "through_json"]
+
+
+def through_json(value: Json) -> Json:
+    """The value as the manifest gives it back."""
+    return json.loads(json.dumps(value, allow_nan=False))
+
+
+@dataclass(frozen=True)
+class RangeRead:
+    """One range that was read: what it gave, and where it came to."""
+
+    split: Split
+    start: Offset
+    stop: Offset
+    end: Offset
+    records: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"split {self.split.name!r} from {self.start!r} to {self.stop!r}"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One split, read range after range. `ended`: it was read to the end of what was there."""
+
+    split: Split
+    ranges: tuple[RangeRead, ...]
+    ended: bool
+
+    @property
+    def records(self) -> list[Any]:
+        return [record for range_ in self.ranges for record in range_.records]
+
+    @property
+    def positions(self) -> list[Offset]:
+        """Where ranges began and ended, the first start first."""
+        return [self.split.start, *(range_.end for range_ in self.ranges)]
+
+
+class SourceReader:
+    """A source that is ready for the driver, and reads of it."""
+
+    def __init__(self, source: Source, context: SourceContext) -> None:
+        self.source = source
+        self.context = context
+
+    def splits(self) -> list[Split]:
+        """All splits, as they come out of the manifest."""
+        listed = listed_splits(self.source, self.context)
+        return [Split(split.name, through_json(split.start), through_json(split.info)) for split in listed]
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> RangeRead:
+        """One range, in whole."""
+        steps = self.steps(split, start, stop)
+        records: list[Any] = []
+        while True:
+            try:
+                records.extend(next(steps))
+            except StopIteration as end:
+                return RangeRead(split, start, stop, end.value, tuple(records))
+
+    def steps(self, split: Split, start: Offset, stop: Offset) -> Generator[list[Any], None, Offset]:
+        """One range, item by item; returns where it came to."""
+        items = read_items(self.source, split, start, stop)
+        try:
+            while True:
+                try:
+                    item = next(items)
+                except StopIteration as end:
+                    reached = through_json(offset_at_end(self.source, split, start, stop, end.value))
+                    source_watermark(self.source, split, reached)
+                    return reached
+                yield self._records(item)
+        finally:
+            if callable(getattr(items, "close", None)):
+                items.close()  # type: ignore[attr-defined]
+
+    def walk(self, split: Split, budget: int, ranges_max: int, start: Offset = ...) -> Walk:
+        """The split from its start (or `start`) on, about `budget` records at a time."""
+        offset = split.start if start is ... else start
+        ranges: list[RangeRead] = []
+        while len(ranges) < ranges_max:
+            if is_finished(self.source, split, offset):
+                return Walk(split, tuple(ranges), True)
+            stop = through_json(reach_of(self.source, split, offset, budget, self.context))
+            if stop == offset:
+                return Walk(split, tuple(ranges), True)
+            ranges.append(self.read(split, offset, stop))
+            offset = ranges[-1].end
+        return Walk(split, tuple(ranges), False)
+
+    def _records(self, item: Any) -> list[Any]:
+        """What `read` yielded, as records; with their timestamps where it brings them along."""
+        type_info = self.source.type_info
+        if isinstance(item, pa.RecordBatch):
+            assert type_info is not None, "it yields Arrow batches but declares no type. Set its type_info"
+            return list(Batch.of_columns(checked_batch(item, type_info), type_info).values())
+        if isinstance(item, Batch):
+            values = list(item.values())
+            if item.timestamps is None:
+                return values
+            return list(zip(values, item.timestamps.tolist(), strict=True))
+        if isinstance(item, list):
+            return list(Batch.of_values(item, type_info).values())
+        raise wrong_item(self.source, item)

@@ -1,0 +1,68 @@
+"""Reading a topic to its end, as an off-the-shelf program does: confluent-kafka, with what is committed only."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import confluent_kafka
+from servers.kafka import KafkaBroker
+
+__all__ = ["Message", "new_topic", "read_topic"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message as a reader sees it."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    partition: int
+    offset: int
+
+
+def new_topic(broker: KafkaBroker, partitions: int = 2, **config: str) -> str:
+    """A topic that no other test knows."""
+    return broker.create_topic(f"t-{uuid.uuid4().hex[:12]}", partitions, **config)
+
+
+def read_topic(bootstrap: str, topic: str, isolation: str = "read_committed", timeout_s: float = 60.0) -> list[Message]:
+    """All messages, partition by partition; waits for transactions that are open."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": uuid.uuid4().hex,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",
+        "isolation.level": isolation,
+    }
+    consumer = confluent_kafka.Consumer(settings)
+    deadline = time.monotonic() + timeout_s
+    try:
+        partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        ends = {
+            p: consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, p), timeout=30)[1]
+            for p in partitions
+        }
+        consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in partitions])
+        messages: dict[int, list[Message]] = {p: [] for p in partitions}
+        # The end of what may be read is the last stable offset: it is short of the end while a transaction is open.
+        while any(
+            consumer.position([confluent_kafka.TopicPartition(topic, p)])[0].offset < ends[p]
+            for p in partitions
+            if ends[p]
+        ):
+            assert time.monotonic() < deadline, f"topic {topic} was not read to its end {ends}: {messages}"
+            message = consumer.poll(0.2)
+            if message is None or message.error():
+                continue
+            stamp = message.timestamp()[1]
+            messages[message.partition()].append(
+                Message(message.key(), message.value(), stamp, message.partition(), message.offset())
+            )
+        return [message for p in partitions for message in messages[p]]
+    finally:
+        consumer.close()

@@ -1,0 +1,212 @@
+"""Files on a real S3 (MinIO): read by ranges, published whole, refused when they changed; what goes wrong is named."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from s3_buckets import Bucket, service_environment
+from servers.minio import MinioServer
+
+from millstream.common import Duration, Encoder, Row, Types, WatermarkStrategy
+from millstream.connectors.contracts import SourceContext
+from millstream.connectors.files import places
+from millstream.connectors.files.lines import TextLines
+from millstream.connectors.files.source import FileSource as EngineSource
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileSink,
+    FileSource,
+    OutputFileConfig,
+    RollingPolicy,
+    StreamFormat,
+)
+from millstream.datastream.formats.json import JsonBulkWriters
+from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
+from millstream.errors import JobFailedError, MillstreamError, StoreError
+from millstream.testing import CRASH, Collect, Script, run
+
+SALE = Types.ROW_NAMED(["shop", "cents"], [Types.STRING(), Types.LONG()])
+FLAT = BucketAssigner.base_path_bucket_assigner()
+
+
+@pytest.fixture
+def bucket(minio_server: MinioServer, unique_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    places._backend.cache_clear()
+    for key, value in service_environment(minio_server).items():
+        monkeypatch.setenv(key, value)
+    yield Bucket(minio_server, unique_name)
+    places._backend.cache_clear()
+
+
+def lines_of(url: str) -> FileSource:
+    return FileSource.for_record_stream_format(StreamFormat.text_line_format(), url).build()
+
+
+def read_all(source: FileSource, **settings: Any) -> list[Any]:
+    out = Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.from_source(source, WatermarkStrategy.no_watermarks(), "in").uid("in").sink_to(out)
+
+    return run(build, **settings)[out]
+
+
+def text_sink(url: str) -> Any:
+    return FileSink.for_row_format(url, Encoder.simple_string_encoder()).with_bucket_assigner(FLAT)
+
+
+def test_lines_go_from_objects_to_objects_over_many_epochs(bucket: Bucket) -> None:
+    bucket.put("in/a.txt", b"".join(b"a %d\n" % n for n in range(5_000)))
+    bucket.put("in/deep er/\xc3\xa4 b.txt".encode("latin1").decode("utf-8"), b"b 1\nb 2")
+    bucket.put("in/_hidden/c.txt", b"no\n")
+    bucket.put("in/.d.txt", b"no\n")
+    bucket.put("in/folder/", b"")
+    bucket.put("inside/e.txt", b"no\n")
+
+    def program(env: StreamExecutionEnvironment) -> None:
+        lines = env.from_source(lines_of(f"{bucket.url}/in"), WatermarkStrategy.no_watermarks(), "in").uid("in")
+        lines.map(str.upper, Types.STRING()).sink_to(text_sink(f"{bucket.url}/out").build()).uid("out")
+
+    run(program, parallelism=2, epoch_records=700)
+    assert sorted(bucket.lines("out/")) == sorted([f"A {n}" for n in range(5_000)] + ["B 1", "B 2"])
+    assert not [key for key in bucket.keys("out/") if ".millstream-staging" in key], "nothing staged is left"
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_packed_objects_are_unpacked_while_they_are_read(bucket: Bucket, ending: str) -> None:
+    texts = [f"line {n} {'x' * (n % 50)}" for n in range(4_000)]
+    bucket.put(f"in/a.txt.{ending}", PACKERS[ending]("\n".join(texts).encode()))
+    assert read_all(lines_of(f"{bucket.url}/in"), epoch_records=600) == texts
+
+
+def test_an_object_may_be_named_itself_also_when_it_is_hidden(bucket: Bucket) -> None:
+    bucket.put("in/_one.txt", b"yes\n")
+    bucket.put("in/_one.txt.bak", b"no\n")
+    assert read_all(lines_of(f"{bucket.url}/in/_one.txt")) == ["yes"]
+
+
+def test_a_large_object_is_read_in_splits_by_ranges(bucket: Bucket) -> None:
+    texts = [f"{n:09d}" for n in range(20_000)]
+    bucket.put("in/a.txt", "\n".join(texts).encode())
+    source = EngineSource([f"{bucket.url}/in"], TextLines(), split_bytes_max=30_000)
+    context = SourceContext(now_ms=0, run_started_ms=0, parallelism=4)
+    found: list[str] = []
+    splits = list(source.splits(context))
+    assert len(splits) == 7
+    task_source = pickle.loads(pickle.dumps(source))
+    for split in splits:
+        for block in task_source.read(split, split.start, split.info["end"]):
+            found.extend(block)
+    assert found == texts
+
+
+def test_an_object_that_was_replaced_is_refused_and_named(bucket: Bucket) -> None:
+    bucket.put("in/a.txt", b"one\ntwo\n")
+    source = EngineSource([f"{bucket.url}/in"], TextLines())
+    [split] = source.splits(SourceContext(now_ms=0, run_started_ms=0, parallelism=1))
+    bucket.put("in/a.txt", b"one\nTWO\n")
+    with pytest.raises(JobFailedError, match=r"in/a\.txt is not what it was"):
+        list(source.read(split, 0, 8))
+    bucket.client.delete_object(Bucket=bucket.name, Key="in/a.txt")
+    with pytest.raises(JobFailedError, match=r"in/a\.txt is gone"):
+        list(source.read(split, 0, 8))
+
+
+def test_a_watched_bucket_gives_new_objects_once_also_to_a_job_that_goes_on(bucket: Bucket, unique_name: str) -> None:
+    bucket.put("in/a.txt", b"a\n")
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), f"{bucket.url}/in")
+        source = lines.monitor_continuously(Duration.of_millis(1)).build()
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "in").uid("in")
+        sink = text_sink(f"{bucket.url}/out").with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        stream.sink_to(sink.build()).uid("out")
+
+    run(build, epochs=1, store=unique_name)
+    assert bucket.lines("out/") == ["a"]
+    bucket.put("in/b/c.txt", b"c\n")
+    run(build, epochs=3, store=unique_name)  # the first run ended with its second epoch
+    assert sorted(bucket.lines("out/")) == ["a", "c"]
+
+
+def test_others_read_what_is_written_and_what_others_write_is_read(bucket: Bucket) -> None:
+    rows = [Row(shop=f"s{n % 3}", cents=n) for n in range(1_000)]
+
+    def write(env: StreamExecutionEnvironment) -> None:
+        stream = env.from_collection(rows, SALE)
+        for folder, writers in (
+            ("parquet", ParquetBulkWriters.for_row_type(SALE)),
+            ("json", JsonBulkWriters.for_lines()),
+        ):
+            sink = FileSink.for_bulk_format(f"{bucket.url}/{folder}", writers).with_bucket_assigner(FLAT).build()
+            stream.sink_to(sink).uid(folder)
+
+    run(write, epoch_records=300)
+    frames = [pandas.read_parquet(io.BytesIO(bucket.get(key))) for key in bucket.keys("parquet/")]
+    assert sorted(pandas.concat(frames).cents) == list(range(1_000))
+    assert sorted(json.loads(line)["cents"] for line in bucket.lines("json/")) == list(range(1_000))
+
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"more": [1.5, 2.5], "cents": [7, 8], "shop": ["x", "y"]}), buffer)
+    bucket.put("theirs/day=1/x.parquet", buffer.getvalue())
+    source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(SALE), f"{bucket.url}/theirs").build()
+    assert read_all(source) == [Row(shop="x", cents=7), Row(shop="y", cents=8)]
+
+
+def test_parts_of_several_epochs_and_buckets_appear_once_through_crashes(bucket: Bucket) -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        stream = env.add_source(Script(["a 1", "b 2", CRASH, "a 3", "c 4", CRASH, "a 5"])).map(str, Types.STRING())
+        sink = FileSink.for_row_format(f"{bucket.url}/out", Encoder.simple_string_encoder())
+        sink = sink.with_bucket_assigner(BucketAssigner.python_bucket_assigner(lambda line: f"by={line[0]}"))
+        config = OutputFileConfig.builder().with_part_prefix("log").with_part_suffix(".txt").build()
+        stream.sink_to(sink.with_output_file_config(config).build()).uid("out")
+
+    run(build, parallelism=2)
+    assert sorted(bucket.lines("out/")) == ["a 1", "a 3", "a 5", "b 2", "c 4"]
+    assert sorted({key.split("/")[1] for key in bucket.keys("out/")}) == ["by=a", "by=b", "by=c"]
+
+
+def test_a_missing_bucket_is_told_at_the_start(bucket: Bucket) -> None:
+    with pytest.raises(MillstreamError, match="no-such-bucket-here") as refusal:
+        read_all(lines_of("s3://no-such-bucket-here/in"))
+    assert "FileSource" in str(refusal.value)
+    with pytest.raises(StoreError, match="FileSink cannot write to s3://no-such-bucket-here/out"):
+        run(
+            lambda env: env.from_collection(["a"], Types.STRING()).sink_to(
+                text_sink("s3://no-such-bucket-here/out").build()
+            )
+        )
+
+
+def test_wrong_credentials_are_told_without_being_shown(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket.put("in/a.txt", b"a\n")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret-at-all")
+    with pytest.raises(MillstreamError, match=bucket.name) as refusal:
+        read_all(lines_of(f"{bucket.url}/in"))
+    assert "not-the-secret-at-all" not in str(refusal.value)
+
+
+def test_an_address_with_credentials_in_it_is_refused_without_repeating_them() -> None:
+    with pytest.raises(MillstreamError, match="environment") as refusal:
+        lines_of("s3://key:secret@bucket/in")
+    assert "secret@" not in str(refusal.value)

@@ -1,0 +1,500 @@
+"""KafkaSink against a real broker: what a reader of committed messages sees is every record, once, in order per key."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from committed_topics import new_topic, read_topic
+from servers.kafka import KafkaBroker
+from servers.tcp_proxy import TcpProxy
+
+from millstream.common.serialization import SerializationSchema, SimpleStringSchema
+from millstream.common.typeinfo import Types
+from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.connectors.contracts import CommitId, Json, WriterContext
+from millstream.connectors.kafka import marks, producers, transactions
+from millstream.connectors.kafka import sink as sink_module
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.outgoing_messages import RecordSerializer
+from millstream.connectors.kafka.producers import KeptProducers, open_producer
+from millstream.connectors.kafka.sink import Delivery, KafkaSink
+from millstream.datastream.connectors.base import DeliveryGuarantee
+from millstream.datastream.connectors.kafka import KafkaRecordSerializationSchema
+from millstream.datastream.connectors.kafka import KafkaSink as KafkaSinkOfPrograms
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.errors import ConfigurationError, ConnectorAwayError, ConnectorError, JobFailedError, ProgramError
+from millstream.records.batch import Batch
+from millstream.storage.store import Store, open_store
+from millstream.testing import CRASH, EPOCH, Script, run
+
+
+class FirstLetter(SerializationSchema):
+    """The key of a text is its first letter."""
+
+    def serialize(self, value: str) -> bytes:
+        return value[:1].encode()
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store(f"memory://kafka-{uuid.uuid4().hex}")
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptProducers]:
+    """Every test begins as a new process does."""
+    producers_of_test = KeptProducers()
+    become_process(monkeypatch, producers_of_test)
+    yield producers_of_test
+
+
+def become_process(monkeypatch: pytest.MonkeyPatch, process: KeptProducers) -> None:
+    """From now on this is another process, which has these producers open."""
+    for module in (producers, transactions, sink_module):
+        monkeypatch.setattr(module, "KEPT", process)
+
+
+def sink_of(bootstrap: str, topic: str, delivery: Delivery = "exactly-once", **properties: Any) -> KafkaSink:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    settings = ClientSettings.of({"bootstrap.servers": bootstrap, **named})
+    return KafkaSink(settings, RecordSerializer(SimpleStringSchema(), FirstLetter(), topic), delivery)
+
+
+# Not long ago: a broker soon removes what is as old as its retention.
+TIME_MS = int(time.time()) * 1000 - 3_600_000
+JOB = "job-" + uuid.uuid4().hex[:8]
+
+
+def staged(sink: KafkaSink, store: Store, epoch: int, *parts: Sequence[str]) -> list[Json]:
+    """What the manifest lists when one task got each of `parts`."""
+    items: list[Json] = []
+    for subtask, values in enumerate(parts):
+        context = WriterContext("out", epoch, subtask, len(parts), f"a{epoch}b{subtask}", store, 0, Types.STRING(), JOB)
+        writer = sink.writer(context)
+        writer.write(Batch.of_values(list(values), Types.STRING()))
+        items.extend(writer.stage())
+    return list(sink.plan_commit(items, None, 0, False).publish)
+
+
+def commit_of(epoch: int, job: str = JOB) -> CommitId:
+    return CommitId(job, f"out-{_RUN.name}", epoch)
+
+
+class _RUN:
+    name = ""
+
+
+@pytest.fixture(autouse=True)
+def run_name(unique_name: str) -> None:
+    """Each test's marks are its own."""
+    _RUN.name = unique_name
+
+
+def values_in(broker: KafkaBroker, topic: str) -> list[str]:
+    return [(message.value or b"").decode() for message in read_topic(broker.bootstrap, topic)]
+
+
+def test_a_program_writes_keys_values_and_timestamps_once_and_in_order_per_key(kafka_broker: KafkaBroker) -> None:
+    topic = new_topic(kafka_broker, 3)
+    values = [f"{'abc'[i % 3]}{i}" for i in range(60)]
+    serializer = (
+        KafkaRecordSerializationSchema.builder()
+        .set_topic(topic)
+        .set_key_serialization_schema(FirstLetter())
+        .set_value_serialization_schema(SimpleStringSchema())
+        .build()
+    )
+    sink = (
+        KafkaSinkOfPrograms.builder()
+        .set_bootstrap_servers(kafka_broker.bootstrap)
+        .set_record_serializer(serializer)
+        .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+        .set_transactional_id_prefix("orders")
+        .build()
+    )
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_NumberInText())
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        stream = env.add_source(
+            Script([*values[:20], EPOCH, *values[20:40], CRASH, *values[40:]], type_info=Types.STRING())
+        )
+        stream.assign_timestamps_and_watermarks(times).key_by(lambda text: text[0]).map(
+            lambda text: text, Types.STRING()
+        ).sink_to(sink)
+
+    assert run(build, parallelism=2).restarts == 1
+    messages = read_topic(kafka_broker.bootstrap, topic)
+    for letter in "abc":
+        of_key = [message for message in messages if message.key == letter.encode()]
+        assert [message.value.decode() for message in of_key if message.value] == [v for v in values if v[0] == letter]
+        assert [message.timestamp for message in of_key] == [TIME_MS + int(v[1:]) for v in values if v[0] == letter]
+        assert len({message.partition for message in of_key}) == 1
+    assert len(messages) == 60
+
+
+class _NumberInText:
+    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
+        return TIME_MS + int(value[1:])
+
+
+def test_a_key_goes_to_the_partition_that_java_s_producer_chooses(kafka_broker: KafkaBroker, store: Store) -> None:
+    topic = new_topic(kafka_broker, 7)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    sink.commit(commit_of(1), staged(sink, store, 1, ["a", "b", "c", "d"]), store)
+    partitions = {message.key: message.partition for message in read_topic(kafka_broker.bootstrap, topic)}
+    assert partitions == {key: _murmur2(key) % 7 for key in (b"a", b"b", b"c", b"d")}
+
+
+def _murmur2(data: bytes) -> int:
+    """Kafka's hash of a key of less than four bytes, without its sign."""
+    h = (0x9747B28C ^ len(data)) & 0xFFFFFFFF
+    for at in reversed(range(len(data))):
+        h ^= data[at] << (8 * at)
+    h = (h * 0x5BD1E995) & 0xFFFFFFFF
+    h ^= h >> 13
+    h = (h * 0x5BD1E995) & 0xFFFFFFFF
+    return (h ^ (h >> 15)) & 0x7FFFFFFF
+
+
+def test_a_commit_that_is_repeated_publishes_once(
+    kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(kafka_broker)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    publish = staged(sink, store, 1, ["a1", "a2"])
+    sink.commit(commit_of(1), publish, store)
+    sink.commit(commit_of(1), publish, store)
+    become_process(monkeypatch, KeptProducers())
+    sink.commit(commit_of(1), publish, store)
+    assert values_in(kafka_broker, topic) == ["a1", "a2"]
+
+
+def test_an_old_driver_that_wakes_up_late_publishes_nothing_more(
+    kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(kafka_broker)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    epochs = {epoch: staged(sink, store, epoch, [f"a{epoch}"]) for epoch in (1, 2, 3)}
+    old_driver, new_driver = KeptProducers(), KeptProducers()
+    become_process(monkeypatch, old_driver)
+    sink.commit(commit_of(1), epochs[1], store)
+    become_process(monkeypatch, new_driver)
+    sink.commit(commit_of(2), epochs[2], store)
+    sink.commit(commit_of(3), epochs[3], store)
+    become_process(monkeypatch, old_driver)
+    sink.commit(commit_of(2), epochs[2], store)
+    assert values_in(kafka_broker, topic) == ["a1", "a2", "a3"]
+
+
+def test_what_a_dead_publisher_left_open_is_never_seen(kafka_broker: KafkaBroker, store: Store) -> None:
+    topic = new_topic(kafka_broker)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    publish = staged(sink, store, 1, ["a1", "a2", "a3"])
+    name = sink.target.transactional_id(commit_of(1), publish[0]["lane"])
+    dead = open_producer(sink.settings, name)
+    dead.client.init_transactions(30)
+    dead.client.begin_transaction()
+    dead.client.produce(topic, b"a1", b"a")
+    assert dead.client.flush(30) == 0
+    sink.commit(commit_of(1), publish, store)
+    with pytest.raises(Exception, match=r"(?i)fenced|newer instance|epoch"):
+        dead.client.commit_transaction(30)
+    assert values_in(kafka_broker, topic) == ["a1", "a2", "a3"]
+
+
+def test_an_epoch_that_was_published_half_is_completed_by_another_driver(
+    kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(kafka_broker)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    parts = [[f"{letter}{'x' * 1000}{i:04}" for i in range(1200)] for letter in "abcdef"]
+    publish = staged(sink, store, 1, *parts)
+    assert len(publish) == 2, "some lanes are needed here"
+    sink.commit(commit_of(1), publish[:1], store)
+    become_process(monkeypatch, KeptProducers())
+    sink.commit(commit_of(1), publish, store)
+    values = values_in(kafka_broker, topic)
+    assert sorted(values) == sorted(value for part in parts for value in part)
+    for part in parts:
+        assert [value for value in values if value[0] == part[0][0]] == part
+
+
+def test_many_drivers_at_once_publish_each_epoch_once(kafka_broker: KafkaBroker, store: Store) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    epochs = {epoch: staged(sink, store, epoch, [f"a{epoch}-{i}" for i in range(20)]) for epoch in range(1, 6)}
+    start = threading.Barrier(4)
+    failures: list[BaseException] = []
+
+    def drive() -> None:
+        start.wait()
+        for epoch, publish in epochs.items():
+            for _ in range(20):
+                try:
+                    sink.commit(commit_of(epoch), publish, store)
+                    break
+                except ConnectorAwayError as error:
+                    assert "another driver of this job publishes" in str(error)
+            else:
+                failures.append(AssertionError(f"epoch {epoch} was never published"))
+
+    threads = [threading.Thread(target=drive) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert values_in(kafka_broker, topic) == [f"a{epoch}-{i}" for epoch in epochs for i in range(20)]
+
+
+def test_a_lane_may_move_between_processes_and_back(
+    kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    processes = [KeptProducers(), KeptProducers()]
+    for epoch in range(1, 7):
+        become_process(monkeypatch, processes[epoch % 2])
+        sink.commit(commit_of(epoch), staged(sink, store, epoch, [f"a{epoch}"]), store)
+    assert values_in(kafka_broker, topic) == [f"a{epoch}" for epoch in range(1, 7)]
+    assert [len(process) for process in processes] == [1, 1]
+
+
+def test_two_jobs_with_one_prefix_and_equal_epochs_do_not_meet(kafka_broker: KafkaBroker, store: Store) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    for job in ("one", "two"):
+        sink.commit(commit_of(1, job + uuid.uuid4().hex), staged(sink, store, 1, [f"a-{job}"]), store)
+    assert values_in(kafka_broker, topic) == ["a-one", "a-two"]
+
+
+def test_a_broker_killed_between_epochs_is_waited_for_or_told_in_time(kafka_broker: KafkaBroker, store: Store) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_broker.bootstrap, topic, delivery_timeout_ms=3000)
+    sink.commit(commit_of(1), staged(sink, store, 1, ["a1"]), store)
+    kafka_broker.kill()
+    second = staged(sink, store, 2, ["a2"])
+    begun = time.monotonic()
+    with pytest.raises(ConnectorAwayError, match=r"Kafka at 127\.0\.0\.1:\d+.*Is the broker running"):
+        sink.commit(commit_of(2), second, store)
+    assert time.monotonic() - begun < 30
+    kafka_broker.start()
+    commit_until_done(sink, 2, second, store)
+    assert values_in(kafka_broker, topic) == ["a1", "a2"]
+
+
+def commit_until_done(sink: KafkaSink, epoch: int, publish: list[Json], store: Store) -> int:
+    """As the restart strategy does; returns how often it failed."""
+    for failures in range(20):
+        try:
+            sink.commit(commit_of(epoch), publish, store)
+            return failures
+        except ConnectorAwayError:
+            continue
+    raise AssertionError(f"epoch {epoch} could not be published")
+
+
+@pytest.mark.parametrize("sent_bytes", [0, 700, 1500, 3000])
+def test_a_connection_cut_anywhere_in_a_transaction_leaves_every_message_once(
+    kafka_broker: KafkaBroker, kafka_proxy: TcpProxy, store: Store, sent_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_proxy.address, topic, delivery_timeout_ms=1000)
+    sink.commit(commit_of(1), staged(sink, store, 1, ["a1"]), store)
+    kafka_proxy.cut_after(sent_bytes)
+    second = staged(sink, store, 2, [f"b{i:03}" + "x" * 20 for i in range(100)])
+    mending = threading.Timer(1.2, kafka_proxy.mend)
+    mending.start()
+    commit_until_done(sink, 2, second, store)
+    mending.join()
+    become_process(monkeypatch, KeptProducers())
+    commit_until_done(sink, 2, second, store)
+    assert values_in(kafka_broker, topic) == ["a1", *(f"b{i:03}" + "x" * 20 for i in range(100))]
+
+
+def test_a_transaction_timeout_shorter_than_an_outage_loses_nothing(
+    kafka_broker: KafkaBroker, kafka_proxy: TcpProxy, store: Store
+) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_proxy.address, topic, delivery_timeout_ms=1000, transaction_timeout_ms=1000)
+    sink.commit(commit_of(1), staged(sink, store, 1, ["a1"]), store)
+    kafka_proxy.stall()
+    second = staged(sink, store, 2, ["a2"])
+    with pytest.raises(ConnectorAwayError):
+        sink.commit(commit_of(2), second, store)
+    time.sleep(2)  # the broker itself gives the transaction up
+    kafka_proxy.mend()
+    commit_until_done(sink, 2, second, store)
+    assert values_in(kafka_broker, topic) == ["a1", "a2"]
+
+
+def test_a_mark_that_the_broker_may_have_forgotten_is_a_question_for_a_person(
+    kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    publish = staged(sink, store, 1, ["a1"])
+    ten_days_ms = 10 * 24 * 3_600_000
+    old = [{**lane, "staged_ms": lane["staged_ms"] - ten_days_ms} for lane in publish]
+    with pytest.raises(ConnectorError, match=r"240 hours ago.*nobody can tell.*'millstream.expired-marks', 'skip'"):
+        sink.commit(commit_of(1), old, store)
+    assert values_in(kafka_broker, topic) == []
+    skipping = sink_of(kafka_broker.bootstrap, topic, **{"millstream_expired-marks": "skip"})
+    skipping.commit(commit_of(1), old, store)
+    assert values_in(kafka_broker, topic) == []
+    become_process(monkeypatch, KeptProducers())
+    publishing = sink_of(kafka_broker.bootstrap, topic, **{"millstream_expired-marks": "publish"})
+    publishing.commit(commit_of(1), old, store)
+    assert values_in(kafka_broker, topic) == ["a1"]
+    # A mark that stands is an answer, however old the epoch is.
+    become_process(monkeypatch, KeptProducers())
+    sink.commit(commit_of(1), old, store)
+    assert values_in(kafka_broker, topic) == ["a1"]
+
+
+def test_how_long_marks_are_kept_is_asked_of_the_broker(kafka_broker: KafkaBroker) -> None:
+    assert marks.kept_marks_ms(ClientSettings.of({"bootstrap.servers": kafka_broker.bootstrap})) == 7 * 24 * 3_600_000
+
+
+def test_messages_of_a_selector_go_to_their_topics_in_one_transaction(kafka_broker: KafkaBroker, store: Store) -> None:
+    topics = {"a": new_topic(kafka_broker, 1), "b": new_topic(kafka_broker, 1)}
+    sink = sink_of(kafka_broker.bootstrap, "unused")
+    sink.serializer = replace(sink.serializer, topic=None, selector=lambda value: topics[value[0]])
+    for epoch, values in ((1, ["a1", "b1", "a2"]), (2, ["b2"])):
+        sink.commit(commit_of(epoch), staged(sink, store, epoch, values), store)
+    assert values_in(kafka_broker, topics["a"]) == ["a1", "a2"]
+    assert values_in(kafka_broker, topics["b"]) == ["b1", "b2"]
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "none"])
+def test_weaker_promises_send_while_the_epoch_runs(
+    kafka_broker: KafkaBroker, store: Store, delivery: Delivery, kept: KeptProducers
+) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_broker.bootstrap, topic, delivery)
+    for epoch in (1, 2):
+        assert staged(sink, store, epoch, [f"a{epoch}"]) == [{"records": 1}]
+    if delivery == "none":
+        for _, producer in kept._open.values():
+            producer.client.flush(30)
+    assert len(kept) == 1
+    assert values_in(kafka_broker, topic) == ["a1", "a2"]
+
+
+def test_at_least_once_fails_the_epoch_when_the_broker_does_not_acknowledge(
+    kafka_broker: KafkaBroker, kafka_proxy: TcpProxy, store: Store
+) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_proxy.address, topic, "at-least-once", delivery_timeout_ms=1500)
+    staged(sink, store, 1, ["a1"])
+    kafka_proxy.cut()
+    with pytest.raises(ConnectorAwayError, match="Kafka at"):
+        staged(sink, store, 2, ["a2"])
+    kafka_proxy.mend()
+    staged(sink, store, 2, ["a2"])
+    assert values_in(kafka_broker, topic) == ["a1", "a2"]
+
+
+def test_a_job_goes_on_by_itself_when_the_broker_comes_back(kafka_broker: KafkaBroker, kafka_proxy: TcpProxy) -> None:
+    from millstream.common.restart_strategy import RestartStrategies
+
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_proxy.address, topic, delivery_timeout_ms=1000)
+    sink.opened(None)
+    watch = threading.Thread(target=_cut_once, args=(kafka_broker, kafka_proxy, topic))
+    watch.start()
+    values: list[Any] = [item for i in range(30) for item in (f"a{i}", EPOCH)]
+    run(
+        lambda env: env.add_source(Script(values, type_info=Types.STRING())).sink_to(sink),
+        restart=RestartStrategies.fixed_delay_restart(100, 100),
+    )
+    watch.join()
+    assert values_in(kafka_broker, topic) == [f"a{i}" for i in range(30)]
+
+
+def _cut_once(broker: KafkaBroker, proxy: TcpProxy, topic: str) -> None:
+    """When some of the topic is there, cut the way to it for as long as a few attempts take."""
+    deadline = time.monotonic() + 60
+    while len(read_topic(broker.bootstrap, topic)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    proxy.cut()
+    time.sleep(2.5)
+    proxy.mend()
+
+
+# --- what is wrong is told -------------------------------------------------------------------------------------
+
+
+def started_with(sink: KafkaSink) -> None:
+    run(lambda env: env.add_source(Script(["a"], type_info=Types.STRING())).sink_to(sink))
+
+
+def test_a_broker_that_nobody_reaches_is_told_at_the_start() -> None:
+    with pytest.raises(ConnectorAwayError, match=r"Kafka at 127\.0\.0\.1:1 gives no answer.*Connection refused"):
+        started_with(sink_of("127.0.0.1:1", "t", delivery_timeout_ms=1000))
+
+
+def test_a_topic_that_is_missing_is_told_at_the_start(kafka_broker: KafkaBroker) -> None:
+    with pytest.raises(ConnectorError, match=r"topic 'nowhere-at-all' does not exist.*Create it"):
+        started_with(sink_of(kafka_broker.bootstrap, "nowhere-at-all", delivery_timeout_ms=1500))
+
+
+def test_a_property_that_nobody_knows_is_told_at_the_start(kafka_broker: KafkaBroker) -> None:
+    with pytest.raises(ConfigurationError, match=r"refuses the properties: No such configuration property.*nonsense"):
+        started_with(sink_of(kafka_broker.bootstrap, "t", nonsense=1))
+
+
+def test_a_message_too_large_for_the_producer_is_refused_before_it_is_committed(kafka_broker: KafkaBroker) -> None:
+    sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker))
+    with pytest.raises(JobFailedError, match=r"1,000,00\d bytes is larger than max\.request\.size"):
+        run(lambda env: env.add_source(Script(["a" * 1_000_000], type_info=Types.STRING())).sink_to(sink))
+
+
+def test_a_message_too_large_for_the_topic_waits_until_the_topic_takes_it(
+    kafka_broker: KafkaBroker, store: Store
+) -> None:
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+    topic = new_topic(kafka_broker, 1, max_message_bytes="1000")
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    publish = staged(sink, store, 1, ["a1", "a" * 5000])
+    with pytest.raises(ConnectorError, match=r"larger than the broker takes.*Raise max\.message\.bytes") as raised:
+        sink.commit(commit_of(1), publish, store)
+    assert not isinstance(raised.value, ConnectorAwayError)
+    assert values_in(kafka_broker, topic) == []
+    entry = ConfigEntry("max.message.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+    sink.commit(commit_of(1), publish, store)
+    assert values_in(kafka_broker, topic) == ["a1", "a" * 5000]
+
+
+def test_a_topic_selector_that_names_no_topic_is_told_with_the_record(kafka_broker: KafkaBroker, store: Store) -> None:
+    sink = sink_of(kafka_broker.bootstrap, "unused")
+    sink.serializer = replace(sink.serializer, topic=None, selector=lambda value: None)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ProgramError, match=r"topic selector returned None for 'a1'"):
+        staged(sink, store, 1, ["a1"])
+
+
+def test_no_secret_is_in_what_is_shown(kafka_broker: KafkaBroker) -> None:
+    sink = sink_of(
+        kafka_broker.bootstrap,
+        "t",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_username="me",
+        sasl_password="hush-hush",
+        delivery_timeout_ms=1500,
+    )
+    with pytest.raises(ConfigurationError, match="refused the login") as raised:
+        sink.opened(None)
+    for text in (str(raised.value), sink.describe(), repr(sink.settings), repr(sink.target)):
+        assert "hush-hush" not in text

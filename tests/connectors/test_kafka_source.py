@@ -1,0 +1,434 @@
+"""KafkaSource on a real broker: what other programs wrote is read, once, from where the program said."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import NewPartitions
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kafka_writers import administer, produce, producer_of, transact, until
+from servers.kafka import KafkaBroker
+
+from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.connectors.kafka import consumers
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.consumers import close_consumers, read_range
+from millstream.connectors.kafka.offsets import Partition
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.kafka import (
+    FlinkKafkaConsumer,
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaRecordDeserializationSchema,
+    KafkaSource,
+    KafkaSourceBuilder,
+    KafkaTopicPartition,
+)
+from millstream.datastream.formats.json import JsonRowDeserializationSchema
+from millstream.errors import ConnectorAwayError, ConnectorError, JobFailedError
+from millstream.jobs.clock import SystemClock
+from millstream.storage.memory import MemoryStore
+from millstream.testing import Collect, Result, run
+
+LATEST = KafkaOffsetsInitializer.latest()
+EARLIEST = KafkaOffsetsInitializer.earliest()
+
+
+def builder(broker: KafkaBroker, *topics: str) -> KafkaSourceBuilder:
+    begun = KafkaSource.builder().set_bootstrap_servers(broker.bootstrap)
+    begun.set_value_only_deserializer(SimpleStringSchema())
+    return begun.set_topics(*topics) if topics else begun
+
+
+def read(source: Any, **options: Any) -> tuple[list[Any], Result]:
+    """What a job with this source gives out, and the job."""
+    out = Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        if isinstance(source, FlinkKafkaConsumer):
+            env.add_source(source).uid("in").sink_to(out)
+        else:
+            env.from_source(source, WatermarkStrategy.no_watermarks(), "in").uid("in").sink_to(out)
+
+    result = run(build, **options)
+    return result[out], result
+
+
+@contextmanager
+def written_later(store: str, write: Callable[[], None]) -> Iterator[None]:
+    """Call `write` when the job in `store` has decided where its partitions begin."""
+    writer = threading.Thread(
+        target=lambda: (until("a discovery", lambda: MemoryStore(store).list("input/kafka-in")), write())
+    )
+    writer.start()
+    try:
+        yield
+    finally:
+        writer.join()
+
+
+def values(source: Any, **options: Any) -> list[Any]:
+    return sorted(read(source, **options)[0])
+
+
+# --- what is read -----------------------------------------------------------------------------------------------
+
+
+def test_all_partitions_are_read_to_their_ends(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 3)
+    for partition in range(3):
+        produce(kafka_broker.bootstrap, unique_name, [f"{partition}-{n}" for n in range(4)], partition)
+    got = values(builder(kafka_broker, unique_name).set_bounded(LATEST).build(), parallelism=2, epoch_records=2)
+    assert got == sorted(f"{partition}-{n}" for partition in range(3) for n in range(4))
+
+
+def test_only_committed_transactions_are_read_and_marks_at_the_end_end_a_range(
+    kafka_broker: KafkaBroker, unique_name: str
+) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    producer = producer_of(kafka_broker.bootstrap, transactional_id=unique_name)
+    producer.init_transactions(60)
+    for number in range(5):
+        transact(producer, unique_name, [f"{number}-{n}" for n in range(3)], commit=number % 2 == 0)
+    transact(producer, unique_name, ["never"], commit=False)
+    source = builder(kafka_broker, unique_name).set_bounded(LATEST)
+    expected = [f"{number}-{n}" for number in (0, 2, 4) for n in range(3)]
+    for epoch_records in (1, 2, 3, 100):
+        got, result = read(source.build(), epoch_records=epoch_records)
+        assert got == expected
+        assert [at.offset for at in result.manifests[-1].sources["in"].values()] == [22]
+
+
+def test_an_open_transaction_holds_its_records_and_later_ones_back(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["before"])
+    producer = producer_of(kafka_broker.bootstrap, transactional_id=unique_name)
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(unique_name, b"open")
+    assert producer.flush(60) == 0
+    produce(kafka_broker.bootstrap, unique_name, ["behind"])
+    source = builder(kafka_broker, unique_name).set_bounded(LATEST)
+    assert values(source.build()) == ["before"]
+    uncommitted = source.set_property("isolation.level", "read_uncommitted").build()
+    assert values(uncommitted) == ["before", "behind", "open"]
+    producer.abort_transaction(60)
+
+
+def test_null_values_are_left_out_and_compaction_leaves_gaps(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["a", None, "b", None], key=b"k")
+    assert values(builder(kafka_broker, unique_name).set_bounded(LATEST).build(), epoch_records=1) == ["a", "b"]
+
+
+def test_rows_carry_what_else_a_record_has(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 2, retention_ms="-1")
+    headers = [("trace", b"\xff"), ("trace", b"2")]
+    produce(kafka_broker.bootstrap, unique_name, ['{"n": 7}'], 1, key="k", headers=headers, timestamp=1_700_000_000_123)
+    row_type = Types.ROW_NAMED(["n"], [Types.LONG()])
+    schema = KafkaRecordDeserializationSchema.with_metadata(
+        JsonRowDeserializationSchema.builder().type_info(row_type).build(),
+        {kind: kind for kind in ("key", "timestamp", "timestamp_type", "topic", "partition", "offset", "headers")},
+        key_schema=SimpleStringSchema(),
+    )
+    source = builder(kafka_broker, unique_name).set_deserializer(schema).set_bounded(LATEST).build()
+    (row,) = read(source)[0]
+    assert isinstance(row, Row)
+    assert row.as_dict() == {
+        "n": 7,
+        "key": "k",
+        "timestamp": 1_700_000_000_123,
+        "timestamp_type": "CreateTime",
+        "topic": unique_name,
+        "partition": 1,
+        "offset": 0,
+        "headers": [("trace", b"\xff"), ("trace", b"2")],
+    }
+
+
+def test_the_time_of_a_record_is_kafka_s(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1, retention_ms="-1")
+    produce(kafka_broker.bootstrap, unique_name, ["a"], timestamp=1_700_000_000_123)
+    out, source = Collect(), builder(kafka_broker, unique_name).set_bounded(LATEST).build()
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    result = run(lambda env: env.from_source(source, strategy, "in").sink_to(out))
+    assert [record.timestamp for record in result.of(out)] == [1_700_000_000_123]
+
+
+def test_a_record_that_cannot_be_read_is_named_by_its_place(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ['{"n": 1}', "{poison"])
+    schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.LONG()])).build()
+    source = builder(kafka_broker, unique_name).set_value_only_deserializer(schema).set_bounded(LATEST).build()
+    with pytest.raises(JobFailedError, match=f"topic {unique_name}, partition 0, offset 1.*poison"):
+        read(source)
+
+
+# --- where it begins and ends -----------------------------------------------------------------------------------
+
+
+def test_starting_and_stopping_offsets_are_flink_s(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 2, retention_ms="-1")
+    producer = producer_of(kafka_broker.bootstrap)
+    for number in range(6):
+        for partition in range(2):
+            producer.produce(unique_name, f"{partition}-{number}", partition=partition, timestamp=1000 + number)
+    assert producer.flush(60) == 0
+    first, second = KafkaTopicPartition(unique_name, 0), KafkaTopicPartition(unique_name, 1)
+
+    def got(start: KafkaOffsetsInitializer, stop: KafkaOffsetsInitializer) -> list[str]:
+        source = builder(kafka_broker, unique_name).set_group_id(unique_name)
+        return values(source.set_starting_offsets(start).set_bounded(stop).build())
+
+    at = KafkaOffsetsInitializer
+    assert got(at.timestamp(1004), LATEST) == ["0-4", "0-5", "1-4", "1-5"]
+    assert got(at.timestamp(9999), LATEST) == []
+    assert got(EARLIEST, at.timestamp(1001)) == ["0-0", "1-0"]
+    assert got(LATEST, LATEST) == []
+    # A job above has told the group that it stands at 1; where no offset is given, that is where to begin.
+    assert got(at.offsets({first: 5}), LATEST) == ["0-5", "1-1", "1-2", "1-3", "1-4", "1-5"]
+    assert got(at.offsets({first: 99, second: 3}), LATEST) == [
+        "0-0",
+        "0-1",
+        "0-2",
+        "0-3",
+        "0-4",
+        "0-5",
+        "1-3",
+        "1-4",
+        "1-5",
+    ]
+    assert got(EARLIEST, at.offsets({first: 1, second: 2})) == ["0-0", "1-0", "1-1"]
+
+
+def test_committed_offsets_are_where_the_last_job_of_the_group_stood(
+    kafka_broker: KafkaBroker, unique_name: str
+) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["a", "b"])
+    source = builder(kafka_broker, unique_name).set_group_id(unique_name).set_bounded(LATEST)
+    source.set_starting_offsets(KafkaOffsetsInitializer.committed_offsets())
+    with pytest.raises(ConnectorError, match="no committed offset"):
+        read(source.build())
+    source.set_starting_offsets(KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST))
+    assert values(source.build()) == ["a", "b"]
+    produce(kafka_broker.bootstrap, unique_name, ["c"])
+    assert values(source.build()) == ["c"]
+
+
+def test_the_older_consumer_begins_where_the_group_stands(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["a", "b"])
+    properties = {"bootstrap.servers": kafka_broker.bootstrap, "group.id": unique_name}
+    consumer = FlinkKafkaConsumer(unique_name, SimpleStringSchema(), {**properties, "auto.offset.reset": "earliest"})
+    assert values(consumer, epochs=1) == ["a", "b"]
+    produce(kafka_broker.bootstrap, unique_name, ["c"])
+    assert values(FlinkKafkaConsumer(unique_name, SimpleStringSchema(), properties), epochs=1) == ["c"]
+    again = FlinkKafkaConsumer([unique_name], SimpleStringSchema(), properties).set_start_from_earliest()
+    assert values(again, epochs=1) == ["a", "b", "c"]
+
+
+def test_a_restart_begins_where_the_first_start_decided(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    """`latest` is what was newest at the first start, also of a partition that was not read before the restart."""
+    kafka_broker.create_topic(unique_name, 2)
+    for partition in range(2):
+        produce(kafka_broker.bootstrap, unique_name, [f"old-{partition}"], partition)
+    source = builder(kafka_broker, unique_name).set_starting_offsets(LATEST)
+
+    with written_later(unique_name, lambda: produce(kafka_broker.bootstrap, unique_name, ["new-0"], 0)):
+        assert values(source.build(), epochs=1, store=unique_name) == ["new-0"]
+    produce(kafka_broker.bootstrap, unique_name, ["new-1"], 1)
+    assert values(source.build(), epochs=3, store=unique_name) == ["new-1"]
+
+
+def test_a_new_partition_is_found_and_read_from_its_beginning(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["old"])
+    source = builder(kafka_broker, unique_name).set_starting_offsets(LATEST)
+    source.set_property("partition.discovery.interval.ms", "1")
+
+    def grow() -> None:
+        produce(kafka_broker.bootstrap, unique_name, ["new-0"], 0)
+        administer(kafka_broker.bootstrap, lambda admin: admin.create_partitions([NewPartitions(unique_name, 2)]))
+        until("a partition more", lambda: _can(lambda: produce(kafka_broker.bootstrap, unique_name, ["new-1"], 1)))
+
+    with written_later(unique_name, grow):
+        got, _ = read(source.build(), epochs=2, store=unique_name, clock=SystemClock())
+    assert got == ["new-0", "new-1"]
+
+
+def test_topics_are_found_by_a_pattern(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    for ending in ("-a", "-b", "-bb"):
+        kafka_broker.create_topic(unique_name + ending, 1)
+        produce(kafka_broker.bootstrap, unique_name + ending, [ending])
+    source = builder(kafka_broker).set_topic_pattern(unique_name + "-[ab]").set_bounded(LATEST).build()
+    assert values(source) == ["-a", "-b"]
+
+
+def test_chosen_partitions_are_read_and_no_others(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 3)
+    for partition in range(3):
+        produce(kafka_broker.bootstrap, unique_name, [str(partition)], partition)
+    chosen = {KafkaTopicPartition(unique_name, 0), KafkaTopicPartition(unique_name, 2)}
+    assert values(builder(kafka_broker).set_partitions(chosen).set_bounded(LATEST).build()) == ["0", "2"]
+    with pytest.raises(ConnectorError, match="has 3 partitions, and no partition 7"):
+        read(builder(kafka_broker).set_partitions({KafkaTopicPartition(unique_name, 7)}).set_bounded(LATEST).build())
+
+
+# --- ranges, again and again ------------------------------------------------------------------------------------
+
+
+Gaps = tuple[ClientSettings, Partition, dict[int, bytes], int]
+
+
+@pytest.fixture
+def gaps(kafka_broker: KafkaBroker) -> Gaps:
+    return _gaps(kafka_broker)
+
+
+@cache
+def _gaps(broker: KafkaBroker) -> Gaps:
+    """A partition with committed and aborted transactions and plain records; what of it may be read, and its end."""
+    topic = broker.create_topic("ranges-with-gaps", 1)
+    producer = producer_of(broker.bootstrap, transactional_id=topic)
+    producer.init_transactions(60)
+    for number in range(40):
+        if number % 5 == 0:
+            produce(broker.bootstrap, topic, [f"plain-{number}"])
+        else:
+            transact(producer, topic, [f"{number}-{n}" for n in range(number % 7)], commit=number % 3 != 0)
+    settings_ = ClientSettings.of({"bootstrap.servers": broker.bootstrap, "group.id": topic})
+    consumer = Consumer(
+        settings_.for_role(
+            "consumer", enable_partition_eof=True, auto_offset_reset="earliest", enable_auto_commit=False
+        )
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    records: dict[int, bytes] = {}
+    while True:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error() is not None:
+            break
+        records[message.offset()] = message.value()
+    end = message.offset()
+    consumer.close()
+    return settings_, Partition(topic, 0), records, end
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.booleans()), max_size=8))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_sequence_of_ranges_reads_what_is_in_them(gaps: Gaps, bounds: list[tuple[int, int, bool]]) -> None:
+    """Also when a range goes on where the last one ended, goes back, or is given up in the middle."""
+    client, partition, records, end = gaps
+    for first, second, is_given_up in bounds:
+        start, stop = sorted((first % (end + 1), second % (end + 1)))
+        reading = read_range(client, partition, start, stop, lambda: False)
+        if is_given_up:
+            next(reading, None)
+            reading.close()
+        else:
+            messages = [message for batch in reading for message in batch]
+            assert {m.offset(): m.value() for m in messages} == {
+                at: value for at, value in records.items() if start <= at < stop
+            }
+            assert [m.offset() for m in messages] == sorted(m.offset() for m in messages)
+
+
+def test_ranges_that_follow_one_another_keep_one_consumer(
+    gaps: Gaps,
+) -> None:
+    client, partition, records, end = gaps
+    close_consumers()
+    got = []
+    for start in range(0, end, 3):
+        got += [m.offset() for batch in read_range(client, partition, start, min(start + 3, end), bool) for m in batch]
+        assert sum(map(len, consumers._POOLS.values())) == 1
+    assert got == sorted(records)
+    close_consumers()
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_not_there_is_an_error_that_names_it(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    with pytest.raises(ConnectorError, match=f"has no topic '{unique_name}'.*kafka-topics.sh --create"):
+        read(builder(kafka_broker, unique_name).set_bounded(LATEST).build())
+
+
+def test_offsets_that_have_aged_out_are_an_error_that_says_how_to_go_on(
+    kafka_broker: KafkaBroker, unique_name: str
+) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["a", "b", "c"])
+    source = builder(kafka_broker, unique_name)
+    assert values(source.build(), epochs=1, epoch_records=1, store=unique_name) == ["a"]
+    administer(kafka_broker.bootstrap, lambda admin: admin.delete_records([TopicPartition(unique_name, 0, 2)]))
+    close_consumers()  # or it has fetched the records already
+    with pytest.raises(JobFailedError, match=r"does not have that offset any more.*another uid"):
+        read(source.build(), epochs=9, store=unique_name)
+
+
+def test_a_topic_made_anew_under_its_old_name_is_an_error(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["a", "b"])
+    source = builder(kafka_broker, unique_name)
+    assert values(source.build(), epochs=1, store=unique_name) == ["a", "b"]
+    administer(kafka_broker.bootstrap, lambda admin: admin.delete_topics([unique_name]))
+    until("a new topic", lambda: _can(lambda: kafka_broker.create_topic(unique_name, 1)))
+    produce(kafka_broker.bootstrap, unique_name, ["c", "d", "e"])
+    with pytest.raises(ConnectorError, match="was deleted and made anew"):
+        read(source.build(), epochs=9, store=unique_name)
+
+
+def test_brokers_that_are_not_there_are_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.connectors.kafka.source.PATIENCE_S", 6.0)
+    source = KafkaSource.builder().set_bootstrap_servers("127.0.0.1:1").set_topics("t").set_bounded(LATEST)
+    source.set_property("sasl.password", "hush-hush").set_property("sasl.username", "me")
+    source.set_property("security.protocol", "SASL_PLAINTEXT").set_property("sasl.mechanism", "PLAIN")
+    with pytest.raises(ConnectorAwayError, match=r"127\.0\.0\.1:1 does not answer.*Connection refused") as failure:
+        read(source.set_value_only_deserializer(SimpleStringSchema()).build())
+    assert "hush-hush" not in str(failure.value)
+
+
+def test_a_broker_that_dies_and_comes_back_is_waited_for(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 2)
+    for partition in range(2):
+        produce(kafka_broker.bootstrap, unique_name, [f"{partition}-{n:04}" for n in range(1000)], partition)
+
+    def kill() -> None:
+        until("some epochs", lambda: len(MemoryStore(unique_name).list("manifests")) > 2)
+        kafka_broker.kill()
+        kafka_broker.start()
+
+    source = builder(kafka_broker, unique_name).set_bounded(LATEST).build()
+    with written_later(unique_name, kill):
+        got = values(source, epoch_records=5, store=unique_name, timeout_s=120, clock=SystemClock())
+    assert got == [f"{partition}-{n:04}" for partition in range(2) for n in range(1000)]
+
+
+def test_no_secret_is_in_a_plan_or_a_manifest(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["a"])
+    source = builder(kafka_broker, unique_name).set_bounded(LATEST)
+    source.set_property("sasl.password", "hush-hush").set_property("ssl.key.password", "hush-hush").build()
+    engine = source.build()._connector
+    assert "hush-hush" not in repr(engine.__dict__) + engine.describe()
+    _, result = read(source.build())
+    assert "hush-hush" not in repr(result.manifests)
+
+
+def _can(act: Callable[[], object]) -> bool:
+    """Whether Kafka did it; what was changed a moment ago may not be known everywhere yet."""
+    try:
+        act()
+    except KafkaException:
+        return False
+    return True

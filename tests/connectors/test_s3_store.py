@@ -1,0 +1,356 @@
+"""A job's store on a real S3: races, refusals, what it costs, and a service that is slow and failing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers.http_proxy import Fate, HttpProxy, Request
+from servers.minio import MinioServer
+from servers.moto import MotoServer
+from servers.tcp_proxy import TcpProxy
+
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.common import Configuration, Types
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import ConfigurationError, StoreAwayError, StoreError
+from millstream.jobs.epochs.epoch_statistics import statistics_of
+from millstream.jobs.launch.launch import Launch
+from millstream.runtime.task.local import LocalRunner
+from millstream.storage.patience import with_patience
+from millstream.storage.request_counts import REQUESTS
+from millstream.storage.store import Store, open_store
+from millstream.testing import EPOCH, Collect, ManualClock, Script
+
+SECRET = "millstream-secret-of-the-tests"
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Lets stores of this process find a service: `endpoint(server, url)`."""
+
+    def lead_to(server: MinioServer | MotoServer, url: str | None = None) -> None:
+        for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ALLOW_HTTP", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.access_key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret_key)
+        monkeypatch.setenv("AWS_REGION", server.region)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url or server.url)
+
+    yield lead_to
+
+
+@pytest.fixture
+def bucket(minio_server: MinioServer, endpoint: Any, unique_name: str) -> str:
+    endpoint(minio_server)
+    return minio_server.create_bucket(unique_name)
+
+
+# --- races ----------------------------------------------------------------------------------------------------
+
+_RACER = """
+import sys
+from millstream.storage.store import open_store
+store, me = open_store(sys.argv[1]), sys.argv[2]
+print("ready", flush=True)
+for line in sys.stdin:
+    print(store.create(line.strip(), me.encode()), flush=True)
+"""
+
+
+def test_of_many_creators_in_several_processes_exactly_one_wins_each_of_a_hundred_races(bucket: str) -> None:
+    url = f"s3://{bucket}/races"
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _RACER, url, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for number in range(4)
+    ]
+    store = open_store(url)
+    try:
+        for racer in racers:
+            assert racer.stdout is not None and racer.stdout.readline() == "ready\n"
+        for race in range(100):
+            name = f"manifests/{race:06d}.json"
+            for racer in racers:
+                assert racer.stdin is not None
+                racer.stdin.write(name + "\n")
+                racer.stdin.flush()
+            answers = [racer.stdout.readline().strip() for racer in racers if racer.stdout is not None]
+            assert sorted(answers) == ["False", "False", "False", "True"], f"race {race}: {answers}"
+            assert store.get(name) == str(answers.index("True")).encode()
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.communicate()
+
+
+# --- services that cannot be used -----------------------------------------------------------------------------
+
+
+def test_a_service_that_ignores_the_condition_is_refused(
+    moto_server: MotoServer, endpoint: Any, unique_name: str
+) -> None:
+    moto_server.client("s3").create_bucket(Bucket=unique_name)
+    strips = lambda request: Fate(without=("if-none-match",))  # noqa: E731 - moto does not look at signatures
+    with HttpProxy(moto_server.port, strips) as proxy:
+        endpoint(moto_server, proxy.url)
+        with pytest.raises(StoreError, match=r"ignores the condition .* two drivers could both commit\. Use a service"):
+            open_store(f"s3://{unique_name}/job").check_writable()
+    endpoint(moto_server)
+    open_store(f"s3://{unique_name}/job").check_writable()
+
+
+def test_a_service_that_does_not_know_the_condition_is_refused(
+    minio_server: MinioServer, endpoint: Any, bucket: str
+) -> None:
+    body = b"<Error><Code>NotImplemented</Code><Message>A header you provided implies more.</Message></Error>"
+    rule = lambda request: Fate(status=501, body=body) if "if-none-match" in request.headers else Fate()  # noqa: E731
+    with HttpProxy(minio_server.port, rule) as proxy:
+        endpoint(minio_server, proxy.url)
+        with pytest.raises(
+            StoreError, match=r"has no conditional put, so two drivers could both commit\. Use a service"
+        ):
+            open_store(f"s3://{bucket}/job").check_writable()
+
+
+def _error(store: str, within_s: float = 30.0) -> str:
+    """What a user sees who starts a job there, and that he sees it in time."""
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration().set_string("millstream.store", store))
+    env.add_source(Script([1, 2, 3]), "numbers").sink_to(Collect())
+    started = time.monotonic()
+    with pytest.raises(StoreError) as raised:
+        Launch(ManualClock(), LocalRunner(), open_store(store)).prepare(env._graph("numbers"), env._job_settings())
+    assert time.monotonic() - started < within_s
+    assert raised.value.__cause__ is None or SECRET not in repr(raised.value.__cause__)
+    return str(raised.value)
+
+
+def test_what_is_wrong_with_a_bucket_or_its_credentials_is_told_in_a_sentence_without_them(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    told = [_error("s3://there-is-no-such-bucket/job")]
+    assert told[-1] == (
+        "Store s3://there-is-no-such-bucket/job: there is no bucket 'there-is-no-such-bucket'. Create it, or correct "
+        "the address."
+    )
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-" + SECRET)
+    told.append(_error(f"s3://{bucket}/job"))
+    assert "was refused by the service (SignatureDoesNotMatch: " in told[-1] and "Check the credentials" in told[-1]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "wrong-id-of-nobody")
+    told.append(_error(f"s3://{bucket}/job"))
+    assert "(InvalidAccessKeyId: " in told[-1]
+    for text in (*told, caplog.text):
+        assert SECRET not in text and "wrong-id-of-nobody" not in text and "<" not in text.replace("<class", "")
+    with pytest.raises(ConfigurationError, match="credentials in it") as raised:
+        open_store(f"s3://millstream-key:{SECRET}@{bucket}/job")
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.slow
+def test_a_service_that_nobody_reaches_is_told_in_time(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:
+    with TcpProxy(minio_server.port) as proxy:
+        endpoint(minio_server, f"http://{proxy.address}")
+        proxy.cut()
+        assert "cannot be reached" in _error(f"s3://{bucket}/job")
+        proxy.mend()
+        proxy.stall()
+        assert "cannot be reached" in _error(f"s3://{bucket}/job")
+        proxy.mend()
+        open_store(f"s3://{bucket}/job").check_writable()
+
+
+# --- slow and failing -----------------------------------------------------------------------------------------
+
+
+def _trouble(seed: int, share: float) -> Any:
+    """Of so many requests: some late, some answered with 500 or 503, some cut before or after they were done."""
+    chance, lock = random.Random(seed), threading.Lock()
+    fates = (
+        Fate(delay_ms=60),
+        Fate(status=500),
+        Fate(status=503, body=b"<Error><Code>SlowDown</Code><Message>Please reduce your rate</Message></Error>"),
+        Fate(cut="before"),
+        Fate(cut="after"),
+        Fate(delay_ms=30, cut="after"),
+    )
+
+    def rule(request: Request) -> Fate:
+        with lock:
+            return chance.choice(fates) if chance.random() < share else Fate()
+
+    return rule
+
+
+def test_a_create_whose_answer_was_lost_is_not_taken_for_somebody_elses(
+    minio_server: MinioServer, bucket: str, endpoint: Any
+) -> None:
+    lost = iter([Fate(cut="after"), Fate(), Fate()])
+    with HttpProxy(minio_server.port, lambda request: next(lost)) as proxy:
+        endpoint(minio_server, proxy.url)
+        assert with_patience(open_store(f"s3://{bucket}/a")).create("manifests/1.json", b"mine") is True
+    assert [request.method for request in proxy.requests] == ["PUT", "PUT", "GET"]
+
+
+def test_a_conflict_of_two_conditional_requests_is_asked_again(
+    minio_server: MinioServer, bucket: str, endpoint: Any
+) -> None:
+    body = b"<Error><Code>ConditionalRequestConflict</Code><Message>Try again.</Message></Error>"
+    answers = iter([Fate(status=409, body=body), Fate(status=409, body=body), Fate()])
+    with HttpProxy(minio_server.port, lambda request: next(answers)) as proxy:
+        endpoint(minio_server, proxy.url)
+        assert with_patience(open_store(f"s3://{bucket}/a")).create("manifests/1.json", b"mine") is True
+
+
+def test_a_store_in_trouble_keeps_its_promises(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:
+    """Against a model: what was put is there, and of two creators one wins, though a third of the requests fail."""
+    with HttpProxy(minio_server.port, _trouble(3, 0.3)) as proxy:
+        endpoint(minio_server, proxy.url)
+        store = with_patience(open_store(f"s3://{bucket}/a"), 60.0)
+        model: dict[str, bytes] = {}
+        chance = random.Random(5)
+        for step in range(150):
+            name, data = f"f/{chance.randrange(12)}", str(step).encode()
+            act = chance.choice(("put", "create", "delete", "get", "list"))
+            if act == "put":
+                store.put(name, data)
+                model[name] = data
+            elif act == "create":
+                assert store.create(name, data) is (name not in model), (step, name)
+                model.setdefault(name, data)
+            elif act == "delete":
+                store.delete(name)
+                model.pop(name, None)
+            elif act == "get":
+                assert store.exists(name) is (name in model)
+                assert name not in model or store.get(name) == model[name]
+            else:
+                assert store.list("f") == sorted(model)
+    failures = [request for request in proxy.requests if request.number]
+    assert len(failures) > 150, "nothing was asked twice: the proxy let everything through"
+
+
+def _counting_job(store: Store, count: int, out: Collect, seed: int = 0) -> Any:
+    items = [item for n in range(count) for item in ((f"k{n % 5}", n), (f"k{n % 3}", 1), EPOCH)]
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2)
+    words = Types.TUPLE([Types.STRING(), Types.LONG()])
+    read = env.add_source(Script(items, type_info=words), "numbers").uid("numbers")
+    read.key_by(lambda record: record[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums").sink_to(out).uid("out")
+    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("numbers"), env._job_settings())
+
+
+def _expected(count: int) -> Counter[tuple[str, int]]:
+    sums: Counter[str] = Counter()
+    told = []
+    for n in range(count):
+        for key, value in ((f"k{n % 5}", n), (f"k{n % 3}", 1)):
+            sums[key] += value
+            told.append((key, sums[key]))
+    return Counter(told)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_job_whose_store_is_slow_and_fails_loses_nothing(
+    seed: int, minio_server: MinioServer, bucket: str, endpoint: Any
+) -> None:
+    out = Collect()
+    with HttpProxy(minio_server.port, _trouble(seed, 0.15)) as proxy:
+        endpoint(minio_server, proxy.url)
+        job = _counting_job(open_store(f"s3://{bucket}/job"), 25, out)
+        job.start()
+        assert job.wait(120)
+        job.result()
+    assert Counter(map(tuple, out.values)) == _expected(25)
+
+
+def test_a_service_that_stays_away_is_given_up_in_bounded_time(
+    minio_server: MinioServer, bucket: str, endpoint: Any
+) -> None:
+    with HttpProxy(minio_server.port) as proxy:
+        endpoint(minio_server, proxy.url)
+        store = with_patience(open_store(f"s3://{bucket}/a"), 2.0)
+        store.put("a", b"1")
+        proxy.rule = lambda request: Fate(status=503)
+        started = time.monotonic()
+        with pytest.raises(StoreAwayError, match="it answered with status 503"):
+            store.get("a")
+        assert time.monotonic() - started < 30
+        proxy.rule = lambda request: Fate()
+        assert store.get("a") == b"1"
+
+
+# --- what it costs --------------------------------------------------------------------------------------------
+
+
+def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
+    minio_server: MinioServer, bucket: str, endpoint: Any
+) -> None:
+    out = Collect()
+    with HttpProxy(minio_server.port) as proxy:
+        endpoint(minio_server, proxy.url)
+        store = open_store(f"s3://{bucket}/job")
+        before = REQUESTS.unclaimed()
+        job = _counting_job(store, 40, out)  # an epoch for each
+        job.start()
+        assert job.wait(120)
+        job.result()
+        requests = list(proxy.requests)
+        log = ManifestLog(store)
+        told = [statistics_of(log.read(epoch)) or {} for epoch in log.epochs()]
+    counts = [one["requests"] for one in told if "requests" in one]
+    assert len(counts) >= 9, "the epochs that are kept"
+    # The manifest and a look for others; before publishing another look, afterwards a receipt. Publishing goes on
+    # beside the next epoch, so one may tell what was another's.
+    assert abs(sum(count["driver"] for count in counts) - 4 * len(counts)) <= 4
+    # A segment each, and a reading of it; merging now and then.
+    assert sum(count["tasks"] for count in counts) / len(counts) <= 5
+    assert all(count["tasks"] <= 12 for count in counts)
+    made = REQUESTS.unclaimed() - before
+    assert made <= len(requests), "what was counted was made"
+    targets = [(one.method, one.target.partition(f"{bucket}/job/")[2].partition("/")[0]) for one in requests]
+    kinds = Counter(targets)
+    assert kinds["PUT", "manifests"] <= 42 and kinds["PUT", "receipts"] <= 42 and not kinds["GET", "manifests"]
+    assert len(requests) <= 40 * 9 + 30, kinds
+
+
+def test_what_is_counted_is_what_the_service_sees(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:
+    with HttpProxy(minio_server.port) as proxy:
+        endpoint(minio_server, proxy.url)
+        store, before = open_store(f"s3://{bucket}/a"), REQUESTS.of_thread()
+        store.put("small", b"1")
+        store.put("large", bytes(12 * 1024 * 1024))
+        store.create("new", b"1")
+        store.create("new", b"1")
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(store.get, "small").result()
+        store.get_range("large", 5, 10)
+        store.exists("nothing")
+        store.list("")
+        store.delete_many(store.list(""))
+        assert REQUESTS.of_thread() - before == len(proxy.requests) - 1, [
+            (one.method, one.target) for one in proxy.requests
+        ]
+
+
+def test_folders_cost_no_requests(tmp_path: Path) -> None:
+    before = REQUESTS.unclaimed()
+    job = _counting_job(open_store(str(tmp_path)), 12, Collect())
+    job.start()
+    assert job.wait(60)
+    job.result()
+    assert REQUESTS.unclaimed() == before
+    manifest = max((tmp_path / "manifests").glob("*.json"))
+    assert "requests" not in json.loads(manifest.read_bytes())["counters"]["epoch"]
