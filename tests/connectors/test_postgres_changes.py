@@ -17,7 +17,7 @@ from servers.postgres import PostgresServer
 
 from millstream.common import Row, RowKind, Types, WatermarkStrategy
 from millstream.connectors.contracts import SourceContext
-from millstream.connectors.databases import changes_source
+from millstream.connectors.databases import change_reader, changes_source
 from millstream.connectors.databases.change_reader import close_kept
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.databases import DatabaseSink, PostgresChanges
@@ -238,6 +238,62 @@ def test_a_range_gives_the_same_rows_again_until_no_kept_epoch_needs_it(
         ids(*ranges[1])
 
 
+def test_a_reader_that_is_lost_or_ahead_changes_nothing(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot beside the slot only makes reading cheaper. Here it is ahead, then gone."""
+    monkeypatch.setattr(changes_source, "_BEHIND_BYTES_MAX", 1)
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    for number in range(6):
+        query(postgres_server, f"insert into {table} values ({number}, 'n', 0)")
+        read.until(lambda number=number: len(read.rows) > number)  # type: ignore[misc]
+    stands = (
+        "select confirmed_flush_lsn > (select confirmed_flush_lsn from pg_replication_slots where slot_name = '{}') "
+    )
+    slot = split.info["slot"]
+    assert query(postgres_server, f"{stands.format(slot)} from pg_replication_slots where slot_name = '{slot}_r'") == [
+        (True,)
+    ]
+    ids = [
+        id_
+        for b in read.task.read(split, split.start, read.positions[split.name])
+        for id_ in b.column("id").to_pylist()
+    ]
+    assert ids == list(range(6))
+    query(postgres_server, f"select pg_drop_replication_slot('{slot}_r')")
+    query(postgres_server, f"insert into {table} values (6, 'n', 0)")
+    read.until(lambda: len(read.rows) == 7)
+    assert [row.id for row in read.rows] == list(range(7))
+
+
+def test_a_slot_that_is_moved_just_before_it_is_read_loses_nothing(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    query(postgres_server, f"insert into {table} values (1, 'n', 0)")
+    query(postgres_server, f"insert into {table} values (2, 'n', 0)")
+    read.until(lambda: len(read.rows) == 2)
+    choose, moves = change_reader.slot_for, iter([True])
+
+    def choose_and_move(connection: Any, slot: Any, start: int, subject: str) -> Any:
+        chosen = choose(connection, slot, start, subject)
+        if next(moves, False):
+            query(
+                postgres_server, f"select pg_replication_slot_advance('{chosen[0].name}', pg_current_wal_flush_lsn())"
+            )
+        return chosen
+
+    monkeypatch.setattr(change_reader, "slot_for", choose_and_move)
+    ids = [
+        id_
+        for b in read.task.read(split, split.start, read.positions[split.name])
+        for id_ in b.column("id").to_pylist()
+    ]
+    assert ids == [1, 2]
+
+
 def test_a_transaction_is_never_cut(postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]) -> None:
     read = reader()
     query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 3000) i")
@@ -374,7 +430,7 @@ def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
     read.epoch()
     assert [row.id for row in read.rows] == [1]
     found = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
-    assert found == [(1,)]
+    assert found == [(2,)], "the slot and its reader"
     read.source.close()
 
 
@@ -494,7 +550,7 @@ def test_a_slot_that_was_dropped_is_told_at_the_start_and_while_reading(
     read.until(lambda: len(read.rows) == 1)
     drop_slots(postgres_server, table)
     query(postgres_server, f"insert into {table} values (2, 'a', 1)")
-    assert "does not exist" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
+    assert "was dropped, and the log it kept may be gone" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
     read.source.close()
     again = reader(store)
     message = refusal(lambda: again.source.committed(read.positions))

@@ -62,6 +62,7 @@ __all__ = ["ChangeSettings", "PostgresChangesSource"]
 _Answer = TypeVar("_Answer")
 _MESSAGES_AT_LEAST = 1_000
 _EMPTY_BYTES_MAX = 16 << 20
+_BEHIND_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class PostgresChangesSource(Source):
         self._is_copy_read = False
         self._log_end, self._pace = LogEnd(), LookPace(self.patience.monotonic)
         self._look: _Look | None = None
-        self._is_checked = False
+        self._is_checked, self._committed_lsn = False, 0
 
     def __getstate__(self) -> dict[str, Any]:
         driver_only = {
@@ -193,6 +194,7 @@ class PostgresChangesSource(Source):
             self._check_start(positions, stored)
             self._is_checked = True
         self._is_copy_read = self._is_copy_read or stored.is_read(positions)
+        self._committed_lsn = positions.get(stored.changes, 0)
 
     def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
         stored, store = self._table(), self._store
@@ -200,7 +202,7 @@ class PostgresChangesSource(Source):
             return
         lsn = min(positions.get(stored.changes, stored.lsn) for positions in kept_positions)
         if lsn > stored.lsn:
-            self._with_connection(lambda connection: slots.advance(connection, self._slot(), lsn))
+            self._with_connection(lambda connection: self._advance(connection, lsn))
         if stored.files and not stored.is_removed and all(map(stored.is_read, kept_positions)):
             self._stored = replace(stored, is_removed=True)
             save_table(store, self.settings.name, self._stored)
@@ -246,7 +248,7 @@ class PostgresChangesSource(Source):
         _check_identity(layout, settings.upserts, self.subject)
         left_over = load_intent(store, settings.name)
         if left_over is not None:
-            slots.drop_slot(connection, left_over)
+            slots.drop_slot(connection, slots.Slot(left_over, ""))
         token = secrets.token_hex(6)
         slot = slots.Slot(f"{_slot_name(settings.slot)}_{token}", settings.publication or f"millstream_{layout.table}")
         save_intent(store, settings.name, slot.name)
@@ -257,6 +259,7 @@ class PostgresChangesSource(Source):
         else:
             slots.ensure_publication(connection, slot.publication, settings.table, self.subject)
             stored = self._copy(layout, slot, token)
+        slots.add_reader(connection, slot)
         if settings.bounded and stored.ends_at is None:
             stored = replace(stored, ends_at=slots.log_ends(connection)[0])
         save_table(store, settings.name, stored)
@@ -325,16 +328,22 @@ class PostgresChangesSource(Source):
         return boundary if min(boundary, look.end) - offset >= _EMPTY_BYTES_MAX else offset
 
     def _look_at(self, connection: Connection[Any], offset: int, end: int, budget: int) -> _Look:
+        slot, stands_at = slots.slot_for(connection, self._slot(), offset, self.subject)
+        if self._committed_lsn - stands_at >= _BEHIND_BYTES_MAX:
+            slots.advance(connection, self._slot().reader, self._committed_lsn)
         messages_max, ends_at = max(budget, _MESSAGES_AT_LEAST), self._table().ends_at
         while True:
-            found = slots.commits(connection, self._slot(), end, messages_max)
-            fresh = [commit for commit in found if commit.position >= offset]
-            if ends_at is not None:
-                fresh = [commit for commit in fresh if commit.end <= ends_at]
-            if fresh or not found or found[-1].messages < messages_max:
-                passed = max((commit.messages for commit in found if commit.position < offset), default=0)
-                return _Look(offset, end, passed, tuple(fresh))
-            messages_max *= 4  # all of it was before the offset
+            found = slots.commits(connection, slot, end, messages_max)
+            is_whole = not found or found[-1].messages < messages_max
+            passed = max((commit.messages for commit in found if commit.position < offset), default=0)
+            if is_whole or found[-1].messages - passed >= budget:
+                fresh = [commit for commit in found if commit.position >= offset]
+                return _Look(offset, end, passed, tuple(c for c in fresh if ends_at is None or c.end <= ends_at))
+            messages_max *= 4  # much of it was before the offset
+
+    def _advance(self, connection: Connection[Any], lsn: int) -> None:
+        for slot in (self._slot(), self._slot().reader):
+            slots.advance(connection, slot, lsn)
 
     def _slot(self) -> slots.Slot:
         stored = self._table()
