@@ -17,7 +17,7 @@ from servers.postgres import PostgresServer
 
 from millstream.common import Row, RowKind, Types, WatermarkStrategy
 from millstream.connectors.contracts import SourceContext
-from millstream.connectors.databases import change_reader, changes_source
+from millstream.connectors.databases import change_reader, changes_source, log_watch
 from millstream.connectors.databases.change_reader import close_kept
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.databases import DatabaseSink, PostgresChanges
@@ -242,7 +242,7 @@ def test_a_reader_that_is_lost_or_ahead_changes_nothing(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slot beside the slot only makes reading cheaper. Here it is ahead, then gone."""
-    monkeypatch.setattr(changes_source, "_BEHIND_BYTES_MAX", 1)
+    monkeypatch.setattr(log_watch, "_BEHIND_BYTES_MAX", 1)
     read = reader()
     (split,) = read.source.splits(CONTEXT)
     for number in range(6):
@@ -346,7 +346,7 @@ def test_a_server_killed_while_changes_are_read_tells_each_once(
 def test_what_other_tables_write_moves_the_slot_on_without_rows(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes_source, "_EMPTY_BYTES_MAX", 200_000)
+    monkeypatch.setattr(log_watch, "_EMPTY_BYTES_MAX", 200_000)
     read = reader()
     (split,) = read.source.splits(CONTEXT)
     assert read.epoch() == 0 and not read.positions, "nothing was written, so there is no epoch"

@@ -31,7 +31,7 @@ from millstream.connectors.databases import slots
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.change_reader import ChangeReader
 from millstream.connectors.databases.dialect import TableName, Timeouts
-from millstream.connectors.databases.log_end import LogEnd, LookPace
+from millstream.connectors.databases.log_watch import LogWatch
 from millstream.connectors.databases.patience import Patience, retry
 from millstream.connectors.databases.pgoutput import LoggedColumn, LoggedTable
 from millstream.connectors.databases.postgres_session import connect, refusal
@@ -60,9 +60,6 @@ if TYPE_CHECKING:
 __all__ = ["ChangeSettings", "PostgresChangesSource"]
 
 _Answer = TypeVar("_Answer")
-_MESSAGES_AT_LEAST = 1_000
-_EMPTY_BYTES_MAX = 16 << 20
-_BEHIND_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -77,25 +74,6 @@ class ChangeSettings:
     skips_truncate: bool = False
     copies_rows: bool = True
     bounded: bool = False
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What stands in the log from `offset` on: some commits before `end`, after `passed` messages before the offset."""
-
-    offset: int
-    end: int
-    passed: int
-    commits: tuple[slots.LoggedCommit, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.commits
-
-    def stop_within(self, budget: int) -> int:
-        """The end of the last transaction within the budget, or of the first one: transactions are whole."""
-        within = [commit for commit in self.commits if commit.messages - self.passed <= budget]
-        return within[-1].end if within else self.commits[0].end
 
 
 class PostgresChangesSource(Source):
@@ -122,14 +100,12 @@ class PostgresChangesSource(Source):
         self._connection: Any = None
         self._lock = threading.RLock()
         self._is_copy_read = False
-        self._log_end, self._pace = LogEnd(), LookPace(self.patience.monotonic)
-        self._look: _Look | None = None
+        self._log = LogWatch(self.subject, self.patience.monotonic)
         self._is_checked, self._committed_lsn = False, 0
 
     def __getstate__(self) -> dict[str, Any]:
         driver_only = {
-            "_log_end": None,
-            "_pace": None,
+            "_log": None,
             "_store": None,
             "_stored": None,
             "_claim": None,
@@ -180,7 +156,11 @@ class PostgresChangesSource(Source):
             return min(split.info["end"], offset + budget)
         if not self._is_copy_read:
             return offset
-        return self._with_connection(lambda connection: self._reach_log(connection, offset, budget))
+        return self._with_connection(
+            lambda connection: self._log.reach(
+                connection, self._slot(), offset, budget, self._table().ends_at, self._committed_lsn
+            )
+        )
 
     def finished(self, split: Split, offset: Offset) -> bool:
         if "file" in split.info:
@@ -305,41 +285,6 @@ class PostgresChangesSource(Source):
             )
         start = positions.get(stored.changes, stored.lsn)
         self._with_connection(lambda connection: slots.check_slot(connection, self._slot(), start, self.subject))
-
-    # --- the log ---
-
-    def _reach_log(self, connection: Connection[Any], offset: int, budget: int) -> int:
-        """The end of the last transaction within the budget; `offset` where there is nothing new."""
-        next_record, flushed = slots.log_ends(connection)
-        boundary, ends_at = self._log_end.newest(next_record, flushed), self._table().ends_at
-        look = self._look
-        if look is None or look.offset != offset or (look.is_empty and look.end != flushed):
-            if flushed <= offset or not self._pace.is_due():
-                return offset
-            started_s = self._pace.started_s()
-            look = self._look = self._look_at(connection, offset, flushed, budget)
-            if look.is_empty:
-                self._pace.found_nothing(started_s)
-        if not look.is_empty:
-            return look.stop_within(budget)
-        # Nothing of this table: move on only now and then, so that the server may forget what others wrote.
-        if ends_at is not None and look.end >= ends_at:
-            return ends_at
-        return boundary if min(boundary, look.end) - offset >= _EMPTY_BYTES_MAX else offset
-
-    def _look_at(self, connection: Connection[Any], offset: int, end: int, budget: int) -> _Look:
-        slot, stands_at = slots.slot_for(connection, self._slot(), offset, self.subject)
-        if self._committed_lsn - stands_at >= _BEHIND_BYTES_MAX:
-            slots.advance(connection, self._slot().reader, self._committed_lsn)
-        messages_max, ends_at = max(budget, _MESSAGES_AT_LEAST), self._table().ends_at
-        while True:
-            found = slots.commits(connection, slot, end, messages_max)
-            is_whole = not found or found[-1].messages < messages_max
-            passed = max((commit.messages for commit in found if commit.position < offset), default=0)
-            if is_whole or found[-1].messages - passed >= budget:
-                fresh = [commit for commit in found if commit.position >= offset]
-                return _Look(offset, end, passed, tuple(c for c in fresh if ends_at is None or c.end <= ends_at))
-            messages_max *= 4  # much of it was before the offset
 
     def _advance(self, connection: Connection[Any], lsn: int) -> None:
         for slot in (self._slot(), self._slot().reader):
