@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,9 @@ from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.consumers import close_consumers, read_range
 from millstream.connectors.kafka.offsets import Partition
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.dynamic_kafka import DynamicKafkaSource, SingleClusterTopicMetadataService
+from millstream.datastream.connectors.file_system import FileSource, StreamFormat
+from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
     KafkaOffsetResetStrategy,
@@ -432,3 +436,28 @@ def _can(act: Callable[[], object]) -> bool:
     except KafkaException:
         return False
     return True
+
+
+# --- beside KafkaSource -----------------------------------------------------------------------------------------
+
+
+def test_files_are_read_first_and_then_the_topic(kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path) -> None:
+    kafka_broker.create_topic(unique_name, 2)
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(f"past-{number}\n")
+    files = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path)).build()
+    for partition in range(2):
+        produce(kafka_broker.bootstrap, unique_name, [f"then-{partition}-{n}" for n in range(3)], partition)
+    topic = builder(kafka_broker, unique_name).set_bounded(LATEST).build()
+    got, _ = read(HybridSource.builder(files).add_source(topic).build(), epoch_records=1)
+    assert sorted(got[:3]) == ["past-0", "past-1", "past-2"]
+    assert sorted(got[3:]) == [f"then-{partition}-{n}" for partition in range(2) for n in range(3)]
+
+
+def test_streams_of_a_metadata_service_are_topics(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["a", "b"])
+    service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": kafka_broker.bootstrap})
+    source = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_ids({unique_name})
+    source.set_deserializer(KafkaRecordDeserializationSchema.value_only(SimpleStringSchema())).set_bounded(LATEST)
+    assert values(source.build()) == ["a", "b"]
