@@ -568,9 +568,52 @@ def test_a_publication_without_the_table_is_refused(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"create table {table}o (i int); create publication {table}p for table {table}o")
-    assert "does not have the table. Give another name" in refusal(lambda: reader(publication=f"{table}p"))
+    assert "does not have the table, so changes would be missing" in refusal(lambda: reader(publication=f"{table}p"))
     query(postgres_server, f"create publication {table}q for table {table} with (publish = 'insert')")
     assert "does not tell every kind of change" in refusal(lambda: reader(publication=f"{table}q"))
+    query(postgres_server, f"create publication {table}w for table {table} where (n > 0)")
+    assert "tells some rows only, (n > " in refusal(lambda: reader(publication=f"{table}w"))
+
+
+@pytest.mark.parametrize("change", ["alter publication {}p drop table {}", "drop publication {}p"])
+def test_a_table_that_is_taken_out_of_its_publication_is_told(
+    change: str,
+    postgres_server: PostgresServer,
+    table: str,
+    reader: Callable[..., Reader],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_watch, "_EMPTY_BYTES_MAX", 1)
+    read = reader(publication=f"{table}p")
+    query(postgres_server, f"insert into {table} values (1, 'a', 1)")
+    read.until(lambda: len(read.rows) == 1)
+    query(postgres_server, change.format(table, table))
+    query(postgres_server, f"insert into {table} values (2, 'a', 1)")
+    message = refusal(lambda: read.until(lambda: len(read.rows) == 2))
+    assert "does not have the table, so changes" in message or "does not exist" in message
+
+
+def test_a_partitioned_table_and_names_of_any_kind_are_read(postgres_server: PostgresServer, unique_name: str) -> None:
+    schema, name = f'"S {unique_name}"', '"' + 'Ünï "" %s.' + "x" * 40 + '"'
+    query(postgres_server, f"create schema {schema}")
+    query(postgres_server, f'create table {schema}.{name} (id int primary key, "N%s" text) partition by range (id)')
+    query(postgres_server, f"create table {schema}.low partition of {schema}.{name} for values from (0) to (10)")
+    query(postgres_server, f"create table {schema}.high partition of {schema}.{name} for values from (10) to (99)")
+    for part in (name, "low", "high"):
+        query(postgres_server, f"alter table {schema}.{part} replica identity full")
+    query(postgres_server, f"insert into {schema}.{name} values (1, 'a'), (11, 'b')")
+    source = PostgresChanges(url_of(postgres_server), f"{schema}.{name}", slot="Odd slot " + "x" * 80)
+    read = Reader(source, MemoryStore(unique_name))
+    read.epoch()
+    query(postgres_server, f"update {schema}.{name} set id = 12 where id = 1")  # it moves to the other part
+    query(postgres_server, f"insert into {schema}.{name} values (2, 'c')")
+    read.until(lambda: any(row.id == 2 for row in read.rows))
+    assert mirrored(read.rows) == {11: (11, "b"), 12: (12, "a"), 2: (2, "c")}
+    read.source.close()
+    query(
+        postgres_server,
+        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name like 'odd_slot%'",
+    )
 
 
 def test_a_role_without_rights_is_told_what_it_needs(postgres_server: PostgresServer, table: str) -> None:

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 __all__ = ["ChangeSettings", "PostgresChangesSource"]
 
 _Answer = TypeVar("_Answer")
+_NAME_BYTES_MAX = 63
+_SLOT_NAME_MAX = 48  # a token, and the mark of its reader, follow
 
 
 @dataclass(frozen=True)
@@ -156,11 +158,7 @@ class PostgresChangesSource(Source):
             return min(split.info["end"], offset + budget)
         if not self._is_copy_read:
             return offset
-        return self._with_connection(
-            lambda connection: self._log.reach(
-                connection, self._slot(), offset, budget, self._table().ends_at, self._committed_lsn
-            )
-        )
+        return self._with_connection(lambda connection: self._reach_log(connection, offset, budget))
 
     def finished(self, split: Split, offset: Offset) -> bool:
         if "file" in split.info:
@@ -230,7 +228,7 @@ class PostgresChangesSource(Source):
         if left_over is not None:
             slots.drop_slot(connection, slots.Slot(left_over, ""))
         token = secrets.token_hex(6)
-        slot = slots.Slot(f"{_slot_name(settings.slot)}_{token}", settings.publication or f"millstream_{layout.table}")
+        slot = slots.Slot(f"{_slot_name(settings.slot)}_{token}", settings.publication or _publication_name(layout))
         save_intent(store, settings.name, slot.name)
         past = inherited_table(store, settings.name)
         if past is not None:
@@ -285,6 +283,14 @@ class PostgresChangesSource(Source):
             )
         start = positions.get(stored.changes, stored.lsn)
         self._with_connection(lambda connection: slots.check_slot(connection, self._slot(), start, self.subject))
+
+    def _reach_log(self, connection: Connection[Any], offset: int, budget: int) -> int:
+        ends_at = self._table().ends_at
+        stop = self._log.reach(connection, self._slot(), offset, budget, ends_at, self._committed_lsn)
+        if stop != offset:
+            # A table that was taken out, or dropped and made anew, is silent for ever.
+            slots.check_publication(connection, self._slot().publication, self.settings.table, self.subject)
+        return stop
 
     def _advance(self, connection: Connection[Any], lsn: int) -> None:
         for slot in (self._slot(), self._slot().reader):
@@ -346,4 +352,10 @@ def _check_identity(layout: TableLayout, upserts: bool, subject: str) -> None:
 
 def _slot_name(text: str) -> str:
     """A text as the beginning of a slot's name, which has small letters, digits and underscores only."""
-    return re.sub(r"[^a-z0-9_]", "_", text.lower())[:50]
+    return re.sub(r"[^a-z0-9_]", "_", text.lower())[:_SLOT_NAME_MAX]
+
+
+def _publication_name(layout: TableLayout) -> str:
+    """The publication of a table, of which the server keeps the first bytes only."""
+    schema = "" if layout.schema == "public" else f"{layout.schema}_"
+    return f"millstream_{schema}{layout.table}".encode()[:_NAME_BYTES_MAX].decode(errors="ignore")

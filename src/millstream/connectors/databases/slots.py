@@ -36,6 +36,7 @@ __all__ = [
     "SlotMovedError",
     "add_reader",
     "advance",
+    "check_publication",
     "check_slot",
     "commits",
     "copy_slot",
@@ -246,30 +247,43 @@ def ensure_publication(connection: Connection[Any], publication: str, table: Tab
     kind = connection.execute("SELECT relkind FROM pg_class WHERE oid = to_regclass(%s)", [quoted(table)]).fetchone()
     if kind == ("p",):
         statement += " WITH (publish_via_partition_root = true)"
-    row = connection.execute(
-        "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s",
-        [publication],
-    ).fetchone()
-    try:
-        if row is None:
+    found = connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [publication]).fetchone()
+    if found is None:
+        try:
             connection.execute(statement)
             connection.commit()
-            return
-    except errors.DuplicateObject:
-        connection.rollback()
-    except errors.InsufficientPrivilege as error:
-        raise ProgramError(
-            f"{subject}: there is no publication {publication!r}, and this role may not make it "
-            f"({error.diag.message_primary}). Have the owner of the table run: {statement}"
-        ) from error
-    tables = connection.execute(
-        "SELECT count(*) FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s",
-        [publication, *table.parts],
+        except errors.DuplicateObject:
+            connection.rollback()
+        except errors.InsufficientPrivilege as error:
+            raise ProgramError(
+                f"{subject}: there is no publication {publication!r}, and this role may not make it "
+                f"({error.diag.message_primary}). Have the owner of the table run: {statement}"
+            ) from error
+    check_publication(connection, publication, table, subject)
+
+
+def check_publication(connection: Connection[Any], publication: str, table: TableName, subject: str) -> None:
+    """Refuse a publication that does not tell all changes of the table: they would be missing in silence."""
+    row = connection.execute(
+        "SELECT t.pubname IS NOT NULL, pubinsert AND pubupdate AND pubdelete AND pubtruncate, "
+        "to_jsonb(t) ->> 'rowfilter' FROM pg_publication p LEFT JOIN pg_publication_tables t "
+        "ON t.pubname = p.pubname AND t.schemaname = %s AND t.tablename = %s WHERE p.pubname = %s",
+        [*table.parts, publication],
     ).fetchone()
     connection.rollback()
-    if row == (False,) or tables == (0,):
-        what = "does not tell every kind of change" if row == (False,) else "does not have the table"
-        raise ProgramError(
-            f"{subject}: publication {publication!r} is there and {what}. Give another name; it will be made by: "
-            f"{statement}"
-        )
+    has_table, tells_all, row_filter = row or (False, False, None)
+    if has_table and tells_all and row_filter is None:
+        return
+    what = (
+        "is not there any more"
+        if row is None
+        else "does not have the table"
+        if not has_table
+        else "does not tell every kind of change"
+        if not tells_all
+        else f"tells some rows only, {row_filter}"
+    )
+    raise ProgramError(
+        f"{subject}: publication {publication!r} {what}, so changes would be missing in silence. "
+        "Give another name, under which one is made, and start anew, from a snapshot"
+    )
