@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kafka_writers import administer, produce, producer_of, transact, until
+from kafka_writers import administer, produce, producer_of, transact, until, written_later
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
 
@@ -68,19 +66,6 @@ def read(source: Any, **options: Any) -> tuple[list[Any], Result]:
 
     result = run(build, **options)
     return result[out], result
-
-
-@contextmanager
-def written_later(store: str, write: Callable[[], None]) -> Iterator[None]:
-    """Call `write` when the job in `store` has decided where its partitions begin."""
-    writer = threading.Thread(
-        target=lambda: (until("a discovery", lambda: MemoryStore(store).list("input/kafka-in")), write())
-    )
-    writer.start()
-    try:
-        yield
-    finally:
-        writer.join()
 
 
 def values(source: Any, **options: Any) -> list[Any]:
@@ -201,6 +186,7 @@ def test_records_that_cannot_be_read_go_where_the_program_says(kafka_broker: Kaf
         ("offset 1", b"2", b"{poison"),
         ("offset 2", b"bad", b'{"n": 3}'),
     ]
+    assert any("its key, b'bad'" in row["reason"] for row in result[letters])
 
 
 class Number(DeserializationSchema):
