@@ -8,7 +8,9 @@ import io
 import json
 import lzma
 import pickle
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas
@@ -210,3 +212,13 @@ def test_an_address_with_credentials_in_it_is_refused_without_repeating_them() -
     with pytest.raises(MillstreamError, match="environment") as refusal:
         lines_of("s3://key:secret@bucket/in")
     assert "secret@" not in str(refusal.value)
+
+
+def test_the_program_of_the_page_copies_objects(bucket: Bucket) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "files.md"
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(block, page.name, "exec"), names)
+    bucket.put("logs/a.txt", b"one\ntwo\n")
+    run(lambda env: names["copy_objects"](env, bucket.name))
+    assert bucket.lines("copies/") == ["one", "two"]

@@ -23,7 +23,7 @@ from millstream.connectors.kafka import sink as sink_module
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.outgoing_messages import RecordSerializer
 from millstream.connectors.kafka.producers import KeptProducers, open_producer
-from millstream.connectors.kafka.sink import Delivery, KafkaSink
+from millstream.connectors.kafka.sink import Delivery, KafkaSink, kafka_sink
 from millstream.datastream.connectors.base import DeliveryGuarantee
 from millstream.datastream.connectors.kafka import KafkaRecordSerializationSchema
 from millstream.datastream.connectors.kafka import KafkaSink as KafkaSinkOfPrograms
@@ -63,7 +63,7 @@ def become_process(monkeypatch: pytest.MonkeyPatch, process: KeptProducers) -> N
 def sink_of(bootstrap: str, topic: str, delivery: Delivery = "exactly-once", **properties: Any) -> KafkaSink:
     named = {name.replace("_", "."): value for name, value in properties.items()}
     settings = ClientSettings.of({"bootstrap.servers": bootstrap, **named})
-    return KafkaSink(settings, RecordSerializer(SimpleStringSchema(), FirstLetter(), topic), delivery)
+    return kafka_sink(settings, RecordSerializer(SimpleStringSchema(), FirstLetter(), topic), delivery)
 
 
 # Not long ago: a broker soon removes what is as old as its retention.
@@ -452,8 +452,8 @@ def test_a_property_that_nobody_knows_is_told_at_the_start(kafka_broker: KafkaBr
 
 def test_a_message_too_large_for_the_producer_is_refused_before_it_is_committed(kafka_broker: KafkaBroker) -> None:
     sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker))
-    with pytest.raises(JobFailedError, match=r"1,000,00\d bytes is larger than max\.request\.size"):
-        run(lambda env: env.add_source(Script(["a" * 1_000_000], type_info=Types.STRING())).sink_to(sink))
+    with pytest.raises(JobFailedError, match=r"1,048,5\d\d bytes is larger than max\.request\.size"):
+        run(lambda env: env.add_source(Script(["a" * 1_048_520], type_info=Types.STRING())).sink_to(sink))
 
 
 def test_a_message_too_large_for_the_topic_waits_until_the_topic_takes_it(

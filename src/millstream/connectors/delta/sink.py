@@ -28,6 +28,7 @@ from millstream.connectors.delta.table import (
     opened_table,
 )
 from millstream.connectors.files.part_rules import STAGING
+from millstream.connectors.files.places import refuse_credentials
 from millstream.connectors.files.publishing import service_of
 from millstream.connectors.foreign_columns import foreign_schema
 from millstream.errors import MillstreamError, ProgramError, StoreDamagedError, StoreError
@@ -204,15 +205,9 @@ def _size_of(target: Store, name: str) -> int | None:
 
 
 def _checked_url(url: str) -> str:
+    refuse_credentials(url, "Delta sink")
     address = open_store(url).url
-    if is_object_address(address):
-        bucket = address.partition("://")[2].partition("/")[0]
-        if "@" in bucket or "?" in address:
-            raise ProgramError(
-                "Delta sink: the address holds '@' or '?', where some put credentials. They belong into the "
-                "environment (AWS_ACCESS_KEY_ID and the like); give s3://bucket/table"
-            )
-    elif not isinstance(open_store(url), LocalStore):
+    if not is_object_address(address) and not isinstance(open_store(url), LocalStore):
         raise ProgramError(
             f"Delta sink: {url} is neither a folder nor an object store. Give a path, or s3://bucket/table"
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ __all__ = [
     "explained_file_errors",
     "opened_bytes",
     "split_info",
+    "split_name",
 ]
 
 _SAMPLE_BYTES = 64 * 1024
@@ -57,6 +59,19 @@ class FileFormat(ABC):
         """The records that begin in [start, stop); returns where the next one begins."""
 
 
+_LOOKS_CUT = re.compile(r"#\d+")
+
+
+def split_name(file: InputFile, start: int) -> str:
+    """The name of the split that begins there. The first has the file's own name, unless it looks like another's.
+
+    >>> [split_name(InputFile(path, 9, 0), start) for path, start in (("/a", 0), ("/a", 5), ("/a#5", 0))]
+    ['/a', '/a#5', '/a#5#0']
+    """
+    plain = start == 0 and (file.cut_by_content or not _LOOKS_CUT.fullmatch(file.path[file.path.rfind("#") :]))
+    return file.path if plain else f"{file.path}#{start}"
+
+
 def split_info(file: InputFile, end: int | None) -> dict[str, str | int | None]:
     """What a task must know of the file to read a split that reaches to `end`; None: to wherever the file ends."""
     info: dict[str, str | int | None] = {"path": file.path, "end": end, "size": file.size}
@@ -76,8 +91,7 @@ class ByteFormat(FileFormat):
         step = file.size if whole else split_bytes_max
         return tuple(
             Split(
-                # The first range has the file's own name, so that a small file's split is simply called like it.
-                file.path if start == 0 else f"{file.path}#{start}",
+                split_name(file, start),
                 start,
                 split_info(file, min(file.size, start + step)),
             )

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.formats import FileFormat, explained_file_errors, split_info
+from millstream.connectors.files.formats import FileFormat, explained_file_errors, split_info, split_name
 from millstream.connectors.files.places import InputFile, opened_whole
 from millstream.connectors.foreign_columns import inward
 from millstream.errors import JobFailedError, ProgramError
@@ -41,7 +41,7 @@ class ParquetRows(FileFormat):
             return ()
         if file.size <= split_bytes_max and not file.cut_by_content:
             # Not opened here: of a million small files the driver would read every footer.
-            return (Split(file.path, 0, split_info(file, None)),)
+            return (Split(split_name(file, 0), 0, split_info(file, None)),)
         splits: list[Split] = []
         begin = row = size_bytes = 0
         metadata = _footer(file.path, file.size, file.mark)
@@ -50,8 +50,7 @@ class ParquetRows(FileFormat):
             row += facts.num_rows
             size_bytes += facts.total_byte_size
             if row > begin and (size_bytes >= split_bytes_max or group == metadata.num_row_groups - 1):
-                name = file.path if begin == 0 else f"{file.path}#{begin}"
-                splits.append(Split(name, begin, split_info(file, row)))
+                splits.append(Split(split_name(file, begin), begin, split_info(file, row)))
                 begin, size_bytes = row, 0
         return tuple(splits)
 

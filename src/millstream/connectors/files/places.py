@@ -38,6 +38,7 @@ __all__ = [
     "opened_file",
     "opened_whole",
     "place_of",
+    "refuse_credentials",
 ]
 
 _BUFFER_BYTES = 1 << 20
@@ -91,15 +92,21 @@ def _object_address(path: str) -> str:
     # S3's two spellings mean one service; one of them is kept, so that a file has one name.
     path = re.sub(r"^s3a://", "s3://", path, flags=re.IGNORECASE)
     bucket, key = _bucket_and_key(path)
-    if "@" in bucket.partition("://")[2] or "?" in path:
-        raise ProgramError(
-            "FileSource: the address holds '@' or '?', where some put credentials. They belong into the environment "
-            "(AWS_ACCESS_KEY_ID and the like); give s3://bucket/folder"
-        )
+    refuse_credentials(path, "FileSource")
     parts = key.split("/") if key else []
     if not bucket.partition("://")[2] or any(part in ("", ".", "..") for part in parts):
         raise ProgramError(f"FileSource: {path} is no address of objects. Give s3://bucket/folder")
     return path.rstrip("/")
+
+
+def refuse_credentials(address: str, subject: str) -> None:
+    """ProgramError, which does not repeat it, for an address in which credentials may be."""
+    bucket, _, key = address.partition("://")[2].partition("/")
+    if is_object_address(address) and ("@" in bucket or "?" in bucket or "?" in key):
+        raise ProgramError(
+            f"{subject}: the address holds '@' or '?', where some put credentials. They belong into the environment "
+            "(AWS_ACCESS_KEY_ID and the like); give s3://bucket/folder"
+        )
 
 
 def _bucket_and_key(path: str) -> tuple[str, str]:
@@ -135,7 +142,7 @@ def _check_objects(path: str) -> None:
     """A folder of a bucket need not be there: it is there with its first object. The bucket must."""
     bucket, key = _bucket_and_key(path)
     try:
-        with explained_errors(bucket, key):
+        with explained_errors(bucket, key), _unreadable_names(bucket):
             next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
     except StoreError as error:
         raise type(error)(error.message.replace("Store ", "FileSource: ", 1)) from error
@@ -177,7 +184,7 @@ def _visible(root: str, known: Any) -> Iterator[str]:
 def _objects_below(root: str, known: Any) -> Iterator[InputFile]:
     bucket, key = _bucket_and_key(root)
     skipped = len(key) + 1 if key else 0
-    with explained_errors(bucket, key):
+    with explained_errors(bucket, key), _unreadable_names(bucket):
         if key and (named := _head(bucket, key)) is not None and root not in known:
             yield named
         for page in _backend(bucket).list(key or None):
@@ -188,6 +195,20 @@ def _objects_below(root: str, known: Any) -> Iterator[InputFile]:
                 hidden = any(part.startswith((".", "_")) for part in name[skipped:].split("/"))
                 if not hidden and not name.endswith("/") and path not in known:
                     yield _input_file(path, cast(dict[str, Any], item))
+
+
+@contextmanager
+def _unreadable_names(bucket: str) -> Iterator[None]:
+    from obstore.exceptions import InvalidPathError
+
+    try:
+        yield
+    except InvalidPathError as error:
+        reason = str(error).split("\n", 1)[0]
+        raise StoreError(
+            f"FileSource: {bucket} has an object whose name cannot be read here ({reason}). Names must have no control "
+            "characters, no empty part between slashes, and no part '.' or '..'. Rename it, or read another folder"
+        ) from error
 
 
 def _head(bucket: str, key: str) -> InputFile | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.connectors.files.discovery import FileLog, check_paths
-from millstream.connectors.files.formats import FileFormat
+from millstream.connectors.files.formats import FileFormat, split_name
 from millstream.connectors.files.places import InputFile, place_of
 from millstream.connectors.splits_on_demand import SplitsOnDemand
 from millstream.errors import ProgramError
@@ -85,7 +85,7 @@ class FileSource(Source):
     def _planned(self, file: InputFile) -> Sequence[Split]:
         splits = self.format.plan(file, self.split_bytes_max) if file.size else ()
         # An empty file has its place in the list all the same: at its start it is at its end.
-        return splits or (Split(file.path, 0, {"path": file.path, "end": 0, "size": 0}),)
+        return splits or (Split(split_name(file, 0), 0, {"path": file.path, "end": 0, "size": 0}),)
 
     def _is_discovery_due(self, log: FileLog, now_ms: int) -> bool:
         if self.discovery_interval_ms is None:

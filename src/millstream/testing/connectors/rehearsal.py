@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,31 +19,10 @@ from millstream.connectors.contracts import CommitId, Json, Sink, SinkWriter, Wr
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
-__all__ = ["Actor", "LocalSession", "Rehearsal"]
+__all__ = ["Actor", "Rehearsal"]
 
 _NOW_MS = 1_700_000_000_000
 _EPOCH_MS = 1_000
-
-
-class LocalSession:
-    """As much of a Spark session as `commit_in = "tasks"` needs: the tasks run here, one after the other."""
-
-    class _Tasks:
-        def __init__(self, items: Sequence[Any]) -> None:
-            self._items = items
-
-        def mapPartitions(self, act: Callable[[Iterator[Any]], Iterator[Any]]) -> LocalSession._Tasks:  # noqa: N802
-            return LocalSession._Tasks([answer for item in self._items for answer in act(iter([travelled(item)]))])
-
-        def collect(self) -> Sequence[Any]:
-            return self._items
-
-    @property
-    def sparkContext(self) -> LocalSession:  # noqa: N802 - Spark's name
-        return self
-
-    def parallelize(self, items: Sequence[Any], slices: int = 1) -> LocalSession._Tasks:
-        return self._Tasks(items)
 
 
 @dataclass
@@ -69,7 +48,7 @@ class Rehearsal:
     make: Callable[[], Sink]
     store: Store
     type_info: TypeInformation | None = None
-    session: Any = field(default_factory=LocalSession)
+    session: Any = None
     parallelism: int = 2
     job: str = field(default_factory=lambda: secrets.token_hex(16))
     uid: str = "sink"

@@ -16,7 +16,7 @@ from millstream.connectors.contracts import Sink
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.storage.local import LocalStore
 from millstream.testing.connectors.clear_errors import Broken, check_error, check_secrets
-from millstream.testing.connectors.rehearsal import LocalSession, Rehearsal
+from millstream.testing.connectors.rehearsal import Rehearsal
 from millstream.testing.connectors.report import Checklist, Report, Skipped
 from millstream.testing.connectors.sink_crashes import check_crashes
 from millstream.testing.connectors.sink_drivers import check_drivers
@@ -72,7 +72,7 @@ def check_sink(
             expected=expected,
             is_exact=example.guarantee == "exactly-once",
             store=LocalStore(Path(folder), fsync=False),
-            session=session or LocalSession(),
+            session=session,
             crash_points=crash_points,
         )
         if _check_steps(checks, trial):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.compiler.passes.check_functions import travelled
-from millstream.connectors.contract_checks import is_complete, is_finished, opened_source, reach_of
+from millstream.connectors.contract_checks import ends_early, is_complete, is_finished, opened_source, reach_of
 from millstream.connectors.contracts import Source, SourceContext
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.storage.local import LocalStore
@@ -88,7 +88,7 @@ def check_source(
     checks = Checklist(type(engine).__name__, promise, left_out or {})
     with tempfile.TemporaryDirectory(prefix="millstream-kit-") as folder:
         store = LocalStore(Path(folder), fsync=False)
-        context = SourceContext(now_ms=1_000_000, run_started_ms=1_000_000, parallelism=2)
+        context = SourceContext(now_ms=1_000_000, run_started_ms=1_000_000, parallelism=2, uid="source")
         trial = _Trial(engine, store, session, context, ranges_max, SourceReader(engine, context))
         if _begin(checks, trial, budget, expected):
             _check_ranges(checks, trial)
@@ -159,6 +159,7 @@ def _check_ranges(checks: Checklist, trial: _Trial) -> None:
     checks.run("settled", "a range that was read further than planned can be read again as it was", settled)
     checks.run("cuts", "however the input is cut into ranges, it is the same", lambda: _check_cuts(trial))
     checks.run("whole", "any range between two positions gives what lies between them", lambda: _check_pairs(trial))
+    checks.run("bytes", "a range that ends early because of its bytes goes on there", lambda: _check_bytes(trial))
     checks.run("empty", "an empty range gives nothing", lambda: _check_empty(trial))
     checks.run("torn", "a range that a task left in the middle can be read again", lambda: _check_torn(trial))
     checks.run("twice-at-once", "two tasks may read the same range at the same time", lambda: _check_at_once(trial))
@@ -200,6 +201,24 @@ def _check_pairs(trial: _Trial) -> str:
             assert not difference, f"{found}: {difference}"
             pairs += 1
     return f"{pairs} ranges"
+
+
+def _check_bytes(trial: _Trial) -> str:
+    """Range by range with room for next to nothing: each part must bring something, or the job stands still."""
+    _must_replay(trial)
+    if not ends_early(trial.reader.source):
+        raise Skipped("it reads every range in whole")
+    reader, parts = trial.in_a_task(), 0
+    for range_ in trial.ranges[:5]:
+        offset, records = range_.start, list[Any]()
+        while offset != range_.end:
+            part = reader.read(range_.split, offset, range_.stop, bytes_max=1)
+            assert part.end != offset, f"{part} comes to nothing when it may have 1 byte"
+            records.extend(part.records)
+            offset, parts = part.end, parts + 1
+        difference = order_difference(records, range_.records)
+        assert not difference, f"{range_}: {difference}"
+    return f"{parts} parts"
 
 
 def _check_empty(trial: _Trial) -> str:
@@ -340,7 +359,7 @@ def _error_of(broken: Broken, session: Any, secrets: Sequence[str]) -> Callable[
     def use(source: Any) -> None:
         engine = source._connector if isinstance(source, JavaFunctionWrapper) else source
         with tempfile.TemporaryDirectory(prefix="millstream-kit-") as folder:
-            context = SourceContext(now_ms=1_000_000, run_started_ms=1_000_000, parallelism=1)
+            context = SourceContext(now_ms=1_000_000, run_started_ms=1_000_000, parallelism=1, uid="source")
             ready = opened_source(engine, LocalStore(Path(folder), fsync=False), session)
             try:
                 reader = SourceReader(ready, context)

@@ -19,6 +19,7 @@ from millstream.connectors.contract_checks import (
     wrong_item,
 )
 from millstream.connectors.contracts import Json, Offset, Source, SourceContext, Split
+from millstream.connectors.messages.dead_letters import DeadLetters
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch
 
@@ -74,9 +75,9 @@ class SourceReader:
         listed = listed_splits(self.source, self.context)
         return [Split(split.name, through_json(split.start), through_json(split.info)) for split in listed]
 
-    def read(self, split: Split, start: Offset, stop: Offset) -> RangeRead:
-        """One range, in whole."""
-        steps = self.steps(split, start, stop)
+    def read(self, split: Split, start: Offset, stop: Offset, bytes_max: int | None = None) -> RangeRead:
+        """One range, in whole or as far as its bytes go."""
+        steps = self.steps(split, start, stop, bytes_max)
         records: list[Any] = []
         while True:
             try:
@@ -84,9 +85,11 @@ class SourceReader:
             except StopIteration as end:
                 return RangeRead(split, start, stop, end.value, tuple(records))
 
-    def steps(self, split: Split, start: Offset, stop: Offset) -> Generator[list[Any], None, Offset]:
-        """One range, item by item; returns where it came to."""
-        items = read_items(self.source, split, start, stop)
+    def steps(
+        self, split: Split, start: Offset, stop: Offset, bytes_max: int | None = None
+    ) -> Generator[list[Any], None, Offset]:
+        """One range, item by item, and no further than about `bytes_max`; returns where it came to."""
+        items = read_items(self.source, split, start, stop, bytes_max)
         try:
             while True:
                 try:
@@ -125,6 +128,8 @@ class SourceReader:
             if item.timestamps is None:
                 return values
             return list(zip(values, item.timestamps.tolist(), strict=True))
+        if isinstance(item, DeadLetters):
+            return [("dead letter", value) for value in item.batch.values()]
         if isinstance(item, list):
             return list(Batch.of_values(item, type_info).values())
         raise wrong_item(self.source, item)

@@ -502,3 +502,12 @@ def decoded(format: JsonLines, block: bytes, slow: bool) -> Any:
 def test_the_fast_way_of_json_gives_what_the_slow_way_gives(documents: list[str], end: str) -> None:
     block = end.join(documents).encode()
     assert decoded(JsonLines(DOCUMENT_TYPE), block, False) == decoded(JsonLines(DOCUMENT_TYPE), block, True)
+
+
+def test_a_file_that_is_called_like_the_second_half_of_another_is_a_split_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\nthree\n")
+    (tmp_path / "a#5").write_text("other\n")
+    source = FileSource([str(tmp_path)], TextLines(), split_bytes_max=5)
+    names = [split.name for split in source.splits(at())]
+    assert len(names) == len(set(names)) == 5
+    assert sorted(drain(source)) == ["one", "other", "three", "two"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.time import DurationLike, as_duration
+from millstream.common.time import DurationLike, duration_ms
 from millstream.common.utils import JavaObjectWrapper, refuse_java
 from millstream.connectors.files import part_rules
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
@@ -81,7 +81,7 @@ class RollingPolicy(JavaObjectWrapper):
 
 
 def _interval_ms(name: str, interval: int | DurationLike) -> int:
-    milliseconds = interval if isinstance(interval, int) else as_duration(interval).to_millis()
+    milliseconds = interval if isinstance(interval, int) else duration_ms(interval)
     return checked_count(f"default_rolling_policy, {name}", milliseconds)
 
 
