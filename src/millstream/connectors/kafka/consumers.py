@@ -16,6 +16,7 @@ Nothing is skipped in silence: an offset that is not in the partition any more i
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import threading
 import time
@@ -35,7 +36,7 @@ __all__ = ["close_consumers", "read_range"]
 _CONSUMERS_MAX = 32
 """So many consumers a process keeps for one cluster. Each has some threads and a buffer of its own."""
 _IDLE_S = 120.0
-_BATCH_RECORDS = 16_384
+_BATCH_RECORDS = 8_192
 _WAIT_S = 0.2
 _GATHER_S = 0.005
 _DEFAULTS = {
@@ -169,12 +170,14 @@ class _Reader:
             count = self._count_before(stop)
             messages, self._ahead = self._ahead[:count], self._ahead[count:]
             position = stop if self._ahead else min(self._scanned, stop)
-            if messages:
+            if count:
                 self.position = None
-                yield messages
+                lot = [messages]
+                del messages
+                yield lot.pop()  # whoever takes them is the only one to hold them, and lets them go soon
                 quiet_since_s = time.monotonic()
             self.position = position
-            if messages and is_enough():
+            if count and is_enough():
                 return position
 
     def _count_before(self, stop: int) -> int:
@@ -185,17 +188,29 @@ class _Reader:
     def _fetch(self, wanted: int) -> bool:
         """Take what has come, or wait a little for something to come; whether that is further than before."""
         count, scanned = min(wanted, _BATCH_RECORDS), self._scanned
-        messages = self._consumer.consume(count, 0)
+        messages = self._take(count, 0)
         if not messages:
             messages = self._consumer.consume(1, _WAIT_S)
             if messages and count > 1:
-                messages += self._consumer.consume(count - 1, _GATHER_S)
+                messages += self._take(count - 1, _GATHER_S)
         if any(map(self._module.Message.error, messages)):
             messages = self._without_events(messages)
         if messages:
             self._scanned = max(self._scanned, messages[-1].offset() + 1)
         self._ahead = messages
         return self._scanned > scanned
+
+    def _take(self, count: int, timeout_s: float) -> list[Any]:
+        """What has come, without Python's search for garbage in between: it would go through thousands of messages
+        again and again, and then through all else, for a fifth of the time that reading takes."""
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            messages: list[Any] = self._consumer.consume(count, timeout_s)
+        finally:
+            if was_enabled:
+                gc.enable()
+        return messages
 
     def _without_events(self, messages: list[Any]) -> list[Any]:
         """The records among `messages`; others tell how far the consumer has come, or why it comes no further."""

@@ -17,7 +17,7 @@ the cheapest there is, and makes a third of what reading costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
@@ -126,22 +126,22 @@ class RecordReader:
         self._decoder = decoder_of(layout.value_schema)
         self._key_decoder = None if layout.key_schema is None else decoder_of(layout.key_schema)
 
-    def items(self, messages: list[Any]) -> Iterator[Batch | DeadLetters]:
-        """The rows of `messages`, with their times, and the messages that cannot be read if they have a place to go."""
+    def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
+        """The rows of `messages`, with their times, and the messages that cannot be read if they have a place to go.
+
+        A list, so that nobody holds the messages when the rows are on their way.
+        """
         keys = None
         if self._key_decoder is not None:
             keys, letters = self._decoded(self._key_decoder, messages, list(map(self._of.key, messages)), "its key, ")
             if letters is not None:
-                yield letters
                 unreadable = {bad.index for bad in keys.bad}
-                readable = [message for at, message in enumerate(messages) if at not in unreadable]
-                yield from self.items(readable)
-                return
+                return [letters, *self.items([each for at, each in enumerate(messages) if at not in unreadable])]
         decoded, letters = self._decoded(self._decoder, messages, list(map(self._of.value, messages)))
-        if letters is not None:
-            yield letters
+        items: list[Batch | DeadLetters] = [] if letters is None else [letters]
         if len(decoded.batch):
-            yield self._batch(decoded, messages, keys)
+            items.append(self._batch(decoded, messages, keys))
+        return items
 
     def _decoded(
         self, decoder: MessageDecoder, messages: list[Any], texts: list[bytes | None], part: str = ""
