@@ -8,7 +8,8 @@ elsewhere, which has to wait for the fetch it is in, and what it had fetched can
 **Where a range ends.** Offsets have gaps: marks of transactions, records of aborted ones, what compaction removed. So a
 range is not over after so many records, nor at a record with its last offset. It is over when a record at or behind
 `stop` is seen, or the end of what may be read (the consumer tells the offset it has come to). A record behind `stop` is
-kept for the next epoch.
+kept for the next epoch. That it has come to the end a consumer tells when a fetch brings nothing, for which a broker
+takes its time. So where ranges end in such marks, as with transactions they all do, consumers fetch with less patience.
 
 Nothing is skipped in silence: an offset that is not in the partition any more is an error, and never "the earliest".
 """
@@ -39,6 +40,8 @@ _IDLE_S = 120.0
 _BATCH_RECORDS = 8_192
 _WAIT_S = 0.2
 _GATHER_S = 0.005
+_BRIEF_FETCH_MS = "30"
+"""How long a broker may wait for records where the end must be known soon."""
 _DEFAULTS = {
     "isolation.level": "read_committed",
     "queued.max.messages.kbytes": "8192",
@@ -83,6 +86,8 @@ _PoolKey = tuple[int, str, ClientSettings]
 _POOLS: dict[_PoolKey, list[_Reader]] = {}
 """Consumers that nobody reads with just now, the longest unused first, by process, source and settings. A forked
 process finds none of its parent's."""
+_MARKED: set[tuple[_PoolKey, Partition]] = set()
+"""Partitions of which ranges have ended in marks that no consumer gets to see."""
 atexit.register(close_consumers)
 
 
@@ -97,7 +102,7 @@ def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Rea
     for each in of_partition:
         if each is not reader:
             each.close()
-    reader = reader or _Reader(key[2], partition, start)
+    reader = reader or _Reader(key[2], partition, start, is_brief=(key, partition) in _MARKED)
     try:
         yield reader
     except BaseException:  # also one that is given up in the middle: it stands nowhere
@@ -107,6 +112,10 @@ def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Rea
 
 
 def _put_back(key: _PoolKey, reader: _Reader) -> None:
+    if reader.meets_marks and not reader.is_brief:
+        _MARKED.add((key, reader.partition))
+        reader.close()
+        return
     now_s = reader.used_s = time.monotonic()
     left_out: list[_Reader] = []
     with _LOCK:
@@ -122,15 +131,17 @@ def _put_back(key: _PoolKey, reader: _Reader) -> None:
 class _Reader:
     """A consumer of one partition.
 
+    `is_brief`: brokers shall not wait long; `meets_marks`: it has come to an end that it could only be told of.
     `position`: all records before it were given out; None: nobody knows, so it cannot be used again. `_scanned`: all
     records before it have come from the consumer; those that were not given out yet are `_ahead`.
     """
 
-    def __init__(self, settings: ClientSettings, partition: Partition, start: int) -> None:
+    def __init__(self, settings: ClientSettings, partition: Partition, start: int, *, is_brief: bool) -> None:
         self._settings = settings
         self._module = confluent()
         self._complaints = Complaints()
-        defaults = {name: value for name, value in _DEFAULTS.items() if settings.get(name) is None}
+        brief = {"fetch.wait.max.ms": _BRIEF_FETCH_MS} if is_brief and settings.get("fetch.max.wait.ms") is None else {}
+        defaults = {name: value for name, value in (_DEFAULTS | brief).items() if settings.get(name) is None}
         self._consumer = new_client(
             "consumer",
             settings,
@@ -145,6 +156,7 @@ class _Reader:
         self.partition = partition
         self.position: int | None = start
         self.used_s = 0.0
+        self.is_brief, self.meets_marks = is_brief, False
         self._scanned = start
         self._ahead: list[Any] = []
 
@@ -215,17 +227,20 @@ class _Reader:
     def _without_events(self, messages: list[Any]) -> list[Any]:
         """The records among `messages`; others tell how far the consumer has come, or why it comes no further."""
         error_codes = self._module.KafkaError
+        records = [message for message in messages if message.error() is None]
+        seen = max(self._scanned, records[-1].offset() + 1) if records else self._scanned
         for message in messages:
             error = message.error()
             if error is None:
                 continue
             if error.code() == error_codes._PARTITION_EOF:
+                self.meets_marks |= message.offset() > seen
                 self._scanned = max(self._scanned, message.offset())
             elif error.code() in (error_codes._AUTO_OFFSET_RESET, error_codes.OFFSET_OUT_OF_RANGE):
                 raise self._lost(error)
             elif not error.retriable():
                 raise client_error(f"reading {self._place()}", error, self._settings, self._complaints)
-        return [message for message in messages if message.error() is None]
+        return records
 
     def _place(self) -> str:
         at = "" if self.position is None else f" from offset {self.position}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -66,8 +67,10 @@ class Client:
     first = 0
     chance = random.Random(0)
     open_count = 0
+    patience_ms: ClassVar[list[object]] = []
 
-    def __init__(self) -> None:
+    def __init__(self, settings: dict[str, object]) -> None:
+        Client.patience_ms.append(settings.get("fetch.wait.max.ms"))
         self._position, self._told_end = -1, -1
         Client.open_count += 1
 
@@ -104,9 +107,11 @@ class Module:
 @pytest.fixture(autouse=True)
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(consumers, "confluent", lambda: Module)
-    monkeypatch.setattr(consumers, "new_client", lambda *_, **__: Client())
+    monkeypatch.setattr(consumers, "new_client", lambda *_, **settings: Client(settings))
+    monkeypatch.setattr(consumers, "_MARKED", set())
     monkeypatch.setattr(consumers, "_BATCH_RECORDS", 100)  # and back, whatever a test makes of it
     Client.open_count, Client.first = 0, 0
+    Client.patience_ms.clear()
     yield
     close_consumers()
     assert Client.open_count == 0
@@ -150,8 +155,15 @@ def test_a_partition_that_grows_is_read_on_by_one_consumer(log: list[int], growt
         start, Client.end = Client.end, Client.end + growth
         more, reached = offsets_in(start, Client.end)
         got += more
-        assert reached == Client.end and Client.open_count == 1
+        assert reached == Client.end and Client.open_count <= 1
     assert got == [at for at in log if at < Client.end]
+
+
+def test_where_ranges_end_in_marks_the_next_consumer_is_told_of_the_end_sooner() -> None:
+    Client.offsets, Client.chance = [0, 1, 4, 5, 8, 9], random.Random(1)
+    for Client.end in (2, 4, 6, 8, 10, 12):
+        offsets_in(max(0, Client.end - 2), Client.end)
+    assert Client.patience_ms == [None, "30"]
 
 
 def test_an_offset_that_is_gone_is_an_error_and_never_skipped() -> None:
