@@ -43,6 +43,7 @@ from millstream.errors import ConnectorAwayError, ConnectorError, JobFailedError
 from millstream.jobs.clock import SystemClock
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, Result, run
+from millstream.testing.connectors import Broken, check_source
 
 LATEST = KafkaOffsetsInitializer.latest()
 EARLIEST = KafkaOffsetsInitializer.earliest()
@@ -534,3 +535,31 @@ def test_a_partition_that_is_behind_holds_event_time_back_and_loses_nothing(
 
     result = run(build, epoch_records=4)
     assert sum(result[out]) == 40 and len(result[out]) == 20
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_it_keeps_every_promise_of_a_source(kafka_broker: KafkaBroker, unique_name: str, bounded: bool) -> None:
+    """The kit that third parties check their sources with, on partitions with aborted transactions in them."""
+    kafka_broker.create_topic(unique_name, 2)
+    producer = producer_of(kafka_broker.bootstrap, transactional_id=unique_name)
+    producer.init_transactions(60)
+    for number in range(8):
+        transact(
+            producer, unique_name, [f"{number}-{n}" for n in range(4)], commit=number % 3 != 1, partition=number % 2
+        )
+    source = builder(kafka_broker, unique_name).set_property("sasl.password", "hush-hush")
+    if bounded:
+        source.set_bounded(LATEST)
+    report = check_source(
+        source.build(),
+        expected=[f"{number}-{n}" for number in range(8) if number % 3 != 1 for n in range(4)],
+        broken=[
+            Broken(
+                "a topic that is not there",
+                lambda: builder(kafka_broker, f"{unique_name}-x").set_bounded(LATEST).build(),
+                says=("kafka-topics.sh", unique_name),
+            )
+        ],
+        secrets=["hush-hush"],
+    )
+    assert not report.failures
