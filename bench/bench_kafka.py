@@ -145,9 +145,9 @@ def measure_count(report: Report, session: SparkSession, sizes: Sizes) -> None:
     report.note(f"{rates['ours']} in {TASKS} tasks, start and end of the job included; the loop {rates['loop']}")
 
 
-def _counts(broker: KafkaBroker, topic: str) -> list[tuple[str, int]]:
+def _counts(broker: KafkaBroker, topic: str) -> list[tuple[str, int, int]]:
     rows = (json.loads(value) for value in programs.messages_in(broker.bootstrap, topic))
-    return sorted((row["user"], row["records"]) for row in rows)
+    return sorted((row["user"], row["window_start"], row["records"]) for row in rows)
 
 
 def measure_once(report: Report, session: SparkSession, sizes: Sizes) -> None:
