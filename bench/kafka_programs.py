@@ -55,13 +55,13 @@ COUNT_TYPE = Types.ROW_NAMED(
 )
 
 
-def record(number: int, total: int) -> bytes:
-    """The record of this number of `total`."""
+def record(number: int, at_ms: int) -> bytes:
+    """The record of this number and time."""
     fields = {
         "user": f"user-{number * 7919 % USERS:06}",
         "page": f"/catalogue/articles/{number % 9973:05}/details",
         "cents": number % 100_000,
-        "at": FIRST_MS + number * SPAN_MS // total,
+        "at": at_ms,
         "ok": number % 3 > 0,
     }
     return json.dumps(fields).encode()
@@ -75,7 +75,7 @@ def fill(bootstrap: str, topic: str, total: int) -> None:
         at_ms = FIRST_MS + number * SPAN_MS // total
         while True:
             try:
-                producer.produce(topic, record(number, total), partition=number % partitions, timestamp=at_ms)
+                producer.produce(topic, record(number, at_ms), partition=number % partitions, timestamp=at_ms)
                 break
             except BufferError:
                 producer.poll(0.1)
