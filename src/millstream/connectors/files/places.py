@@ -17,12 +17,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.storage.objects import connect, explained_errors
+from millstream.storage.patience import patiently
 from millstream.storage.store import is_object_address
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = [
     "opened_file",
     "opened_whole",
     "place_of",
+    "refuse_credentials",
 ]
 
 _BUFFER_BYTES = 1 << 20
@@ -91,15 +93,21 @@ def _object_address(path: str) -> str:
     # S3's two spellings mean one service; one of them is kept, so that a file has one name.
     path = re.sub(r"^s3a://", "s3://", path, flags=re.IGNORECASE)
     bucket, key = _bucket_and_key(path)
-    if "@" in bucket.partition("://")[2] or "?" in path:
-        raise ProgramError(
-            "FileSource: the address holds '@' or '?', where some put credentials. They belong into the environment "
-            "(AWS_ACCESS_KEY_ID and the like); give s3://bucket/folder"
-        )
+    refuse_credentials(path, "FileSource")
     parts = key.split("/") if key else []
     if not bucket.partition("://")[2] or any(part in ("", ".", "..") for part in parts):
         raise ProgramError(f"FileSource: {path} is no address of objects. Give s3://bucket/folder")
     return path.rstrip("/")
+
+
+def refuse_credentials(address: str, subject: str) -> None:
+    """ProgramError, which does not repeat it, for an address in which credentials may be."""
+    bucket, _, key = address.partition("://")[2].partition("/")
+    if is_object_address(address) and ("@" in bucket or "?" in bucket or "?" in key):
+        raise ProgramError(
+            f"{subject}: the address holds '@' or '?', where some put credentials. They belong into the environment "
+            "(AWS_ACCESS_KEY_ID and the like); give s3://bucket/folder"
+        )
 
 
 def _bucket_and_key(path: str) -> tuple[str, str]:
@@ -134,9 +142,13 @@ def check_path(path: str) -> None:
 def _check_objects(path: str) -> None:
     """A folder of a bucket need not be there: it is there with its first object. The bucket must."""
     bucket, key = _bucket_and_key(path)
-    try:
-        with explained_errors(bucket, key):
+
+    def look() -> None:
+        with explained_errors(bucket, key), _unreadable_names(bucket):
             next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
+
+    try:
+        patiently(look)
     except StoreError as error:
         raise type(error)(error.message.replace("Store ", "FileSource: ", 1)) from error
 
@@ -175,9 +187,14 @@ def _visible(root: str, known: Any) -> Iterator[str]:
 
 
 def _objects_below(root: str, known: Any) -> Iterator[InputFile]:
+    # All of it before any of it: a listing that breaks off is begun again.
+    return iter(patiently(lambda: list(_listed_objects(root, known))))
+
+
+def _listed_objects(root: str, known: Any) -> Iterator[InputFile]:
     bucket, key = _bucket_and_key(root)
     skipped = len(key) + 1 if key else 0
-    with explained_errors(bucket, key):
+    with explained_errors(bucket, key), _unreadable_names(bucket):
         if key and (named := _head(bucket, key)) is not None and root not in known:
             yield named
         for page in _backend(bucket).list(key or None):
@@ -188,6 +205,20 @@ def _objects_below(root: str, known: Any) -> Iterator[InputFile]:
                 hidden = any(part.startswith((".", "_")) for part in name[skipped:].split("/"))
                 if not hidden and not name.endswith("/") and path not in known:
                     yield _input_file(path, cast(dict[str, Any], item))
+
+
+@contextmanager
+def _unreadable_names(bucket: str) -> Iterator[None]:
+    from obstore.exceptions import InvalidPathError
+
+    try:
+        yield
+    except InvalidPathError as error:
+        reason = str(error).split("\n", 1)[0]
+        raise StoreError(
+            f"FileSource: {bucket} has an object whose name cannot be read here ({reason}). Names must have no control "
+            "characters, no empty part between slashes, and no part '.' or '..'. Rename it, or read another folder"
+        ) from error
 
 
 def _head(bucket: str, key: str) -> InputFile | None:
@@ -252,7 +283,7 @@ class _ObjectFile(io.RawIOBase):
         stop = min(self._size, self._at + len(buffer))
         if stop <= self._at:
             return 0
-        data = self._range(self._at, stop)
+        data = patiently(partial(self._range, self._at, stop))
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
