@@ -26,6 +26,7 @@ import pyarrow as pa
 from millstream.common.serialization import (
     ByteArraySchema,
     DeserializationSchema,
+    RowFieldExtractorSchema,
     SerializationSchema,
     SimpleStringSchema,
 )
@@ -117,7 +118,7 @@ def _overrides(schema: Any, methods: tuple[str, ...], column_method: str) -> boo
     column_maker = next(
         at
         for at, kind in enumerate(order)
-        if column_method in vars(kind) or kind in (SimpleStringSchema, ByteArraySchema)
+        if column_method in vars(kind) or kind in (SimpleStringSchema, ByteArraySchema, RowFieldExtractorSchema)
     )
     return min(makers) < column_maker
 
@@ -132,9 +133,11 @@ def _plain_decoder(schema: DeserializationSchema) -> MessageDecoder | None:
 
 
 def _plain_encoder(schema: SerializationSchema, input_type: TypeInformation) -> MessageEncoder | None:
-    from millstream.connectors.messages.text import BytesEncoder, TextEncoder
+    from millstream.connectors.messages.text import BytesEncoder, FieldEncoder, TextEncoder
 
     plain = plain_type(input_type)
+    if isinstance(schema, RowFieldExtractorSchema):
+        return FieldEncoder.of(schema, plain)
     if isinstance(schema, SimpleStringSchema) and plain == Types.STRING():
         return TextEncoder(schema, schema.charset)
     return BytesEncoder(schema) if isinstance(schema, ByteArraySchema) and is_byte_array(plain) else None
