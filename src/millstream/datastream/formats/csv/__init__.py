@@ -10,7 +10,8 @@ from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.csv_records import CsvRecords
 from millstream.connectors.files.parts import CsvParts
 from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
-from millstream.connectors.messages.csv_messages import CsvDecoder, CsvEncoder, CsvMessages
+from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
+from millstream.connectors.messages.csv_writing import CsvEncoder
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.connectors.file_system.source import StreamFormat
