@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 _SHOWN_BYTES_MAX = 200
+_REASON_CHARS_MAX = 1_000
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,14 @@ class BadMessage:
 
     index: int
     reason: str
+
+    @classmethod
+    def of(cls, index: int, error: Exception) -> BadMessage:
+        """With the reason that an error tells. It is short, however long the message is that it speaks of."""
+        text = str(error).rstrip(".")
+        reason = text if len(text) <= _REASON_CHARS_MAX else f"{text[:_REASON_CHARS_MAX]} …"
+        # An error may quote text that cannot be stored.
+        return cls(index, reason.encode("utf-8", "backslashreplace").decode())
 
 
 @dataclass(frozen=True)
@@ -177,7 +186,7 @@ class PerMessageDecoder(MessageDecoder):
             try:
                 value = self._schema.deserialize(message)
             except (ValueError, TypeMismatchError) as error:
-                bad.append(BadMessage(index, str(error)))
+                bad.append(BadMessage.of(index, error))
                 continue
             if value is not None:
                 values.append(value)
