@@ -43,6 +43,7 @@ __all__ = [
     "bad_message_error",
     "decoder_of",
     "encoder_of",
+    "unreadable_error",
 ]
 
 _SHOWN_BYTES_MAX = 200
@@ -156,8 +157,18 @@ def bad_message_error(bad: BadMessage, messages: Messages) -> TypeMismatchError:
     more = f" and {len(value) - _SHOWN_BYTES_MAX} bytes more" if value and len(value) > _SHOWN_BYTES_MAX else ""
     return TypeMismatchError(
         f"{messages.place(bad.index)}: {bad.reason}. The message is {shown}{more}. Correct the declared type, "
-        "or say where messages that cannot be read should go",
+        "or say where messages that cannot be read go: schema.with_dead_letters(tag)",
         value=value,
+    )
+
+
+def unreadable_error(message: bytes, expected: str, error: Exception) -> TypeMismatchError:
+    """What `deserialize` of our schemas raises for bytes that are no `expected`."""
+    reason = BadMessage.of(0, error).reason
+    return TypeMismatchError(
+        f"a message is no {expected}: {reason}. Found {message[:_SHOWN_BYTES_MAX]!r}. Correct the schema's type, or "
+        "say where messages that cannot be read go with its with_dead_letters(tag)",
+        value=message,
     )
 
 
