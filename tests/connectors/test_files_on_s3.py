@@ -25,7 +25,7 @@ from servers.minio import MinioServer
 from servers.tcp_proxy import TcpProxy
 
 from millstream.common import Duration, Encoder, RestartStrategies, Row, Types, WatermarkStrategy
-from millstream.connectors.contracts import SourceContext
+from millstream.connectors.contracts import SourceContext, Split
 from millstream.connectors.files import places
 from millstream.connectors.files.lines import TextLines
 from millstream.connectors.files.source import FileSource as EngineSource
@@ -137,6 +137,17 @@ def test_an_object_that_was_replaced_is_refused_and_named(bucket: Bucket) -> Non
     bucket.client.delete_object(Bucket=bucket.name, Key="in/a.txt")
     with pytest.raises(JobFailedError, match=r"in/a\.txt is gone"):
         list(source.read(split, 0, 8))
+
+
+def test_a_mark_that_the_listing_spells_without_quotes_is_the_same_mark(bucket: Bucket) -> None:
+    bucket.put("in/a.txt", b"one\ntwo\n")
+    source = EngineSource([f"{bucket.url}/in"], TextLines())
+    [split] = source.splits(SourceContext(now_ms=0, run_started_ms=0, parallelism=1))
+    bare = Split(split.name, 0, {**split.info, "mark": split.info["mark"].strip('"')})
+    assert list(source.read(bare, 0, 8)) == [["one", "two"]]
+    bucket.put("in/a.txt", b"one\nTWO\n")
+    with pytest.raises(JobFailedError, match=r"in/a\.txt is not what it was"):
+        list(source.read(bare, 0, 8))
 
 
 def test_a_watched_bucket_gives_new_objects_once_also_to_a_job_that_goes_on(bucket: Bucket, unique_name: str) -> None:

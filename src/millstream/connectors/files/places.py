@@ -289,28 +289,43 @@ class _ObjectFile(io.RawIOBase):
         return len(data)
 
     def _range(self, start: int, stop: int) -> bytes:
+        from obstore.exceptions import PreconditionError
+
         bucket, key = _bucket_and_key(self._path)
+        with explained_errors(bucket, key):
+            try:
+                try:
+                    return self._conditional_range(bucket, key, start, stop)
+                except PreconditionError:
+                    # Some services spell a mark otherwise in a listing, without its quotes.
+                    mark_now = _backend(bucket).head(key)["e_tag"] or ""
+                    if mark_now == self._mark or _bare(mark_now) != _bare(self._mark):
+                        raise
+                    self._mark = mark_now
+                    return self._conditional_range(bucket, key, start, stop)
+            except FileNotFoundError as error:
+                raise gone_error(self._path) from error
+            except PreconditionError as error:
+                raise _changed_error(self._path) from error
+
+    def _conditional_range(self, bucket: str, key: str, start: int, stop: int) -> bytes:
         options: Any = {"range": (start, stop)}
         if self._mark:
             options["if_match"] = self._mark
-        with explained_errors(bucket, key), _refused_if_changed(self._path):
-            answer = _backend(bucket).get(key, options=options)
-            data = bytes(answer.bytes())
-            if answer.meta["size"] != self._size or len(data) != stop - start:
-                raise _changed_error(self._path)
-            return data
+        answer = _backend(bucket).get(key, options=options)
+        data = bytes(answer.bytes())
+        if answer.meta["size"] != self._size or len(data) != stop - start:
+            raise _changed_error(self._path)
+        return data
 
 
-@contextmanager
-def _refused_if_changed(path: str) -> Iterator[None]:
-    from obstore.exceptions import PreconditionError
+def _bare(mark: str) -> str:
+    """A mark without what services put around it.
 
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise gone_error(path) from error
-    except PreconditionError as error:
-        raise _changed_error(path) from error
+    >>> _bare('W/"0f72"'), _bare("0f72")
+    ('0f72', '0f72')
+    """
+    return mark.removeprefix("W/").strip('"')
 
 
 def gone_error(path: str) -> JobFailedError:
