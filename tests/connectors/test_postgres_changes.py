@@ -17,7 +17,7 @@ from servers.postgres import PostgresServer
 
 from millstream.common import Row, RowKind, Types, WatermarkStrategy
 from millstream.connectors.contracts import SourceContext
-from millstream.connectors.databases import changes_source
+from millstream.connectors.databases import change_reader, changes_source, log_watch
 from millstream.connectors.databases.change_reader import close_kept
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.databases import DatabaseSink, PostgresChanges
@@ -238,6 +238,62 @@ def test_a_range_gives_the_same_rows_again_until_no_kept_epoch_needs_it(
         ids(*ranges[1])
 
 
+def test_a_reader_that_is_lost_or_ahead_changes_nothing(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot beside the slot only makes reading cheaper. Here it is ahead, then gone."""
+    monkeypatch.setattr(log_watch, "_BEHIND_BYTES_MAX", 1)
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    for number in range(6):
+        query(postgres_server, f"insert into {table} values ({number}, 'n', 0)")
+        read.until(lambda number=number: len(read.rows) > number)  # type: ignore[misc]
+    stands = (
+        "select confirmed_flush_lsn > (select confirmed_flush_lsn from pg_replication_slots where slot_name = '{}') "
+    )
+    slot = split.info["slot"]
+    assert query(postgres_server, f"{stands.format(slot)} from pg_replication_slots where slot_name = '{slot}_r'") == [
+        (True,)
+    ]
+    ids = [
+        id_
+        for b in read.task.read(split, split.start, read.positions[split.name])
+        for id_ in b.column("id").to_pylist()
+    ]
+    assert ids == list(range(6))
+    query(postgres_server, f"select pg_drop_replication_slot('{slot}_r')")
+    query(postgres_server, f"insert into {table} values (6, 'n', 0)")
+    read.until(lambda: len(read.rows) == 7)
+    assert [row.id for row in read.rows] == list(range(7))
+
+
+def test_a_slot_that_is_moved_just_before_it_is_read_loses_nothing(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    query(postgres_server, f"insert into {table} values (1, 'n', 0)")
+    query(postgres_server, f"insert into {table} values (2, 'n', 0)")
+    read.until(lambda: len(read.rows) == 2)
+    choose, moves = change_reader.slot_for, iter([True])
+
+    def choose_and_move(connection: Any, slot: Any, start: int, subject: str) -> Any:
+        chosen = choose(connection, slot, start, subject)
+        if next(moves, False):
+            query(
+                postgres_server, f"select pg_replication_slot_advance('{chosen[0].name}', pg_current_wal_flush_lsn())"
+            )
+        return chosen
+
+    monkeypatch.setattr(change_reader, "slot_for", choose_and_move)
+    ids = [
+        id_
+        for b in read.task.read(split, split.start, read.positions[split.name])
+        for id_ in b.column("id").to_pylist()
+    ]
+    assert ids == [1, 2]
+
+
 def test_a_transaction_is_never_cut(postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]) -> None:
     read = reader()
     query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 3000) i")
@@ -290,7 +346,7 @@ def test_a_server_killed_while_changes_are_read_tells_each_once(
 def test_what_other_tables_write_moves_the_slot_on_without_rows(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes_source, "_EMPTY_BYTES_MAX", 200_000)
+    monkeypatch.setattr(log_watch, "_EMPTY_BYTES_MAX", 200_000)
     read = reader()
     (split,) = read.source.splits(CONTEXT)
     assert read.epoch() == 0 and not read.positions, "nothing was written, so there is no epoch"
@@ -374,7 +430,7 @@ def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
     read.epoch()
     assert [row.id for row in read.rows] == [1]
     found = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
-    assert found == [(1,)]
+    assert found == [(2,)], "the slot and its reader"
     read.source.close()
 
 
@@ -494,7 +550,7 @@ def test_a_slot_that_was_dropped_is_told_at_the_start_and_while_reading(
     read.until(lambda: len(read.rows) == 1)
     drop_slots(postgres_server, table)
     query(postgres_server, f"insert into {table} values (2, 'a', 1)")
-    assert "does not exist" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
+    assert "was dropped, and the log it kept may be gone" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
     read.source.close()
     again = reader(store)
     message = refusal(lambda: again.source.committed(read.positions))
@@ -512,9 +568,52 @@ def test_a_publication_without_the_table_is_refused(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"create table {table}o (i int); create publication {table}p for table {table}o")
-    assert "does not have the table. Give another name" in refusal(lambda: reader(publication=f"{table}p"))
+    assert "does not have the table, so changes would be missing" in refusal(lambda: reader(publication=f"{table}p"))
     query(postgres_server, f"create publication {table}q for table {table} with (publish = 'insert')")
     assert "does not tell every kind of change" in refusal(lambda: reader(publication=f"{table}q"))
+    query(postgres_server, f"create publication {table}w for table {table} where (n > 0)")
+    assert "tells some rows only, (n > " in refusal(lambda: reader(publication=f"{table}w"))
+
+
+@pytest.mark.parametrize("change", ["alter publication {}p drop table {}", "drop publication {}p"])
+def test_a_table_that_is_taken_out_of_its_publication_is_told(
+    change: str,
+    postgres_server: PostgresServer,
+    table: str,
+    reader: Callable[..., Reader],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_watch, "_EMPTY_BYTES_MAX", 1)
+    read = reader(publication=f"{table}p")
+    query(postgres_server, f"insert into {table} values (1, 'a', 1)")
+    read.until(lambda: len(read.rows) == 1)
+    query(postgres_server, change.format(table, table))
+    query(postgres_server, f"insert into {table} values (2, 'a', 1)")
+    message = refusal(lambda: read.until(lambda: len(read.rows) == 2))
+    assert "does not have the table, so changes" in message or "does not exist" in message
+
+
+def test_a_partitioned_table_and_names_of_any_kind_are_read(postgres_server: PostgresServer, unique_name: str) -> None:
+    schema, name = f'"S {unique_name}"', '"' + 'Ünï "" %s.' + "x" * 40 + '"'
+    query(postgres_server, f"create schema {schema}")
+    query(postgres_server, f'create table {schema}.{name} (id int primary key, "N%s" text) partition by range (id)')
+    query(postgres_server, f"create table {schema}.low partition of {schema}.{name} for values from (0) to (10)")
+    query(postgres_server, f"create table {schema}.high partition of {schema}.{name} for values from (10) to (99)")
+    for part in (name, "low", "high"):
+        query(postgres_server, f"alter table {schema}.{part} replica identity full")
+    query(postgres_server, f"insert into {schema}.{name} values (1, 'a'), (11, 'b')")
+    source = PostgresChanges(url_of(postgres_server), f"{schema}.{name}", slot="Odd slot " + "x" * 80)
+    read = Reader(source, MemoryStore(unique_name))
+    read.epoch()
+    query(postgres_server, f"update {schema}.{name} set id = 12 where id = 1")  # it moves to the other part
+    query(postgres_server, f"insert into {schema}.{name} values (2, 'c')")
+    read.until(lambda: any(row.id == 2 for row in read.rows))
+    assert mirrored(read.rows) == {11: (11, "b"), 12: (12, "a"), 2: (2, "c")}
+    read.source.close()
+    query(
+        postgres_server,
+        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name like 'odd_slot%'",
+    )
 
 
 def test_a_role_without_rights_is_told_what_it_needs(postgres_server: PostgresServer, table: str) -> None:

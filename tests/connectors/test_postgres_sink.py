@@ -131,6 +131,18 @@ def test_pyflinks_jdbc_sink_is_exactly_once_for_any_statement(
     assert rows_of(postgres_server, table) == expected_rows(11)
 
 
+def test_a_plain_insert_into_a_view_works_as_in_jdbc(postgres_server: PostgresServer, table: str) -> None:
+    query(postgres_server, f"create view {table}v as select * from {table}")
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        url = f"postgresql://127.0.0.1:{postgres_server.port}/test?user=postgres"
+        rows = env.from_collection(words(7), type_info=WORDS)
+        rows.add_sink(jdbc_sink(url, f"insert into {table}v (word, n) values (?, ?)"))
+
+    run(build)
+    assert rows_of(postgres_server, table) == expected_rows(7)
+
+
 # --- one commit, and what may come between ---------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,7 +24,10 @@ from millstream.errors import ConfigurationError, StoreAwayError, StoreDamagedEr
 from millstream.storage.path_parts import TEMPORARY, checked_name
 from millstream.storage.store import Names, Store, is_transient, open_store
 
-__all__ = ["LocalStore", "is_private", "make_private"]
+__all__ = ["UNFINISHED_MS", "LocalStore", "is_private", "make_private"]
+
+UNFINISHED_MS = 1_800_000
+"""No writer takes half an hour for one file: what is older and has no name was left by one that died."""
 
 _PROBE = "probe-"
 _OTHERS = 0o077
@@ -199,12 +202,15 @@ class LocalStore:
 
     def remove_unfinished(self, before_ms: int) -> None:
         for place, _, files in os.walk(self._root):
-            for name in files:
-                if name.startswith(TEMPORARY) or (name.startswith(_PROBE) and place == str(self._root)):
-                    path = os.path.join(place, name)
-                    with suppress(OSError):  # its writer is done with it, or it is tried again next time
-                        if os.stat(path).st_mtime * 1000 < before_ms:
-                            os.unlink(path)
+            is_root = place == str(self._root)
+            _remove_older(place, [name for name in files if _is_unfinished(name, is_root)], before_ms)
+
+    def remove_unfinished_beside(self, name: str) -> None:
+        """Remove what writers that died have left in the folder of `name`, long before that was written."""
+        path = self._root / checked_name(name)
+        with suppress(OSError):  # it is tried again with the next name
+            before_ms = path.stat().st_mtime_ns // 1_000_000 - UNFINISHED_MS
+            _remove_older(path.parent, [file for file in os.listdir(path.parent) if _is_unfinished(file)], before_ms)
 
     def _missing_error(self, name: str) -> StoreDamagedError:
         return StoreDamagedError(
@@ -255,6 +261,18 @@ class LocalStore:
     def _raise_unlistable(self, error: OSError) -> None:
         if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
             raise _kind(error)(_reason(self._root, str(error.filename), error)) from error
+
+
+def _is_unfinished(name: str, is_root: bool = False) -> bool:
+    return name.startswith(TEMPORARY) or (is_root and name.startswith(_PROBE))
+
+
+def _remove_older(folder: str | Path, names: Iterable[str], before_ms: int) -> None:
+    for name in names:
+        path = os.path.join(folder, name)
+        with suppress(OSError):  # its writer is done with it, or it is tried again next time
+            if os.stat(path).st_mtime * 1000 < before_ms:
+                os.unlink(path)
 
 
 def is_private(store: Store) -> bool:

@@ -47,9 +47,9 @@ class MysqlDialect(Dialect):
 
     def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
         host, port = address.hosts[0]
-        options = dict(address.options)
-        if options.pop("sslmode", None):
-            options.setdefault("ssl_verify_identity", "")
+        options: dict[str, Any] = dict(address.options)
+        if options.pop("sslmode", None) and "ssl_ca" not in options:
+            options["ssl"] = {"check_hostname": False, "verify_mode": "none"}  # encrypted, as JDBC's useSSL
         connection = pymysql().connect(
             host=host,
             port=port,

@@ -4,7 +4,7 @@ A line belongs to the range in which it starts. A reader that is put down in the
 one; the reader of the range before reads that line to its end. The byte before a position says whether a
 line starts there, so the start of a range and the offset of a later epoch are treated alike.
 
-Lines end at '\\n' or '\\r\\n'. Charsets in which '\\n' is not that one byte (UTF-16, UTF-32) are refused.
+Lines end at '\\n' or '\\r\\n'. Charsets in which '\\n' is not that one byte (UTF-16, UTF-32) are for `wide_text`.
 
 JSON goes straight into columns where that is certain to give what parsing document by document gives. Arrow's reader is
 many times faster and a little more generous: it does not care where lines end, and it has its own idea of dates and
@@ -189,7 +189,7 @@ class TextLines(LineFormat):
         if not one_byte:
             raise ProgramError(
                 f"Charset {charset!r} does not end a line with one byte, so its files cannot be read in ranges. "
-                f"Convert them to UTF-8."
+                f"Convert them to UTF-8, or to UTF-16, which StreamFormat.text_line_format reads."
             )
         self.charset = charset
         self.type_info: TypeInformation = Types.STRING()

@@ -10,7 +10,8 @@ The steps for a part, in this order; a crash between any two of them is mended b
 4. Remove the chunks.
 
 After the parts, leftovers of lost task attempts are swept from the staging folder: only below the epoch the manifest
-names, so never a file that somebody may still be writing or that waits for a later epoch.
+names, so never a file that somebody may still be writing or that waits for a later epoch. What processes that were
+killed left half-written, under a temporary name, goes when it is old.
 
 When a job goes on from an epoch of the past, chunks that waited in that epoch are, by now, either still staged or
 published: a part is published whole, so one missing chunk says that all of its part was. What is still staged goes on
@@ -44,6 +45,7 @@ from millstream.connectors.files.part_rules import STAGING, staging_folder
 from millstream.connectors.files.parts import PartFormat
 from millstream.errors import StoreDamagedError
 from millstream.storage.content import content_of
+from millstream.storage.local import LocalStore
 from millstream.storage.objects import ObjectStore
 from millstream.storage.patience import PatientStore, patiently
 from millstream.storage.store import Store
@@ -57,6 +59,7 @@ __all__ = [
 ]
 
 _PUBLISHED_AT_ONCE = 8
+_SWEPT_FOLDERS: set[tuple[str, str]] = set()
 _CHUNK = re.compile(r"(\d{12,})-\d{5,}-[A-Za-z0-9]+-\d{5,}")
 
 
@@ -70,10 +73,23 @@ def publish_all(target: Store, publish: Sequence[Json], format: PartFormat) -> N
         # A request to a far store takes long and costs little here. Few at once: each may hold a part in memory.
         with ThreadPoolExecutor(min(len(parts), _PUBLISHED_AT_ONCE)) as threads:
             list(threads.map(lambda part: _publish(target, part, format), parts))
+    _sweep_unfinished(target, [part.file for part in parts])
     limit = sweep_limit(publish)
     if limit is not None:
         folder, before = limit
         target.delete_many([name for name in target.list(folder) if _epoch_of_chunk(name) < before])
+
+
+def _sweep_unfinished(target: Store, names: Sequence[str]) -> None:
+    """What killed drivers left unfinished beside these parts: in each folder once in the life of this process, because
+    a folder may hold very many parts."""
+    store = target.below if isinstance(target, PatientStore) else target
+    if isinstance(store, LocalStore):
+        for name in names:
+            folder = (store.url, name.rpartition("/")[0])
+            if folder not in _SWEPT_FOLDERS:
+                _SWEPT_FOLDERS.add(folder)
+                store.remove_unfinished_beside(name)
 
 
 def _epoch_of_chunk(name: str) -> float:

@@ -10,6 +10,7 @@ The base path may be a local or mounted folder, or an address of an object store
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -49,6 +50,7 @@ from millstream.connectors.files.publishing import (
 )
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
+from millstream.storage.local import UNFINISHED_MS
 from millstream.storage.patience import patiently, with_patience
 from millstream.storage.store import Store, open_store
 
@@ -135,7 +137,9 @@ class FileSink(Sink):
     def opened(self, session: Any) -> Sink:
         # The probe is made in the hidden folder: a reader of the base path must not meet it.
         try:
-            with_patience(open_store(f"{self.base_url.rstrip('/')}/{STAGING}")).check_writable()
+            staging = with_patience(open_store(f"{self.base_url.rstrip('/')}/{STAGING}"))
+            staging.check_writable()
+            staging.remove_unfinished(int(time.time() * 1000) - UNFINISHED_MS)  # files have the time of the machine
         except StoreError as error:
             # The store's own words advise about the job's --store, which is another place.
             cause = error.__cause__

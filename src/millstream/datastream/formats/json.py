@@ -14,13 +14,14 @@ from millstream.connectors.files.parts import JsonParts
 from millstream.connectors.files.values import json_converter
 from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
 from millstream.connectors.messages.json_reading import JsonDecoder
+from millstream.connectors.messages.json_schemas import row_type_of_json_schema
 from millstream.connectors.messages.json_values import JsonDocuments
 from millstream.connectors.messages.json_writing import JsonEncoder
 from millstream.connectors.messages.row_decoder import NO_RECORD
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
-from millstream.errors import NotYetError, TypeMismatchError
+from millstream.errors import TypeMismatchError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -72,6 +73,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     def produced_type(self) -> TypeInformation:
         return self._documents.type_info
 
+    @property
+    def leaves_out_bad_messages(self) -> bool:
+        return self._ignore_parse_errors
+
     def column_decoder(self) -> MessageDecoder:
         documents = self._documents
         assert isinstance(documents.type_info, RowTypeInfo)
@@ -93,7 +98,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self
 
         def json_schema(self, json_schema: str) -> Self:
-            raise NotYetError.of("JsonRowDeserializationSchema.json_schema", "connectors", "type_info(row_type)")
+            """The rows' type, by a JSON schema of an object (its text)."""
+            with at_users_line():
+                return self.type_info(row_type_of_json_schema(json_schema))
 
         def fail_on_missing_field(self) -> Self:
             """A document without one of the fields is an error."""

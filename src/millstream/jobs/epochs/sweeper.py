@@ -35,6 +35,7 @@ from millstream.checkpoint.receipts import known_published, write_receipt
 from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal
 from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.storage.local import UNFINISHED_MS
 from millstream.storage.names import (
     FINISHED,
     INPUT,
@@ -53,7 +54,6 @@ __all__ = ["BackgroundSweeper", "Sweeper"]
 
 _LOG = logging.getLogger(__name__)
 _EVERY_EPOCHS = 50
-_UNFINISHED_MS = 1_800_000  # no writer takes half an hour for one file
 _ASIDE_BYTES_MAX = 16 * 1024 * 1024
 _FILES_MAX = 5_000
 FORMAT = 1
@@ -149,7 +149,7 @@ class Sweeper:
         unknown = max(self._unreadable, default=0)  # what it names cannot be told, but nothing that was written later
         files_leaving = [name for name in files_leaving if epoch_of_file(name) > unknown]
         self._store.delete_many(files_leaving[:_FILES_MAX])
-        self._store.remove_unfinished(self._now_ms() - _UNFINISHED_MS)
+        self._store.remove_unfinished(self._now_ms() - UNFINISHED_MS)
         if not self._unreadable:  # what input such an epoch needs cannot be told
             self._release(left_manifests.values())
         return not is_all or len(files_leaving) > _FILES_MAX

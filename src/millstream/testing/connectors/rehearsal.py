@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,31 +19,10 @@ from millstream.connectors.contracts import CommitId, Json, Sink, SinkWriter, Wr
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
-__all__ = ["Actor", "LocalSession", "Rehearsal"]
+__all__ = ["Actor", "Rehearsal"]
 
 _NOW_MS = 1_700_000_000_000
 _EPOCH_MS = 1_000
-
-
-class LocalSession:
-    """As much of a Spark session as `commit_in = "tasks"` needs: the tasks run here, one after the other."""
-
-    class _Tasks:
-        def __init__(self, items: Sequence[Any]) -> None:
-            self._items = items
-
-        def mapPartitions(self, act: Callable[[Iterator[Any]], Iterator[Any]]) -> LocalSession._Tasks:  # noqa: N802
-            return LocalSession._Tasks([answer for item in self._items for answer in act(iter([travelled(item)]))])
-
-        def collect(self) -> Sequence[Any]:
-            return self._items
-
-    @property
-    def sparkContext(self) -> LocalSession:  # noqa: N802 - Spark's name
-        return self
-
-    def parallelize(self, items: Sequence[Any], slices: int = 1) -> LocalSession._Tasks:
-        return self._Tasks(items)
 
 
 @dataclass
@@ -69,7 +48,7 @@ class Rehearsal:
     make: Callable[[], Sink]
     store: Store
     type_info: TypeInformation | None = None
-    session: Any = field(default_factory=LocalSession)
+    session: Any = None
     parallelism: int = 2
     job: str = field(default_factory=lambda: secrets.token_hex(16))
     uid: str = "sink"
@@ -77,9 +56,19 @@ class Rehearsal:
     pending: Json = None
     written: list[Any] = field(default_factory=list)
     commits: list[tuple[CommitId, list[Json]]] = field(default_factory=list)
+    actors: list[Actor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.actor = Actor.of(self.make, self.session)
+        self.actor = self._new_actor()
+
+    def _new_actor(self) -> Actor:
+        self.actors.append(Actor.of(self.make, self.session))
+        return self.actors[-1]
+
+    def close(self) -> None:
+        """All drivers are done. One that died has closed nothing; here it would be a leak of the test's."""
+        while self.actors:
+            self.actors.pop().opened.close()
 
     # --- in tasks ---
 
@@ -146,7 +135,7 @@ class Rehearsal:
 
     def replace_driver(self) -> Actor:
         """Another driver takes over; returns the one before."""
-        before, self.actor = self.actor, Actor.of(self.make, self.session)
+        before, self.actor = self.actor, self._new_actor()
         return before
 
 

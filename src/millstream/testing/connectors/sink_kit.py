@@ -16,7 +16,7 @@ from millstream.connectors.contracts import Sink
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.storage.local import LocalStore
 from millstream.testing.connectors.clear_errors import Broken, check_error, check_secrets
-from millstream.testing.connectors.rehearsal import LocalSession, Rehearsal
+from millstream.testing.connectors.rehearsal import Rehearsal
 from millstream.testing.connectors.report import Checklist, Report, Skipped
 from millstream.testing.connectors.sink_crashes import check_crashes
 from millstream.testing.connectors.sink_drivers import check_drivers
@@ -72,9 +72,10 @@ def check_sink(
             expected=expected,
             is_exact=example.guarantee == "exactly-once",
             store=LocalStore(Path(folder), fsync=False),
-            session=session or LocalSession(),
+            session=session,
             crash_points=crash_points,
         )
+        checks.clean_up = trial.close
         if _check_steps(checks, trial):
             check_crashes(checks, trial)
             check_drivers(checks, trial)
@@ -143,8 +144,11 @@ def _error_of(broken: Broken, trial: SinkTrial, secrets: Sequence[str]) -> Calla
     def use(sink: Any) -> None:
         engine = sink._connector if isinstance(sink, JavaFunctionWrapper) else sink
         job = Rehearsal(lambda: engine, trial.store, trial.type_info, trial.session)
-        job.run(trial.records)
-        job.finish()
+        try:
+            job.run(trial.records)
+            job.finish()
+        finally:
+            job.close()
 
     return lambda: check_error(broken, use, secrets)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,15 +19,28 @@ from millstream.connectors.contract_checks import (
     wrong_item,
 )
 from millstream.connectors.contracts import Json, Offset, Source, SourceContext, Split
+from millstream.connectors.messages.dead_letters import DeadLetters
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch
 
-__all__ = ["RangeRead", "SourceReader", "Walk", "through_json"]
+__all__ = ["RangeRead", "SourceReader", "Stamped", "Walk", "through_json", "values_of"]
 
 
 def through_json(value: Json) -> Json:
     """The value as the manifest gives it back."""
     return json.loads(json.dumps(value, allow_nan=False))
+
+
+class Stamped(NamedTuple):
+    """A record that brings its timestamp along."""
+
+    value: Any
+    timestamp_ms: int
+
+
+def values_of(records: Sequence[Any]) -> list[Any]:
+    """The records without their timestamps."""
+    return [record.value if isinstance(record, Stamped) else record for record in records]
 
 
 @dataclass(frozen=True)
@@ -74,9 +87,9 @@ class SourceReader:
         listed = listed_splits(self.source, self.context)
         return [Split(split.name, through_json(split.start), through_json(split.info)) for split in listed]
 
-    def read(self, split: Split, start: Offset, stop: Offset) -> RangeRead:
-        """One range, in whole."""
-        steps = self.steps(split, start, stop)
+    def read(self, split: Split, start: Offset, stop: Offset, bytes_max: int | None = None) -> RangeRead:
+        """One range, in whole or as far as its bytes go."""
+        steps = self.steps(split, start, stop, bytes_max)
         records: list[Any] = []
         while True:
             try:
@@ -84,9 +97,11 @@ class SourceReader:
             except StopIteration as end:
                 return RangeRead(split, start, stop, end.value, tuple(records))
 
-    def steps(self, split: Split, start: Offset, stop: Offset) -> Generator[list[Any], None, Offset]:
-        """One range, item by item; returns where it came to."""
-        items = read_items(self.source, split, start, stop)
+    def steps(
+        self, split: Split, start: Offset, stop: Offset, bytes_max: int | None = None
+    ) -> Generator[list[Any], None, Offset]:
+        """One range, item by item, and no further than about `bytes_max`; returns where it came to."""
+        items = read_items(self.source, split, start, stop, bytes_max)
         try:
             while True:
                 try:
@@ -100,8 +115,10 @@ class SourceReader:
             if callable(getattr(items, "close", None)):
                 items.close()  # type: ignore[attr-defined]
 
-    def walk(self, split: Split, budget: int, ranges_max: int, start: Offset = ...) -> Walk:
-        """The split from its start (or `start`) on, about `budget` records at a time."""
+    def walk(
+        self, split: Split, budget: int, ranges_max: int, start: Offset = ..., task: SourceReader | None = None
+    ) -> Walk:
+        """The split from its start (or `start`) on, about `budget` records at a time; read by `task`, if given."""
         offset = split.start if start is ... else start
         ranges: list[RangeRead] = []
         while len(ranges) < ranges_max:
@@ -110,7 +127,7 @@ class SourceReader:
             stop = through_json(reach_of(self.source, split, offset, budget, self.context))
             if stop == offset:
                 return Walk(split, tuple(ranges), True)
-            ranges.append(self.read(split, offset, stop))
+            ranges.append((task or self).read(split, offset, stop))
             offset = ranges[-1].end
         return Walk(split, tuple(ranges), False)
 
@@ -124,7 +141,9 @@ class SourceReader:
             values = list(item.values())
             if item.timestamps is None:
                 return values
-            return list(zip(values, item.timestamps.tolist(), strict=True))
+            return [Stamped(*pair) for pair in zip(values, item.timestamps.tolist(), strict=True)]
+        if isinstance(item, DeadLetters):
+            return [("dead letter", value) for value in item.batch.values()]
         if isinstance(item, list):
             return list(Batch.of_values(item, type_info).values())
         raise wrong_item(self.source, item)

@@ -125,6 +125,22 @@ class OffsetsOfTuples(Good):
         return (offset, budget)
 
 
+class StandsStill(Good):
+    """It reads nothing where it may read next to nothing."""
+
+    def read_within(self, split: Split, start: Any, stop: Any, bytes_max: int) -> Any:
+        stop = min(stop, start + bytes_max // 8)
+        yield [split.info + n for n in range(start, stop)]
+        return stop
+
+
+class SkipsWhatIsTooMuch(Good):
+    """It says that it came to the end of the range, though it left something out."""
+
+    def read_within(self, split: Split, start: Any, stop: Any, bytes_max: int) -> Any:
+        yield [split.info + start]
+
+
 class Endless(Good):
     bounded = False
 
@@ -142,7 +158,7 @@ def failed(source: PythonSource, **settings: Any) -> set[str]:
 def test_a_good_source_passes_everything_that_applies() -> None:
     report = check_source(Good(), expected=[*range(12), *range(100, 112)])
     assert not report.failures
-    assert {check.name for check in report.checks if check.verdict == "left out"} == {"settled"}
+    assert {check.name for check in report.checks if check.verdict == "left out"} == {"settled", "bytes"}
     assert "24 records" in str(report)
 
 
@@ -166,6 +182,8 @@ def test_a_source_without_end_is_tried_as_far_as_it_is_read() -> None:
         (StartsOverAfterARestart, {"restart", "going-back"}),
         (NeverFinishes, {"end"}),
         (MovesWhenAsked, {"reach"}),
+        (StandsStill, {"bytes"}),
+        (SkipsWhatIsTooMuch, {"bytes"}),
         (HoldsALock, {"travels"}),
         (LiesAboutItsType, {"reads"}),
         (OffsetsOfTuples, {"reads"}),

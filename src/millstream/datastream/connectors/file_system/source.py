@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.time import DurationLike, as_duration
+from millstream.common.time import DurationLike, duration_ms
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.avro_files import AvroRows
 from millstream.connectors.files.formats import FileFormat
@@ -12,6 +12,7 @@ from millstream.connectors.files.lines import JsonLines, TextLines
 from millstream.connectors.files.orc_files import OrcRows
 from millstream.connectors.files.source import FileSource as EngineFileSource
 from millstream.connectors.files.source import file_source
+from millstream.connectors.files.wide_text import WideTextLines, wide_charset
 from millstream.connectors.messages.avro_schemas import AvroSource
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
@@ -77,7 +78,8 @@ class StreamFormat(_Format):
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
         """Every line is a record of type STRING."""
         with at_users_line():
-            return StreamFormat(engine=TextLines(charset_name))
+            is_wide = wide_charset(charset_name) is not None
+            return StreamFormat(engine=WideTextLines(charset_name) if is_wide else TextLines(charset_name))
 
     @staticmethod
     def json_line_format(
@@ -126,7 +128,7 @@ class FileSourceBuilder:
     def monitor_continuously(self, discovery_interval: DurationLike) -> Self:
         """Look for new files every so often; the source never ends."""
         with at_users_line():
-            interval_ms = as_duration(discovery_interval).to_millis()
+            interval_ms = duration_ms(discovery_interval)
         if interval_ms <= 0:
             raise refuse(f"monitor_continuously: found {discovery_interval!r}, expected a time above 0")
         self._discovery_interval_ms = interval_ms
