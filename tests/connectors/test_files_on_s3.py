@@ -216,6 +216,18 @@ def test_a_missing_bucket_is_told_at_the_start(bucket: Bucket) -> None:
         )
 
 
+def test_a_folder_without_objects_is_told_unless_it_is_watched(bucket: Bucket) -> None:
+    with pytest.raises(MillstreamError, match="there is no object at "):
+        read_all(lines_of(f"{bucket.url}/logs"))
+    bucket.put("logs/a.txt", b"a\n")
+    assert read_all(lines_of(f"{bucket.url}/logs")) == ["a"]
+    watched = EngineSource([f"{bucket.url}/to-come"], TextLines(), discovery_interval_ms=0)
+    context = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
+    assert list(watched.splits(context)) == []
+    bucket.put("to-come/a.txt", b"a\n")
+    assert len(list(watched.splits(context))) == 1
+
+
 def test_wrong_credentials_are_told_without_being_shown(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket.put("in/a.txt", b"a\n")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret-at-all")

@@ -127,10 +127,13 @@ def _backend(bucket: str) -> Backend:
     return connect(bucket)
 
 
-def check_path(path: str) -> None:
-    """The path must be there, and readable, before the job runs; ProgramError says what is not."""
+def check_path(path: str, is_watched: bool) -> None:
+    """The path must be there, and readable, before the job runs; ProgramError says what is not.
+
+    A folder of a bucket is there with its first object; one that is watched for new ones need not be there yet."""
     if is_remote(path):
-        _check_objects(path)
+        if not _has_objects(path) and not is_watched:
+            raise ProgramError(f"FileSource: there is no object at {path} nor below it. Check the address")
     elif not os.path.exists(path):
         is_pattern = any(sign in path for sign in "*?[")
         advice = "Paths are no patterns: pass *glob.glob(...)" if is_pattern else "Check it, or make the folder first"
@@ -139,16 +142,17 @@ def check_path(path: str) -> None:
         raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
 
 
-def _check_objects(path: str) -> None:
-    """A folder of a bucket need not be there: it is there with its first object. The bucket must."""
+def _has_objects(path: str) -> bool:
+    """Whether there is an object; StoreError when the bucket is not there, or may not be read."""
     bucket, key = _bucket_and_key(path)
 
-    def look() -> None:
+    def look() -> bool:
         with explained_errors(bucket, key), _unreadable_names(bucket):
-            next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
+            found = next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
+            return bool(found) or (bool(key) and _head(bucket, key) is not None)
 
     try:
-        patiently(look)
+        return patiently(look)
     except StoreError as error:
         raise type(error)(error.message.replace("Store ", "FileSource: ", 1)) from error
 
