@@ -14,6 +14,7 @@ from servers.postgres import PostgresServer
 from servers.tcp_proxy import TcpProxy
 
 from millstream.common import Row, RowKind, Types
+from millstream.connectors.databases.dialect import Timeouts
 from millstream.connectors.databases.patience import DatabaseAwayError
 from millstream.connectors.databases.sink import COMMITS_TABLE
 from millstream.datastream import StreamExecutionEnvironment
@@ -222,6 +223,24 @@ def test_a_connection_cut_after_any_byte_of_the_transaction_leaves_every_row_onc
         mender.join()
         assert rows_of(postgres_server, keyed_table) == expected, cut_after
         postgres_proxy.mend()
+
+
+def test_an_answer_that_never_comes_is_not_waited_for_without_end(
+    postgres_server: PostgresServer, postgres_proxy: TcpProxy, table: str, store: MemoryStore
+) -> None:
+    """Something between keeps the connection and lets nothing through: the network's own time-outs see nothing."""
+    sink: Any = table_sink(url_of(postgres_server, postgres_proxy.port), table)
+    sink.timeouts = Timeouts(transaction_s=1.0)
+    sink = sink.opened(None)
+    payloads = staged(sink, store, words(5))
+    sink.commit(commit_id(1, table), payloads, store)
+    postgres_proxy.stall()
+    mender = threading.Timer(1.5, postgres_proxy.mend)
+    mender.start()
+    sink.commit(commit_id(2, table), staged(sink, store, words(5, 5)), store)
+    mender.join()
+    assert rows_of(postgres_server, table) == expected_rows(10)
+    sink.close()
 
 
 def test_a_commit_whose_acknowledgement_is_lost_is_recognised(

@@ -34,7 +34,7 @@ from millstream.connectors.databases.dialect import TableName, Timeouts
 from millstream.connectors.databases.log_watch import LogWatch
 from millstream.connectors.databases.patience import Patience, retry
 from millstream.connectors.databases.pgoutput import LoggedColumn, LoggedTable
-from millstream.connectors.databases.postgres_session import connect, refusal
+from millstream.connectors.databases.postgres_session import connect, deadline, refusal
 from millstream.connectors.databases.stored_tables import (
     StoredTable,
     check_type,
@@ -311,7 +311,10 @@ class PostgresChangesSource(Source):
             if self._connection is None:
                 self._connection = connect(self.address, self.timeouts)
             try:
-                return act(self._connection)
+                # The first start copies the table, which takes as long as it takes.
+                limit_s = self.timeouts.transaction_s if self._stored is not None else threading.TIMEOUT_MAX
+                with deadline(self._connection, limit_s):
+                    return act(self._connection)
             except BaseException:
                 self._disconnect()
                 raise

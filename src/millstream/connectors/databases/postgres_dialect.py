@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from millstream.common.typeinfo import Types
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.copy_text import copy_text
 from millstream.connectors.databases.dialect import Dialect, RowBatch, TableName, TableShape, Timeouts
-from millstream.connectors.databases.postgres_session import connect, psycopg, quoted, quoted_name, refusal
+from millstream.connectors.databases.postgres_session import connect, deadline, psycopg, quoted, quoted_name, refusal
 from millstream.connectors.databases.sql_values import checked_fields, row_values
 from millstream.connectors.databases.statements import inserted_columns, with_percent_parameters
 from millstream.errors import ProgramError
@@ -36,6 +37,9 @@ class PostgresDialect(Dialect):
 
     def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
         return connect(address, timeouts)
+
+    def deadline(self, connection: Any, total_s: float) -> AbstractContextManager[None]:
+        return deadline(connection, total_s)
 
     def refusal(self, error: BaseException) -> str | None:
         return refusal(error)
