@@ -9,6 +9,8 @@ import json
 import lzma
 import pickle
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,15 +19,18 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from s3_buckets import Bucket, service_environment
 from servers.minio import MinioServer
+from servers.tcp_proxy import TcpProxy
 
-from millstream.common import Duration, Encoder, Row, Types, WatermarkStrategy
+from millstream.common import Duration, Encoder, RestartStrategies, Row, Types, WatermarkStrategy
 from millstream.connectors.contracts import SourceContext
 from millstream.connectors.files import places
 from millstream.connectors.files.lines import TextLines
 from millstream.connectors.files.source import FileSource as EngineSource
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.delta import DeltaSink
 from millstream.datastream.connectors.file_system import (
     BucketAssigner,
     FileSink,
@@ -222,3 +227,63 @@ def test_the_program_of_the_page_copies_objects(bucket: Bucket) -> None:
     bucket.put("logs/a.txt", b"one\ntwo\n")
     run(lambda env: names["copy_objects"](env, bucket.name))
     assert bucket.lines("copies/") == ["one", "two"]
+
+
+def through(minio_server: MinioServer, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this process reaches the server through the proxy."""
+    places._backend.cache_clear()
+    for key, value in service_environment(minio_server, minio_server.url_at(proxy.port)).items():
+        monkeypatch.setenv(key, value)
+
+
+def test_a_service_that_is_away_for_a_while_is_waited_for_and_nothing_is_lost(
+    bucket: Bucket, minio_server: MinioServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"{n:05d}" for n in range(4_000)]
+    for file in range(8):
+        bucket.put(f"in/{file}.txt", "\n".join(texts[file::8]).encode())
+
+    def program(env: StreamExecutionEnvironment) -> None:
+        lines = env.from_source(lines_of(f"{bucket.url}/in"), WatermarkStrategy.no_watermarks(), "in").uid("in")
+        sink = text_sink(f"{bucket.url}/out").with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        lines.sink_to(sink.build()).uid("out")
+        rows = lines.map(lambda text: Row(shop="s", cents=int(text)), SALE)
+        rows.sink_to(DeltaSink.for_row_type(f"{bucket.url}/delta", SALE).build()).uid("delta")
+
+    with minio_server.proxy() as proxy:
+        through(minio_server, proxy, monkeypatch)
+        done = threading.Event()
+
+        def trouble() -> None:
+            for _ in range(3):
+                before = len(bucket.keys("out/"))
+                while len(bucket.keys("out/")) == before and not done.wait(0.05):
+                    pass
+                proxy.cut()
+                done.wait(0.7)
+                proxy.mend()
+
+        thread = threading.Thread(target=trouble)
+        thread.start()
+        try:
+            run(program, parallelism=2, epoch_records=60, restart=RestartStrategies.fixed_delay_restart(5, 100))
+        finally:
+            done.set()
+            thread.join()
+    assert sorted(bucket.lines("out/")) == texts
+    monkeypatch.setenv("AWS_ENDPOINT_URL", minio_server.url)
+    monkeypatch.setenv("AWS_ENDPOINT", minio_server.url)
+    assert sorted(DeltaTable(f"{bucket.url}/delta").to_pyarrow_table()["cents"].to_pylist()) == list(range(4_000))
+
+
+def test_a_service_that_stays_away_is_told_within_bounds(
+    bucket: Bucket, minio_server: MinioServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("in/a.txt", b"a\n")
+    with minio_server.proxy() as proxy:
+        through(minio_server, proxy, monkeypatch)
+        proxy.cut()
+        began_s = time.monotonic()
+        with pytest.raises(MillstreamError, match=bucket.name):
+            read_all(lines_of(f"{bucket.url}/in"))
+        assert time.monotonic() - began_s < 60, "bounded, also on a busy machine"

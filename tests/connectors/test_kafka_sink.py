@@ -29,6 +29,7 @@ from millstream.datastream.connectors.kafka import KafkaRecordSerializationSchem
 from millstream.datastream.connectors.kafka import KafkaSink as KafkaSinkOfPrograms
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, ConnectorAwayError, ConnectorError, JobFailedError, ProgramError
+from millstream.jobs.replay.replay import replay
 from millstream.records.batch import Batch
 from millstream.storage.store import Store, open_store
 from millstream.testing import CRASH, EPOCH, Script, run
@@ -428,6 +429,25 @@ def _cut_once(broker: KafkaBroker, proxy: TcpProxy, topic: str) -> None:
     proxy.mend()
 
 
+def test_a_replay_compares_what_was_staged_and_sends_nothing(kafka_broker: KafkaBroker) -> None:
+    for delivery in ("exactly-once", "at-least-once"):
+        topic, name = new_topic(kafka_broker, 1), f"kafka-replay-{uuid.uuid4().hex}"
+        sink = sink_of(kafka_broker.bootstrap, topic, delivery)
+
+        def build(env: StreamExecutionEnvironment, sink: KafkaSink = sink) -> None:
+            numbers = env.add_source(Script(["a1", "b1", EPOCH, "a2"], type_info=Types.STRING())).uid("numbers")
+            numbers.map(str.upper, Types.STRING()).uid("upper").sink_to(sink).uid("out")
+
+        run(build, store=name)
+        env = StreamExecutionEnvironment()
+        env.set_parallelism(1)
+        build(env)
+        found = replay(env._graph(None), env._job_settings(), f"memory://{name}@1", "upper")
+        assert found.is_same, found.text()
+        assert any(text.startswith("output of") for text in found.compared) == (delivery == "exactly-once")
+        assert sorted(values_in(kafka_broker, topic)) == ["A1", "A2", "B1"]
+
+
 # --- what is wrong is told -------------------------------------------------------------------------------------
 
 
@@ -475,6 +495,22 @@ def test_a_message_too_large_for_the_topic_waits_until_the_topic_takes_it(
         future.result(30)
     sink.commit(commit_of(1), publish, store)
     assert values_in(kafka_broker, topic) == ["a1", "a" * 5000]
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_what_a_topic_refuses_for_ever_is_not_tried_again(
+    kafka_broker: KafkaBroker, store: Store, delivery: Delivery
+) -> None:
+    sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker, 1, cleanup_policy="compact"), delivery)
+    sink.serializer = replace(sink.serializer, key=None)
+    with pytest.raises(ConnectorError, match=r"refuses a message.*compact needs keys") as raised:
+        sink.commit(commit_of(1), staged(sink, store, 1, ["a1"]), store)
+    assert not isinstance(raised.value, ConnectorAwayError)
+
+
+def test_a_transaction_timeout_that_the_broker_does_not_allow_is_told_at_the_start(kafka_broker: KafkaBroker) -> None:
+    with pytest.raises(ConfigurationError, match=r"transaction\.max\.timeout\.ms"):
+        started_with(sink_of(kafka_broker.bootstrap, new_topic(kafka_broker), transaction_timeout_ms=86_400_000))
 
 
 def test_a_topic_selector_that_names_no_topic_is_told_with_the_record(kafka_broker: KafkaBroker, store: Store) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -16,13 +18,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka_writers import administer, produce, producer_of, transact, until
 from servers.kafka import KafkaBroker
+from servers.tcp_proxy import TcpProxy
 
-from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.common import DeserializationSchema, Row, SimpleStringSchema, Time, Types, WatermarkStrategy
+from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.kafka import consumers
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.consumers import close_consumers, read_range
 from millstream.connectors.kafka.offsets import Partition
-from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream import OutputTag, StreamExecutionEnvironment
 from millstream.datastream.connectors.dynamic_kafka import DynamicKafkaSource, SingleClusterTopicMetadataService
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 from millstream.datastream.connectors.hybrid_source import HybridSource
@@ -36,6 +40,7 @@ from millstream.datastream.connectors.kafka import (
     KafkaTopicPartition,
 )
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
+from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import ConnectorAwayError, ConnectorError, JobFailedError
 from millstream.jobs.clock import SystemClock
 from millstream.storage.memory import MemoryStore
@@ -173,6 +178,39 @@ def test_a_record_that_cannot_be_read_is_named_by_its_place(kafka_broker: KafkaB
     source = builder(kafka_broker, unique_name).set_value_only_deserializer(schema).set_bounded(LATEST).build()
     with pytest.raises(JobFailedError, match=f"topic {unique_name}, partition 0, offset 1.*poison"):
         read(source)
+
+
+def test_records_that_cannot_be_read_go_where_the_program_says(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    for key, value in ((b"1", '{"n": 1}'), (b"2", "{poison"), (b"bad", '{"n": 3}'), (None, '{"n": 4}')):
+        produce(kafka_broker.bootstrap, unique_name, [value], key=key)
+    bad = OutputTag("bad")
+    value_schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.LONG()])).build()
+    schema = KafkaRecordDeserializationSchema.with_metadata(value_schema, ["key"], key_schema=Number())
+    source = builder(kafka_broker, unique_name).set_bounded(LATEST).set_deserializer(schema.with_dead_letters(bad))
+    good, letters = Collect("good"), Collect("letters")
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "in")
+        rows.sink_to(good)
+        rows.get_side_output(bad).sink_to(letters)
+
+    result = run(build)
+    assert [tuple(row) for row in result[good]] == [(1, 1), (4, None)]
+    assert sorted((row["place"][-8:], row["key"], row["value"]) for row in result[letters]) == [
+        ("offset 1", b"2", b"{poison"),
+        ("offset 2", b"bad", b'{"n": 3}'),
+    ]
+
+
+class Number(DeserializationSchema):
+    """A key that is a number in text."""
+
+    def deserialize(self, message: bytes) -> int:
+        return int(message)
+
+    def produced_type(self) -> TypeInformation:
+        return Types.LONG()
 
 
 # --- where it begins and ends -----------------------------------------------------------------------------------
@@ -327,10 +365,17 @@ def _gaps(broker: KafkaBroker) -> Gaps:
     return settings_, Partition(topic, 0), records, end
 
 
-@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.booleans()), max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.booleans()), max_size=8), st.integers(1, 50))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_sequence_of_ranges_reads_what_is_in_them(gaps: Gaps, bounds: list[tuple[int, int, bool]]) -> None:
-    """Also when a range goes on where the last one ended, goes back, or is given up in the middle."""
+def test_any_sequence_of_ranges_reads_what_is_in_them(
+    gaps: Gaps, bounds: list[tuple[int, int, bool]], batch_records: int
+) -> None:
+    """Also when a range goes on where the last one ended, goes back, is given up in the middle, or comes in pieces."""
+    with mock.patch.object(consumers, "_BATCH_RECORDS", batch_records):
+        _check_ranges(gaps, bounds)
+
+
+def _check_ranges(gaps: Gaps, bounds: list[tuple[int, int, bool]]) -> None:
     client, partition, records, end = gaps
     for first, second, is_given_up in bounds:
         start, stop = sorted((first % (end + 1), second % (end + 1)))
@@ -461,3 +506,44 @@ def test_streams_of_a_metadata_service_are_topics(kafka_broker: KafkaBroker, uni
     source = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_ids({unique_name})
     source.set_deserializer(KafkaRecordDeserializationSchema.value_only(SimpleStringSchema())).set_bounded(LATEST)
     assert values(source.build()) == ["a", "b"]
+
+
+def test_a_network_that_is_cut_while_ranges_are_read_is_waited_for(
+    kafka_broker: KafkaBroker, kafka_proxy: TcpProxy, unique_name: str
+) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, [f"{n:04}" for n in range(1000)])
+
+    def cut() -> None:
+        until("some epochs", lambda: len(MemoryStore(unique_name).list("manifests")) > 2)
+        for _ in range(3):
+            kafka_proxy.cut()
+            time.sleep(0.3)  # an outage, not a wait for something
+            kafka_proxy.mend()
+            time.sleep(0.3)
+
+    source = KafkaSource.builder().set_bootstrap_servers(kafka_proxy.address).set_topics(unique_name)
+    source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(LATEST)
+    source.set_property("queued.min.messages", "1").set_property("queued.max.messages.kbytes", "1")
+    with written_later(unique_name, cut):
+        got = values(source.build(), epoch_records=5, store=unique_name, timeout_s=120, clock=SystemClock())
+    assert got == [f"{n:04}" for n in range(1000)]
+
+
+def test_a_partition_that_is_behind_holds_event_time_back_and_loses_nothing(
+    kafka_broker: KafkaBroker, unique_name: str
+) -> None:
+    """Time is kept per partition: what one has far ahead does not make another's records late."""
+    kafka_broker.create_topic(unique_name, 2, retention_ms="-1")
+    for partition, step_ms in ((0, 60_000), (1, 10)):
+        for n in range(20):
+            produce(kafka_broker.bootstrap, unique_name, ["x"], partition, timestamp=1_000_000 + n * step_ms)
+    source, out = builder(kafka_broker, unique_name).set_bounded(LATEST).build(), Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "in")
+        ones = rows.map(lambda _: 1, Types.LONG()).key_by(lambda _: "all", Types.STRING())
+        ones.window(TumblingEventTimeWindows.of(Time.seconds(1))).reduce(lambda a, b: a + b).sink_to(out)
+
+    result = run(build, epoch_records=4)
+    assert sum(result[out]) == 40 and len(result[out]) == 20

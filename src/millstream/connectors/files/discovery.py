@@ -67,7 +67,14 @@ class FileLog:
 
     def discover(self) -> None:
         """Look for new files, and write down what is new before anybody reads it."""
-        fresh = list_files(self._paths, self._known_paths)
+        self.add(self.look())
+
+    def look(self) -> list[InputFile]:
+        """The files that are not known yet. Nothing is changed; it may take long, and run on a thread of its own."""
+        return list_files(self._paths, self._known_paths)
+
+    def add(self, fresh: list[InputFile]) -> None:
+        """Write down files that `look` found."""
         if not fresh and self.has_started:
             return
         if self._store is None:

@@ -17,12 +17,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.storage.objects import connect, explained_errors
+from millstream.storage.patience import patiently
 from millstream.storage.store import is_object_address
 
 if TYPE_CHECKING:
@@ -141,9 +142,13 @@ def check_path(path: str) -> None:
 def _check_objects(path: str) -> None:
     """A folder of a bucket need not be there: it is there with its first object. The bucket must."""
     bucket, key = _bucket_and_key(path)
-    try:
+
+    def look() -> None:
         with explained_errors(bucket, key), _unreadable_names(bucket):
             next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
+
+    try:
+        patiently(look)
     except StoreError as error:
         raise type(error)(error.message.replace("Store ", "FileSource: ", 1)) from error
 
@@ -182,6 +187,11 @@ def _visible(root: str, known: Any) -> Iterator[str]:
 
 
 def _objects_below(root: str, known: Any) -> Iterator[InputFile]:
+    # All of it before any of it: a listing that breaks off is begun again.
+    return iter(patiently(lambda: list(_listed_objects(root, known))))
+
+
+def _listed_objects(root: str, known: Any) -> Iterator[InputFile]:
     bucket, key = _bucket_and_key(root)
     skipped = len(key) + 1 if key else 0
     with explained_errors(bucket, key), _unreadable_names(bucket):
@@ -273,7 +283,7 @@ class _ObjectFile(io.RawIOBase):
         stop = min(self._size, self._at + len(buffer))
         if stop <= self._at:
             return 0
-        data = self._range(self._at, stop)
+        data = patiently(partial(self._range, self._at, stop))
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

@@ -15,6 +15,7 @@ Nothing is skipped in silence: an offset that is not in the partition any more i
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -49,20 +50,26 @@ _DEFAULTS = {
 
 
 def read_range(
-    settings: ClientSettings, partition: Partition, start: int, stop: int, is_enough: Callable[[], bool]
+    settings: ClientSettings,
+    partition: Partition,
+    start: int,
+    stop: int,
+    is_enough: Callable[[], bool],
+    source: str = "",
 ) -> Generator[list[Any], None, int]:
     """The messages of `partition` with offsets from `start` to below `stop`, in their order, some at a time.
 
-    After each lot `is_enough` is asked whether to end there. Returns the offset that was reached.
+    After each lot `is_enough` is asked whether to end there. Returns the offset that was reached. `source` tells apart
+    who reads: two sources of one topic have consumers of their own.
     """
-    with _reader_of(settings, partition, start) as reader:
+    with _reader_of((os.getpid(), source, settings), partition, start) as reader:
         return (yield from reader.read(stop, is_enough))
 
 
 def close_consumers() -> None:
     """Close all consumers of this process that nobody reads with."""
     with _LOCK:
-        readers = [reader for pool in _POOLS.values() for reader in pool]
+        readers = [reader for (process, *_), pool in _POOLS.items() if process == os.getpid() for reader in pool]
         _POOLS.clear()
     for reader in readers:
         reader.close()
@@ -71,14 +78,16 @@ def close_consumers() -> None:
 # --- consumers that stay open ----------------------------------------------------------------------------------
 
 _LOCK = threading.Lock()
-_POOLS: dict[tuple[int, ClientSettings], list[_Reader]] = {}
-"""Consumers that nobody reads with just now, the longest unused first. A forked process finds none of its parent's."""
+_PoolKey = tuple[int, str, ClientSettings]
+_POOLS: dict[_PoolKey, list[_Reader]] = {}
+"""Consumers that nobody reads with just now, the longest unused first, by process, source and settings. A forked
+process finds none of its parent's."""
+atexit.register(close_consumers)
 
 
 @contextmanager
-def _reader_of(settings: ClientSettings, partition: Partition, start: int) -> Iterator[_Reader]:
+def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Reader]:
     """A reader of one range: the one that stands at its start, or a new one. It is kept, but for one that failed."""
-    key = (os.getpid(), settings)
     with _LOCK:
         pool = _POOLS.setdefault(key, [])
         of_partition = [each for each in pool if each.partition == partition]
@@ -87,7 +96,7 @@ def _reader_of(settings: ClientSettings, partition: Partition, start: int) -> It
     for each in of_partition:
         if each is not reader:
             each.close()
-    reader = reader or _Reader(settings, partition, start)
+    reader = reader or _Reader(key[2], partition, start)
     try:
         yield reader
     except BaseException:  # also one that is given up in the middle: it stands nowhere
@@ -96,7 +105,7 @@ def _reader_of(settings: ClientSettings, partition: Partition, start: int) -> It
     _put_back(key, reader)
 
 
-def _put_back(key: tuple[int, ClientSettings], reader: _Reader) -> None:
+def _put_back(key: _PoolKey, reader: _Reader) -> None:
     now_s = reader.used_s = time.monotonic()
     left_out: list[_Reader] = []
     with _LOCK:

@@ -103,7 +103,8 @@ def open_producer(settings: ClientSettings, transactional_id: str | None = None)
     last_error: list[Any] = []
 
     def on_delivery(error: Any, message: Any) -> None:
-        if error is not None and len(errors) < 10:
+        # What was purged failed because the transaction had failed before, and its commit tells why.
+        if error is not None and len(errors) < 10 and not error.name().startswith("_PURGE"):
             errors.append((error, message.topic()))
 
     def on_error(error: Any) -> None:

@@ -199,7 +199,7 @@ class _Layout:
                     quoted_strings_can_be_null=False,
                 ),
             )
-        except (pa.ArrowInvalid, pa.ArrowCapacityError):
+        except (pa.ArrowInvalid, pa.ArrowCapacityError, OverflowError):
             return None
         if table.num_rows != len(texts):
             return None

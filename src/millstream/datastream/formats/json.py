@@ -73,6 +73,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     def produced_type(self) -> TypeInformation:
         return self._documents.type_info
 
+    @property
+    def leaves_out_bad_messages(self) -> bool:
+        return self._ignore_parse_errors
+
     def column_decoder(self) -> MessageDecoder:
         documents = self._documents
         assert isinstance(documents.type_info, RowTypeInfo)

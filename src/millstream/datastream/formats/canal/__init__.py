@@ -72,6 +72,10 @@ class CanalJsonDeserializationSchema(DeserializationSchema):
     def produced_type(self) -> TypeInformation:
         return self._row_type
 
+    @property
+    def leaves_out_bad_messages(self) -> bool:
+        return self._ignore_parse_errors
+
     def column_decoder(self) -> CanalDecoder:
         return CanalDecoder(self._row_type, *self._patterns, self._ignore_parse_errors)
 

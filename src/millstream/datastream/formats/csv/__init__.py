@@ -149,6 +149,10 @@ class CsvRowDeserializationSchema(DeserializationSchema):
                 value=message,
             ) from error
 
+    @property
+    def leaves_out_bad_messages(self) -> bool:
+        return self._settings.ignore_parse_errors
+
     def column_decoder(self) -> MessageDecoder:
         return CsvDecoder(self._settings.messages, self._settings.ignore_parse_errors)
 

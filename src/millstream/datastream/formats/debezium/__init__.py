@@ -59,6 +59,10 @@ class DebeziumJsonDeserializationSchema(DeserializationSchema):
     def produced_type(self) -> TypeInformation:
         return self._row_type
 
+    @property
+    def leaves_out_bad_messages(self) -> bool:
+        return self._ignore_parse_errors
+
     def column_decoder(self) -> DebeziumDecoder:
         return DebeziumDecoder(self._row_type, self._schema_include, self._ignore_parse_errors)
 

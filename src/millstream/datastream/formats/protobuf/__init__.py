@@ -58,6 +58,10 @@ class ProtobufRowDeserializationSchema(DeserializationSchema):
     def produced_type(self) -> TypeInformation:
         return self._source.row_type
 
+    @property
+    def leaves_out_bad_messages(self) -> bool:
+        return self._ignore_parse_errors
+
     def column_decoder(self) -> MessageDecoder:
         return ProtobufDecoder(self._source, self._ignore_parse_errors)
 

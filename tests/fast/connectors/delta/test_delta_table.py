@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -339,3 +340,13 @@ def test_a_job_that_goes_back_is_told_which_versions_come_again(tmp_path: Path) 
     assert DeltaTableSink(str(tmp_path), SALE).after_restore(None, RestorePoint(3, "out", store, "j1", "j1"))[1] == ""
     fork = RestorePoint(1, "out", store, "j2", "j1")
     assert "another table" in DeltaTableSink(str(tmp_path), SALE).after_restore(None, fork)[1]
+
+
+def test_a_table_that_was_deleted_and_made_anew_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    sink = DeltaTableSink(str(tmp_path / "t"), SALE).opened(None)
+    plan = sink.plan_commit(stage(sink, [("a", 1)], epoch=5), None, 0, False)
+    shutil.rmtree(tmp_path / "t" / "_delta_log")
+    anew = DeltaTableSink(str(tmp_path / "t"), SALE).opened(None)
+    with pytest.raises(StoreDamagedError, match="is not the table that this job wrote to"):
+        anew.commit(CommitId("j1", "out", 5), plan.publish, open_store("memory://delta-tests"))
+    assert cents(tmp_path / "t") == []
