@@ -479,6 +479,19 @@ def test_a_value_that_no_column_can_hold_is_told(postgres_server: PostgresServer
     read.source.close()
 
 
+def test_a_change_never_overtakes_the_row_it_changes(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 20) i")
+    read = reader()
+    query(postgres_server, f"update {table} set name = 'b'")
+    for _ in range(4):
+        read.epoch(6)
+    assert [row.get_row_kind() for row in read.rows[:20]] == [RowKind.INSERT] * 20
+    read.until(lambda: len(read.rows) == 60)
+    assert mirrored(read.rows) == rows_of(postgres_server, table)
+
+
 def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
     postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
