@@ -495,15 +495,22 @@ def test_a_change_never_overtakes_the_row_it_changes(
 def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
     postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore(unique_name)
+    store, copy_all = MemoryStore(unique_name), changes_source.copy_table
+
+    def copy_and_die(*arguments: Any) -> Any:
+        copy_all(*arguments)
+        raise SystemExit("killed")
+
+    query(postgres_server, f"insert into {table} values (0, 'a', 1)")
     with monkeypatch.context() as patch:
-        patch.setattr(changes_source, "copy_table", lambda *_: (_ for _ in ()).throw(SystemExit("killed")))
+        patch.setattr(changes_source, "copy_table", copy_and_die)
         with pytest.raises(SystemExit):
             Reader(changes_of(postgres_server, table), store)
     query(postgres_server, f"insert into {table} values (1, 'a', 1)")
     read = Reader(changes_of(postgres_server, table), store)
     read.epoch()
-    assert [row.id for row in read.rows] == [1]
+    assert [row.id for row in read.rows] == [0, 1]
+    assert len([name for name in store.list("input") if name.endswith(".parquet")]) == 1
     found = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
     assert found == [(2,)], "the slot and its reader"
     read.source.close()
