@@ -106,6 +106,30 @@ def test_changes_follow_their_kind(postgres_server: PostgresServer, keyed_table:
         assert rows_of(postgres_server, keyed_table) == [("renamed", 3), ("kept", 10)]
 
 
+def test_names_of_any_kind_and_keys_of_several_columns_are_taken(
+    postgres_server: PostgresServer, unique_name: str
+) -> None:
+    table, commits = f'"S {unique_name}"."Odd ""%s.t"', f'"S {unique_name}"."commits %s"'
+    query(postgres_server, f'create schema "S {unique_name}"')
+    query(postgres_server, f'create table {table} ("a b" text, "%s" int, n int not null, primary key ("%s", "a b"))')
+    query(postgres_server, f"create table {unique_name} (a text, b int, unique (a, b))")
+    rows_type = Types.ROW_NAMED(["a b", "%s", "n"], [Types.STRING(), Types.INT(), Types.INT()])
+    keys_type = Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()])
+    rows = [Row("x", 1, 1), Row("x", 2, 2), Row("x", 1, 3), Row.of_kind(RowKind.DELETE, "x", 2, None)]
+    url = url_of(postgres_server)
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        changes = env.from_collection(rows, type_info=rows_type)
+        changes.sink_to(DatabaseSink(url, table, key=["a b", "%s"], commits_table=commits))
+        keys = env.from_collection([Row("x", 1), Row("x", 1), Row("y", 1)], type_info=keys_type)
+        keys.sink_to(DatabaseSink(url, unique_name, key=["a", "b"]))  # there is nothing but the key
+
+    run(build)
+    assert query(postgres_server, f"select * from {table}") == [("x", 1, 3)]
+    assert query(postgres_server, f"select * from {unique_name} order by 1") == [("x", 1), ("y", 1)]
+    assert len(query(postgres_server, f"select * from {commits}")) == 1
+
+
 def jdbc_sink(url: str, sql: str) -> JdbcSink:
     options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:{url}")
     execution = JdbcExecutionOptions.builder().with_batch_size(3).with_batch_interval_ms(200).with_max_retries(5)
