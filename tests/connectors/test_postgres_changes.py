@@ -16,6 +16,7 @@ from database_rows import query, url_of
 from servers.fixtures import with_server
 from servers.postgres import PostgresServer
 
+from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Row, RowKind, Types, WatermarkStrategy
 from millstream.connectors.contracts import SourceContext
 from millstream.connectors.databases import change_reader, changes_source, log_watch
@@ -25,6 +26,7 @@ from millstream.datastream.connectors.databases import DatabaseSink, PostgresCha
 from millstream.errors import JobFailedError, MillstreamError, ProgramError
 from millstream.jobs.clock import SystemClock
 from millstream.jobs.launch.launch import Launch
+from millstream.jobs.replay.replay import replay
 from millstream.records.batch import Batch
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage import open_store
@@ -175,6 +177,34 @@ def test_a_bounded_job_ends_with_what_was_there(postgres_server: PostgresServer,
         rows.sink_to(out)
 
     assert mirrored(run(build)[out]) == rows_of(postgres_server, table)
+
+
+def test_every_epoch_can_be_replayed_while_the_log_is_kept(postgres_server: PostgresServer, table: str) -> None:
+    """What a replay reads again, from the copy and from the log, and what it stages, is what was committed."""
+    query(postgres_server, f"create table {table}m (like {table} including all)")
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 30) i")
+    name = f"replayed-{table}"
+
+    def build(env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
+        rows = env.from_source(changes_of(postgres_server, table), WatermarkStrategy.no_watermarks(), "rows")
+        rows.sink_to(DatabaseSink(url_of(postgres_server), f"{table}m", key="id"))
+        return env
+
+    run(build, epochs=2, epoch_records=20, store=name)
+    query(postgres_server, f"update {table} set n = n + 1")
+    query(postgres_server, f"delete from {table} where id < 5")
+    newest = ManifestLog(MemoryStore(name)).epochs()[-1]
+    run(build, epochs=newest + 2, epoch_records=20, store=name)
+    log = ManifestLog(MemoryStore(name))
+    epochs = [epoch for epoch in log.epochs() if log.read(epoch).status == "RUNNING"]
+    assert len(epochs) >= 4
+    before = rows_of(postgres_server, f"{table}m")
+    for epoch in epochs:
+        env = build(StreamExecutionEnvironment())
+        graph = env._graph(None)
+        found = replay(graph, env._job_settings(), f"memory://{name}@{epoch}", graph.nodes[0].name)
+        assert found.is_same, found.text()
+    assert rows_of(postgres_server, f"{table}m") == before
 
 
 # --- ranges of the log -----------------------------------------------------------------------------------------

@@ -352,6 +352,28 @@ def test_an_unlogged_table_is_refused(postgres_server: PostgresServer, table: st
     assert "is unlogged: a crash of the server empties it" in refused(postgres_server, table)
 
 
+def test_a_role_without_rights_is_told_what_it_needs(
+    postgres_server: PostgresServer, table: str, unique_name: str
+) -> None:
+    role = f"r{unique_name[-12:]}"
+    query(postgres_server, f"create role {role} login; revoke create on schema public from public")
+    own = f"{unique_name}commits"
+
+    def message(commits_table: str) -> str:
+        sink = DatabaseSink(url_of(postgres_server, user=role), table, commits_table=commits_table)
+        with pytest.raises(ProgramError) as refusal:
+            sink._connector.opened(None)
+        return str(refusal.value)
+
+    assert f'Have somebody run: CREATE TABLE IF NOT EXISTS "{own}" (committer text PRIMARY KEY' in message(own)
+    query(postgres_server, f"create table {own} (committer text primary key, epoch bigint, committed_at timestamptz)")
+    assert f"Role '{role}' may not write to table {own}. Have its owner run: GRANT" in message(own)
+    query(postgres_server, f"grant all on {own} to {role}")
+    assert f"Role '{role}' may not write to table {table}" in message(own)
+    query(postgres_server, f"grant all on {table} to {role}")
+    assert "and a table of commits has committer, epoch and committed_at" in message(table)
+
+
 def test_rows_that_the_table_cannot_take_are_told_with_the_databases_words(
     postgres_server: PostgresServer, table: str
 ) -> None:
