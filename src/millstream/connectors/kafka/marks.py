@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.clients import CLIENT_LOG
 from millstream.connectors.kafka.kafka_failures import (
     admin_library,
     client_library,
@@ -72,7 +73,7 @@ def read_mark(settings: ClientSettings, name: str, topic: str) -> Mark:
     # What is committed only: then it is told of no offset that an open transaction could change.
     ours = {"group_id": name, "enable_auto_commit": False, "isolation_level": "read_committed"}
     try:
-        consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2})
+        consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2, "logger": CLIENT_LOG})
     except (kafka.KafkaException, ValueError, TypeError) as error:
         raise refused_settings(error, settings) from error
     deadline = time.monotonic() + timeout_s(settings)
@@ -118,7 +119,7 @@ def kept_marks_ms(settings: ClientSettings) -> int:
     """How long the broker keeps a mark; Kafka's default, where it does not say."""
     kafka_admin = admin_library()
     try:
-        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2})
+        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2, "logger": CLIENT_LOG})
         broker = next(iter(admin.list_topics(timeout=_ANSWER_S).brokers))
         resource = kafka_admin.ConfigResource(kafka_admin.ConfigResource.Type.BROKER, str(broker))
         configuration = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result()
