@@ -61,6 +61,20 @@ def test_an_answer_that_never_ends_is_not_read_to_its_end(http_service: HttpServ
     assert [record["clicks"] for record in http_service.records()] == [0, 1, 2]
 
 
+def test_the_path_of_a_webhook_is_shown_nowhere(http_service: HttpService) -> None:
+    http_service.statuses = [404]
+    with pytest.raises(MillstreamError) as caught:
+        send(HttpSink(http_service.url + "/s3cret", json_schema()), [Row("a", 1)])
+    assert "s3cret" not in str(caught.value) + repr(caught.value.__cause__)
+    assert f"127.0.0.1:{http_service.server_port}/… answered 404 Not Found" in str(caught.value)
+
+
+def test_a_key_of_the_program_s_own_for_all_requests_is_refused(http_service: HttpService) -> None:
+    """A service that goes by it would take the first request and none after it."""
+    with pytest.raises(ProgramError, match="'idempotency-key' is the sink's own"):
+        send(HttpSink(http_service.url, json_schema(), headers={"idempotency-key": "1"}), [Row("a", 1)])
+
+
 def test_every_request_has_a_key_of_its_own(http_service: HttpService) -> None:
     for _ in range(2):
         send(HttpSink(http_service.url, json_schema(), records_max=1), [Row("a", 1), Row("b", 2)])
@@ -82,7 +96,7 @@ def test_a_request_that_comes_again_has_the_same_key_and_the_same_body(
 def test_a_refusal_is_told_with_its_answer_and_without_secrets(http_service: HttpService) -> None:
     http_service.statuses = [403]
     sink = HttpSink(http_service.url + "?token=s3cret", json_schema(), headers={"Authorization": "Bearer s3cret"})
-    with pytest.raises(MillstreamError, match=r"/hook answered 403 Forbidden: no!\. Nothing of the request") as refusal:
+    with pytest.raises(MillstreamError, match=r"/… answered 403 Forbidden: no!\. Nothing of the request") as refusal:
         send(sink, [Row("a", 1)])
     assert "s3cret" not in str(refusal.value) and "s3cret" not in repr(sink)
     assert http_service.requests[0][1]["authorization"] == "Bearer s3cret"
@@ -90,7 +104,7 @@ def test_a_refusal_is_told_with_its_answer_and_without_secrets(http_service: Htt
 
 def test_a_service_that_is_not_there_is_told(http_service: HttpService) -> None:
     http_service.server_close()
-    with pytest.raises(MillstreamError, match=r"http://127\.0\.0\.1:\d+/hook does not answer"):
+    with pytest.raises(MillstreamError, match=r"http://127\.0\.0\.1:\d+/… does not answer"):
         send(HttpSink(http_service.url, json_schema()), [Row("a", 1)])
 
 

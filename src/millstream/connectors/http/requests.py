@@ -1,8 +1,8 @@
 """One request to a web service: sent, answered, and judged. Python's own HTTP client; no redirects, no proxies.
 
 An answer of 2xx is taken. What may pass by itself (no answer, 408, 425, 429, any 5xx) is `ConnectorAwayError`, so that
-the publishing is tried again; what will not (any other status) is `ConnectorError`. Nothing of an URL's user, password
-or query and of a header's value is ever shown.
+the publishing is tried again; what will not (any other status) is `ConnectorError`. Nothing of an URL's path or query
+and of a header's value is ever shown.
 """
 
 from __future__ import annotations
@@ -41,13 +41,19 @@ class Destination:
         for name, value in self.headers.items():
             if not isinstance(name, str) or not isinstance(value, str) or "\n" in name + value or "\r" in name + value:
                 raise ProgramError(f"HttpSink: the header {name!r} is no pair of texts of one line")
+            if name.lower() == "idempotency-key":
+                raise ProgramError(f"HttpSink: the header {name!r} is the sink's own: every request has another")
 
     @property
     def place(self) -> str:
-        """Host, port and path, for people."""
+        """Host and port, for people. A webhook's path is its password, so it is not shown.
+
+        >>> Destination("https://hooks.example.com/services/T0/B0/secret?token=1").place
+        'https://hooks.example.com/…'
+        """
         parts = urlsplit(self.url)
         port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        return f"{parts.scheme}://{parts.hostname}{port}" + ("/…" if parts.path not in ("", "/") else "")
 
 
 class HttpConnection:
