@@ -101,14 +101,21 @@ class Story:
         self.drivers, self.broker, self.proxy = drivers, broker, proxy
         self.folder = folder
         self.history: list[str] = []
+        self.begun = time.monotonic()
         name = uuid.uuid4().hex[:10]
         self.input = broker.create_topic(f"in-{name}", PARTITIONS)
         self.output = broker.create_topic(f"out-{name}", PARTITIONS)
         self.parallelism = self.random.choice((1, 2, 3))
         self.in_tasks = bool(seed % 2)
         self.process = drivers.take()
+        # It takes seconds to start one: it must be there when it is needed.
+        self.second = drivers.take() if "second driver" in ways_of(seed) else None
         self.epoch = 0
         self.outcome: str | None = None
+
+    def tell(self, text: str) -> None:
+        """Remember what happened, and when."""
+        self.history.append(f"{time.monotonic() - self.begun:.1f} s: {text}")
 
     def fill_input(self) -> None:
         producer = Producer({"bootstrap.servers": self.broker.bootstrap})
@@ -128,6 +135,7 @@ class Story:
         }
         self.outcome = None
         process.say(json.dumps(order))
+        self.tell(f"started at parallelism {self.parallelism}")
 
     def follow(self, until: Callable[[], bool] = lambda: False, limit_s: float = PATIENCE_S) -> None:
         """Hear what the driver says until its job ends, or `until` is true after some line."""
@@ -150,7 +158,7 @@ class Story:
         target = self.epoch + self.random.randrange(1, 4)
         self.follow(lambda: self.epoch >= target)
         time.sleep(self.random.random() * 0.4)
-        self.history.append(f"{way} after epoch {self.epoch}" + (f" ({self.outcome})" if self.outcome else ""))
+        self.tell(f"{way} after epoch {self.epoch}" + (f" ({self.outcome})" if self.outcome else ""))
         getattr(self, f"_{way.replace(' ', '_')}")()
 
     def _driver(self) -> None:
@@ -196,7 +204,7 @@ class Story:
 
     def _second_driver(self) -> None:
         """Both run until one has lost; that one says so, and the other goes on."""
-        first, second = self.process, self.drivers.take()
+        first, second = self.process, self.second or self.drivers.take()
         self.start(second)
         outcome_of = {}
         for process in (first, second):
@@ -204,7 +212,8 @@ class Story:
             self.follow()
             outcome_of[process] = self.outcome
             self.drivers.give_back(process)
-        self.history.append(f"first: {outcome_of[first]}; second: {outcome_of[second]}")
+        self.second = None
+        self.tell(f"first: {outcome_of[first]}; second: {outcome_of[second]}")
         self.process = self.drivers.take()
         self.start(self.process)
 
@@ -213,9 +222,10 @@ class Story:
         for _ in range(10):
             self.follow()
             if self.outcome == "finished":
+                self.tell("finished")
                 self.drivers.give_back(self.process)
                 return
-            self.history.append(f"ended: {self.outcome}")
+            self.tell(f"ended: {self.outcome}")
             self.start(self.process)
         raise AssertionError(f"the job never finished: {self.history}")
 

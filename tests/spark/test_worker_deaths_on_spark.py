@@ -49,3 +49,13 @@ def test_sys_exit_in_a_function_is_told_with_its_record(env: StreamExecutionEnvi
     report = report_of(env, lambda: sys.exit(4))
     assert "the function called sys.exit(4)" in report and "record    3" in report
     assert "org.apache" not in report
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_keyboard_interrupt_of_the_function_is_told_with_its_record(env: StreamExecutionEnvironment) -> None:
+    report = report_of(env, interrupt)
+    assert "KeyboardInterrupt: the function raised it" in report and "record    3" in report
+    assert "org.apache" not in report

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.common.time import Duration, DurationLike, as_duration
+from millstream.common.time import Duration, DurationLike, duration_ms
 from millstream.common.utils import refuse_java
 from millstream.errors import ConfigurationError
 
@@ -45,7 +45,7 @@ def _at_least(low: int, name: str, number: int) -> int:
 
 def _length_ms(name: str, length: int | DurationLike) -> int:
     """PyFlink takes milliseconds here; durations are taken as well."""
-    return _at_least(0, name, length if isinstance(length, int) else as_duration(length).to_millis())
+    return _at_least(0, name, length if isinstance(length, int) else duration_ms(length))
 
 
 class RestartStrategies:

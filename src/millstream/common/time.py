@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from millstream.errors import NotAvailableError, ProgramError
 
-__all__ = ["Duration", "Instant", "Time"]
+__all__ = ["LENGTH_MAX_MS", "Duration", "Instant", "Time"]
 
 _NANOS_PER_MILLI = 1_000_000
 _NANOS_PER_SECOND = 1_000_000_000
@@ -248,10 +248,20 @@ def as_duration(length: DurationLike) -> Duration:
     )
 
 
+_DAY_MS = 86_400_000
+
+LENGTH_MAX_MS = 2**60
+"""The longest length of time that anything is told: an event time and some of them added still fit 64 bits."""
+
+
 def duration_ms(length: DurationLike) -> int:
     """The length in whole milliseconds.
 
     >>> duration_ms(timedelta(seconds=1.5))
     1500
     """
-    return as_duration(length).to_millis()
+    length_ms = as_duration(length).to_millis()
+    if not -LENGTH_MAX_MS <= length_ms <= LENGTH_MAX_MS:
+        days, days_max = length_ms // _DAY_MS, LENGTH_MAX_MS // _DAY_MS
+        raise ProgramError(f"found a length of time of {days:,} days, expected at most {days_max:,} days")
+    return length_ms

@@ -1,11 +1,14 @@
 """Where PyFlink keeps its wrapper of Java objects. Here there is none to wrap, and this says so.
 
 PyFlink's constructors take Java objects (`j_...`). Those parameters keep their place, so that signatures are
-the same, but only None may be passed: `refuse_java` is how they all check.
+the same, but only None may be passed: `refuse_java` is how they all check. Whether a program's function takes the
+arguments it will be given is told here too.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from millstream.errors import NotAvailableError
@@ -23,6 +26,24 @@ def refuse_java(java_object: Any, what: str, instead: str) -> None:
             f"{what} got {java_object!r}, expected None: Millstream runs no Flink JVM and wraps no Java objects. "
             f"Instead, {instead}."
         )
+
+
+def arguments_misfit(call: Any, expected: Sequence[str]) -> str | None:
+    """Why a callable cannot be called with these arguments; None where it can, or where it does not say.
+
+    >>> arguments_misfit(lambda value: value, ["value", "ctx"])
+    'takes (value), expected 2 arguments: (value, ctx)'
+    """
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):  # some callables of Python's own do not say
+        return None
+    try:
+        signature.bind(*expected)
+    except TypeError:
+        count = {0: "no argument", 1: "one argument"}.get(len(expected), f"{len(expected)} arguments")
+        return f"takes {signature}, expected {count}: ({', '.join(expected)})"
+    return None
 
 
 class JavaObjectWrapper:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.common.time import Duration, DurationLike, duration_ms
-from millstream.common.utils import refuse_java
+from millstream.common.utils import arguments_misfit, refuse_java
 from millstream.errors import ProgramError
 
 __all__ = [
@@ -307,16 +306,9 @@ class WatermarkStrategy:
 def _check_takes_two(assigner: TimestampAssigner) -> None:
     """Refuse an assigner that cannot be called with a value and the timestamp it has."""
     call = assigner._function if isinstance(assigner, _CallableAssigner) else assigner.extract_timestamp
-    try:
-        signature = inspect.signature(call)
-    except (TypeError, ValueError):  # some callables of Python's own do not say
-        return
-    try:
-        signature.bind("value", 0)
-    except TypeError:
-        raise ProgramError(
-            f"with_timestamp_assigner: the function takes {signature}, expected 2 arguments: (value, record_timestamp)"
-        ) from None
+    misfit = arguments_misfit(call, ["value", "record_timestamp"])
+    if misfit is not None:
+        raise ProgramError(f"with_timestamp_assigner: the function {misfit}")
 
 
 def _positive_ms(length: DurationLike, name: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from millstream.common.time import DurationLike, Time, as_duration
+from millstream.common.time import DurationLike, Time, duration_ms
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions.asynchronous import AsyncFunction, AsyncRetryStrategy
 from millstream.datastream.streams.argument_checks import (
@@ -122,7 +122,7 @@ def _calls(
 
 def _timeout_ms(method: str, timeout: DurationLike) -> int:
     with at_users_line():
-        timeout_ms = as_duration(timeout).to_millis()
+        timeout_ms = duration_ms(timeout)
     if timeout_ms <= 0:
         raise refuse(f"{method}, timeout: found {timeout!r}, expected at least 1 ms, such as Time.seconds(10)")
     return timeout_ms

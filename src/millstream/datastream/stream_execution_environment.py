@@ -31,7 +31,6 @@ from millstream.datastream.streams.argument_checks import at_users_line, checked
 from millstream.datastream.streams.missing_names import AnswersForMissingNames
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
-from millstream.errors import NotYetError
 from millstream.graph.builder import GraphBuilder
 from millstream.graph.error_report import show_uncaught_errors
 from millstream.graph.nodes import Edge, Graph, Read
@@ -169,9 +168,12 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
         return len(split_windows(Graph("", tuple(self._builder.nodes.values()), 1, 1)).nodes) + 1
 
     def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
-        raise NotYetError.of(
-            "StreamExecutionEnvironment.create_input", "connectors", "from_source(FileSource...) reads files"
-        )
+        """Read what an `AvroInputFormat` describes; for other formats `from_source(FileSource…)` reads files."""
+        source = getattr(input_format, "file_source", None)
+        if source is None:
+            raise refuse(f"create_input: found {input_format!r}, expected an AvroInputFormat. FileSource reads others")
+        engine = _typed_source(_engine_source("create_input", source), checked_output_type("create_input", type_info))
+        return self._read(engine, None, type(input_format).__name__)
 
     def _read(self, source: contracts.Source, watermarks: WatermarkStrategy | None, name: str) -> DataStream:
         node = self._builder.add(

@@ -15,6 +15,7 @@ from millstream.checkpoint.manifest import Manifest, decode
 from millstream.common.options import EPOCH_MAX_RECORDS
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.streams.function_calls import check_takes
 from millstream.errors import JobFailedError, ProgramError
 from millstream.graph.nodes import Graph, Read, Write
 from millstream.graph.site import refuse
@@ -150,6 +151,7 @@ def _built_environment(build: Any, parallelism: int | None) -> StreamExecutionEn
             "environment it is given, or an environment that has them"
         )
     env = StreamExecutionEnvironment().set_parallelism(parallelism or 1)
+    check_takes("run", build, "env")
     build(env)
     return env
 

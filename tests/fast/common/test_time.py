@@ -39,7 +39,7 @@ def test_every_length_of_time_is_taken_where_a_duration_is() -> None:
     for wrong in (5, "5 s", None):
         with pytest.raises(ProgramError, match="expected a length of time"):
             as_duration(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ProgramError, match="whole numbers"):
+    with pytest.raises(ProgramError, match="a whole number"):
         Duration.of_seconds(0.5)  # type: ignore[arg-type]
     with pytest.raises(NotAvailableError):
         Duration(object())

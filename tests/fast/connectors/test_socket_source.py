@@ -98,7 +98,7 @@ def test_a_resumed_job_goes_on_counting_where_the_stored_lines_end(store: Store)
         assert lines(source, 1, 3) == ["b", "c"]
         source.released([{"socket": 3}, {"socket": 2}])
         assert len(store.list("input")) == 1
-        with pytest.raises(StoreDamagedError, match=r"line 1 from .* is not in"):
+        with pytest.raises(StoreDamagedError, match=r"record 1 from .* is not in"):
             lines(source, 1, 3)
 
 

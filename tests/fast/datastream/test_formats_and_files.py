@@ -117,7 +117,7 @@ def test_a_source_is_refused_when_it_is_not_finished_or_of_the_wrong_format() ->
     with pytest.raises(ProgramError, match="no path"):
         FileSource.for_record_stream_format(StreamFormat.text_line_format())
     with pytest.raises(ProgramError, match=r"test_formats_and_files\.py"):
-        StreamFormat.text_line_format("UTF-16")
+        StreamFormat.text_line_format("UTF-88")
 
 
 # --- sinks --------------------------------------------------------------------------------------------------

@@ -81,3 +81,15 @@ def test_json_is_read_and_written_by_lines(page: dict[str, Any]) -> None:
 def test_parquet_is_written_and_read(page: dict[str, Any]) -> None:
     run(page["write_parquet"])
     assert collected(page["read_parquet"]) == [Row(shop="north", cents=120), Row(shop="river", cents=40)]
+
+
+def test_avro_and_orc_are_written_and_read(page: dict[str, Any]) -> None:
+    run(page["write_avro_and_orc"])
+    rows = [Row(shop="north", cents=120), Row(shop="river", cents=40)]
+    assert sorted(collected(page["read_avro_and_orc"]), key=str) == sorted(rows + rows, key=str)
+
+
+def test_small_files_are_published_as_one(page: dict[str, Any]) -> None:
+    run(page["write_few_files"], epoch_records=1)
+    assert files("few") == {".": "WARN it  smokes\nINFO all well\n"}
+    assert len([path for path in Path("out/few").iterdir() if path.name.startswith("part-")]) == 1

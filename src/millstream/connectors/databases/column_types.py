@@ -90,7 +90,10 @@ def typed_column(texts: pa.Array, type_info: TypeInformation, subject: str) -> p
                 f"{subject}: found {text!r}, expected {plain}. Declare another type for it (STRING takes everything)",
                 value=text,
             ) from error
-    return to_record_batch([(value,) for value in values], Types.ROW([type_info])).column(0)
+    try:
+        return to_record_batch([(value,) for value in values], Types.ROW([type_info])).column(0)
+    except TypeMismatchError as error:
+        raise TypeMismatchError(f"{subject}: {error.message}", value=error.value, path=error.path) from error
 
 
 def _in_columns(texts: pa.Array, plain: TypeInformation) -> pa.Array:
@@ -128,8 +131,11 @@ def _converter(plain: TypeInformation) -> Callable[[str], Any]:
     """What makes a Python value of one text: the reference for `_in_columns`, and the way of nested values."""
     element = element_type(plain)
     if element is not None:
-        inner = _converter(plain_type(element))
-        return lambda text: _walk(_array(text), inner)
+        # PostgreSQL writes arrays of arrays as one.
+        while (inner := element_type(element)) is not None:
+            element = inner
+        of_element = _converter(plain_type(element))
+        return lambda text: _walk(_array(text), of_element)
     if is_json(plain):
         of_json = json_converter(plain)
         assert of_json is not None, "nested values are converted"

@@ -14,9 +14,6 @@ from collections.abc import Callable
 
 __all__ = ["LogEnd", "LookPace"]
 
-_PAGE_BYTES = 8192
-_HEADER_BYTES_MAX = 40
-
 
 class LogEnd:
     """The newest boundary between two records that is on the server's disk.
@@ -32,10 +29,8 @@ class LogEnd:
 
     def newest(self, next_record: int, flushed: int) -> int:
         """The boundary, after the server told where the next record begins and what is on disk."""
-        # At the end of a page the next record begins behind the header of the next one.
-        at_page_end = flushed % _PAGE_BYTES == 0 and next_record - flushed <= _HEADER_BYTES_MAX
-        if next_record <= flushed or at_page_end:
-            self._reached = max(self._reached, min(next_record, flushed))
+        if next_record <= flushed:
+            self._reached = max(self._reached, next_record)
             self._awaited = 0
         elif self._awaited <= flushed:
             self._reached = max(self._reached, self._awaited)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, cast
+
+import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
@@ -25,11 +28,15 @@ __all__ = [
     "BadRecords",
     "ByteFormat",
     "FileFormat",
+    "RowCountedFormat",
+    "bounded_batches",
     "explained_file_errors",
     "opened_bytes",
     "split_info",
+    "split_name",
 ]
 
+_BATCH_RECORDS_MAX = 65_536
 _SAMPLE_BYTES = 64 * 1024
 _LOG = logging.getLogger(__name__)
 
@@ -57,6 +64,39 @@ class FileFormat(ABC):
         """The records that begin in [start, stop); returns where the next one begins."""
 
 
+class RowCountedFormat(FileFormat):
+    """A format whose offsets are numbers of rows, which may be of any size: a range is read as far as bytes allow."""
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        return self.read_within(split, start, stop, None)
+
+    @abstractmethod
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int | None) -> Read:
+        """As `read`, but end when the rows have about `bytes_max` bytes, with at least one; None: read all."""
+
+
+def bounded_batches(table: pa.Table, bytes_max: int | None) -> list[pa.RecordBatch]:
+    """The table in pieces of some ten thousand rows, or of so few that one has about `bytes_max` bytes."""
+    rows_max = _BATCH_RECORDS_MAX
+    if bytes_max is not None and table.nbytes > bytes_max:
+        rows_max = min(rows_max, max(1, bytes_max * table.num_rows // table.nbytes))
+    batches: list[pa.RecordBatch] = table.to_batches(max_chunksize=rows_max)
+    return batches
+
+
+_LOOKS_CUT = re.compile(r"#\d+")
+
+
+def split_name(file: InputFile, start: int) -> str:
+    """The name of the split that begins there. The first has the file's own name, unless it looks like another's.
+
+    >>> [split_name(InputFile(path, 9, 0), start) for path, start in (("/a", 0), ("/a", 5), ("/a#5", 0))]
+    ['/a', '/a#5', '/a#5#0']
+    """
+    plain = start == 0 and (file.cut_by_content or not _LOOKS_CUT.fullmatch(file.path[file.path.rfind("#") :]))
+    return file.path if plain else f"{file.path}#{start}"
+
+
 def split_info(file: InputFile, end: int | None) -> dict[str, str | int | None]:
     """What a task must know of the file to read a split that reaches to `end`; None: to wherever the file ends."""
     info: dict[str, str | int | None] = {"path": file.path, "end": end, "size": file.size}
@@ -76,8 +116,7 @@ class ByteFormat(FileFormat):
         step = file.size if whole else split_bytes_max
         return tuple(
             Split(
-                # The first range has the file's own name, so that a small file's split is simply called like it.
-                file.path if start == 0 else f"{file.path}#{start}",
+                split_name(file, start),
                 start,
                 split_info(file, min(file.size, start + step)),
             )

@@ -10,10 +10,11 @@ from __future__ import annotations
 import codecs
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from millstream.records.columns import stream_schema, to_record_batch
 from millstream.records.text import texts
 
 __all__ = [
+    "ColumnParts",
     "CsvParts",
     "EncodedParts",
     "JsonParts",
@@ -221,44 +223,67 @@ class CsvParts(_RowFormat):
 
 
 @dataclass(frozen=True)
-class ParquetParts(PartFormat):
-    """Parquet of the stream's type, or of `type_info` when the stream itself is untyped."""
+class ColumnParts(PartFormat):
+    """A format that holds columns: of the stream's type, or of `type_info` when the stream itself is untyped."""
 
     type_info: TypeInformation | None = None
-    compression: str = "snappy"
-    suffix = ".parquet"
+    format_name = ""
 
     def encoder(self) -> PartEncoder:
-        return _ParquetRows(self)
+        return _Columns(self)
 
     def assemble(self, chunks: Sequence[bytes]) -> bytes:
-        files = [pq.ParquetFile(pa.BufferReader(chunk)) for chunk in chunks]
+        return self.written(table for chunk in chunks for table in self.tables(chunk))
+
+    @abstractmethod
+    def written(self, tables: Iterable[pa.Table]) -> bytes:
+        """A file that holds these tables, one behind the other."""
+
+    @abstractmethod
+    def tables(self, chunk: bytes) -> Iterator[pa.Table]:
+        """What a chunk holds, a piece at a time."""
+
+
+@dataclass(frozen=True)
+class ParquetParts(ColumnParts):
+    """Parquet of the stream's type, or of `type_info` when the stream itself is untyped."""
+
+    compression: str = "snappy"
+    suffix = ".parquet"
+    format_name = "Parquet"
+
+    def written(self, tables: Iterable[pa.Table]) -> bytes:
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, files[0].schema_arrow, compression=self.compression) as writer:
-            for file in files:
-                for group in range(file.num_row_groups):
-                    writer.write_table(file.read_row_group(group))
+        pieces = iter(tables)
+        first = next(pieces)
+        with pq.ParquetWriter(sink, first.schema, compression=self.compression) as writer:
+            for table in chain([first], pieces):
+                writer.write_table(table)
         return bytes(sink.getvalue())
 
+    def tables(self, chunk: bytes) -> Iterator[pa.Table]:
+        file = pq.ParquetFile(pa.BufferReader(chunk))
+        return (file.read_row_group(group) for group in range(file.num_row_groups))
 
-class _ParquetRows(PartEncoder):
-    def __init__(self, format: ParquetParts) -> None:
+
+class _Columns(PartEncoder):
+    def __init__(self, format: ColumnParts) -> None:
         self._format = format
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, batch: Batch) -> None:
-        type_info = self._format.type_info or batch.type_info
+        name, type_info = self._format.format_name, self._format.type_info or batch.type_info
         schema = None if type_info is None else stream_schema(type_info)
         if type_info is None or schema is None:
             raise ProgramError(
-                "A Parquet file sink needs to know the type of its records, and this stream is untyped. "
+                f"A file sink of {name} needs to know the type of its records, and this stream is untyped. "
                 "Give output_type= to the operator before it, or a row type to the sink."
             )
         same = batch.typed and batch.type_info == type_info
         columns = batch.columns() if same else to_record_batch(batch.values(), type_info)
         if len(columns.schema) != len(schema):
             raise ProgramError(
-                "A Parquet file sink takes new rows only, and this batch holds updates or deletions. "
+                f"A file sink of {name} takes new rows only, and this batch holds updates or deletions. "
                 "Filter the rows by their kind before the sink."
             )
         self._batches.append(outward(columns, type_info))
@@ -267,10 +292,7 @@ class _ParquetRows(PartEncoder):
         return sum(batch.nbytes for batch in self._batches)
 
     def finish(self) -> bytes:
-        sink = pa.BufferOutputStream()
-        table = pa.Table.from_batches(self._batches)
-        pq.write_table(table, sink, compression=self._format.compression)
-        return bytes(sink.getvalue())
+        return self._format.written([pa.Table.from_batches(self._batches)])
 
 
 def _check_charset(charset: str) -> None:

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
@@ -39,6 +40,7 @@ from millstream.connectors.files.part_rules import (
     staging_folder,
 )
 from millstream.connectors.files.parts import PartEncoder, PartFormat
+from millstream.connectors.files.places import refuse_credentials
 from millstream.connectors.files.publishing import (
     later_parts,
     publish_all,
@@ -49,7 +51,7 @@ from millstream.connectors.files.publishing import (
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.local import UNFINISHED_MS
-from millstream.storage.patience import with_patience
+from millstream.storage.patience import patiently, with_patience
 from millstream.storage.store import Store, open_store
 
 __all__ = ["FileSink"]
@@ -79,6 +81,7 @@ class FileSink(Sink):
                     f"FileSink: part {name} is {text!r}. "
                     f"Give text without '/'; a prefix must not start with '.' or '_', which hide a file from readers."
                 )
+        refuse_credentials(base_path, "FileSink")
         # Absolute from here on: a task may have another working directory.
         self.base_url = open_store(base_path).url
         self.format = format
@@ -214,7 +217,7 @@ class _FileWriter(SinkWriter):
         service = service_of(self._target)
         if service is None:
             self._target.put(file, data)
-        mark = "" if service is None else service.put_marked(file, data)
+        mark = "" if service is None else patiently(partial(service.put_marked, file, data))
         self._chunks.append(
             Chunk(
                 file=file,

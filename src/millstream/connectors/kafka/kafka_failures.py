@@ -17,6 +17,7 @@ from millstream.errors import ConfigurationError, ConnectorAwayError, ConnectorE
 
 __all__ = [
     "DEFAULT_TIMEOUT_MS",
+    "admin_library",
     "client_library",
     "failure_of",
     "is_fenced",
@@ -36,6 +37,14 @@ _PERMISSIONS = {
 }
 _LOGIN = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE")
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
+_REFUSED = (
+    "INVALID_RECORD",
+    "INVALID_TIMESTAMP",
+    "POLICY_VIOLATION",
+    "UNSUPPORTED_COMPRESSION_TYPE",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    "UNSUPPORTED_VERSION",
+)
 _TOPIC_MISSING = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 
 
@@ -48,6 +57,14 @@ def client_library() -> Any:
             "Kafka needs the package confluent-kafka, which is not installed. Run: pip install millstream[kafka]"
         ) from error
     return confluent_kafka
+
+
+def admin_library() -> Any:
+    """confluent-kafka's module for administration."""
+    client_library()
+    from confluent_kafka import admin
+
+    return admin
 
 
 def timeout_s(settings: ClientSettings) -> float:
@@ -75,7 +92,13 @@ def failure_of(error: Any, subject: str | None, settings: ClientSettings) -> Exc
             f"{where}: a message is larger than the broker takes ({text}). Raise max.message.bytes of the topic and "
             "start the job again: it publishes what waits first"
         )
-    if name == "TRANSACTION_TIMEOUT_TOO_LARGE" or name == "INVALID_TRANSACTION_TIMEOUT":
+    if name in _REFUSED:
+        return ConnectorError(
+            f"{where} refuses a message: {text}. If the topic's settings forbid it (cleanup.policy=compact needs keys, "
+            "message.timestamp.after.max.ms bounds timestamps), change them and start the job again: it publishes what "
+            "waits first"
+        )
+    if name == "INVALID_TRANSACTION_TIMEOUT":
         return ConfigurationError(
             f"{where} allows no transaction.timeout.ms of this length ({text}). Set it to at most the broker's "
             "transaction.max.timeout.ms, with set_property"

@@ -4,9 +4,9 @@ A producer costs threads, connections and, with transactions, some round trips t
 it has made (`KeptProducers`). One is taken out while it is used: two users never share one. Whoever meets an error does
 not give it back, and the next one starts afresh.
 
-`send` is the loop that every message passes. It is one call into librdkafka per message, driven by `map` and without a
-line of Python for each; where messages bring no timestamps, `produce_batch` takes thousands in one call. What waits to
-be sent is bounded by some slices of bounded bytes.
+`send` is the loop that every message passes: one call into librdkafka per message, driven by `map`, without a line of
+Python for each. (`produce_batch` takes no timestamps, and what it saves in calls it spends on a dict per message.) What
+waits to be sent is bounded by some slices of bounded bytes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,22 @@ from millstream.connectors.kafka.kafka_failures import (
     timeout_s,
 )
 
-__all__ = ["KEPT", "KeptProducers", "OpenProducer", "called", "flush", "open_producer", "send"]
+__all__ = [
+    "KEPT",
+    "MESSAGE_BYTES_MAX",
+    "KeptProducers",
+    "OpenProducer",
+    "called",
+    "check_topic",
+    "flush",
+    "open_producer",
+    "send",
+]
 
 T = TypeVar("T")
+
+MESSAGE_BYTES_MAX = 1_048_576
+"""The largest message that is sent, unless the program says max.request.size; as Java's producer."""
 
 _SLICE_RECORDS_MAX = 5_000
 _SLICE_BYTES_MAX = 4 * 1024 * 1024
@@ -45,6 +58,7 @@ _DEFAULTS: dict[str, Any] = {
     # As Java's producer, so that a key goes to the same partition whoever writes it.
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
+    "message.max.bytes": MESSAGE_BYTES_MAX,
     # `send` bounds what waits, by bytes; the queue itself must never be full.
     "queue.buffering.max.messages": 10_000_000,
     "queue.buffering.max.kbytes": 2_000_000,
@@ -89,7 +103,8 @@ def open_producer(settings: ClientSettings, transactional_id: str | None = None)
     last_error: list[Any] = []
 
     def on_delivery(error: Any, message: Any) -> None:
-        if error is not None and len(errors) < 10:
+        # What was purged failed because the transaction had failed before, and its commit tells why.
+        if error is not None and len(errors) < 10 and not error.name().startswith("_PURGE"):
             errors.append((error, message.topic()))
 
     def on_error(error: Any) -> None:
@@ -154,15 +169,8 @@ def _slices(messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _send_slice(client: Any, topic: str, piece: pa.RecordBatch) -> None:
     keys, values = piece.column("key").to_pylist(), piece.column("value").to_pylist()
-    stamps = piece.column("timestamp")
-    if stamps.null_count == len(stamps):
-        messages = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
-        if client.produce_batch(topic, messages) != len(messages):
-            error = next(message["_error"] for message in messages if "_error" in message)
-            raise client_library().KafkaException(error)
-        return
     # Zero stands for "now" at librdkafka.
-    times = stamps.fill_null(0).to_pylist()
+    times = piece.column("timestamp").fill_null(0).to_pylist()
     # A deque of length 0 drives the calls without keeping what they return.
     produced = map(client.produce, repeat(topic), values, keys, repeat(-1), repeat(None), repeat(None), times)
     deque(produced, maxlen=0)
@@ -176,6 +184,34 @@ def flush(producer: OpenProducer) -> None:
         raise producer.failure()
     if left:
         raise no_answer(producer.settings, producer.last_error, f"{left} messages were not acknowledged")
+
+
+def check_topic(settings: ClientSettings, topic: str | None) -> None:
+    """Wait for the broker, and for the topic where it is known. A broker that creates topics is asked to."""
+    producer = open_producer(settings)
+    kafka, limit_s = client_library(), timeout_s(settings)
+    deadline = time.monotonic() + limit_s
+    try:
+        while True:
+            try:
+                left_s = max(0.1, deadline - time.monotonic())
+                answer = producer.client.list_topics(*(() if topic is None else (topic,)), timeout=left_s)
+            except kafka.KafkaException as error:
+                producer.client.poll(0)
+                if error.args[0].name() in ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN"):
+                    login = [last for last in producer.last_error if last.name() == "_AUTHENTICATION"]
+                    if login:
+                        raise failure_of(login[0], topic, settings) from error
+                    raise no_answer(settings, producer.last_error, f"waited {limit_s:g} s") from error
+                raise failure_of(error.args[0], topic, settings) from error
+            trouble = None if topic is None else answer.topics[topic].error
+            if trouble is None:
+                return
+            if trouble.name() not in ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE") or time.monotonic() > deadline:
+                raise failure_of(trouble, topic, settings)
+            time.sleep(0.1)
+    finally:
+        producer.close()
 
 
 class KeptProducers:

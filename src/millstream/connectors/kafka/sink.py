@@ -11,16 +11,13 @@
 from __future__ import annotations
 
 import copy
-import logging
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.kafka_failures import client_library, failure_of, no_answer, timeout_s
+from millstream.connectors.kafka.kafka_failures import client_library, failure_of
 from millstream.connectors.kafka.lanes import DRIVER_LANE, divided
 from millstream.connectors.kafka.marks import EXPIRED_MARKS_PROPERTY, ExpiredMarks
 from millstream.connectors.kafka.outgoing_messages import (
@@ -30,101 +27,46 @@ from millstream.connectors.kafka.outgoing_messages import (
     by_topic,
     read_messages,
 )
-from millstream.connectors.kafka.producers import KEPT, OpenProducer, flush, open_producer, send
-from millstream.connectors.kafka.transactions import Target, publish_lane
+from millstream.connectors.kafka.producers import (
+    KEPT,
+    MESSAGE_BYTES_MAX,
+    OpenProducer,
+    check_topic,
+    flush,
+    open_producer,
+    send,
+)
+from millstream.connectors.kafka.transactions import Target, publish_lane, purpose_of, try_transactions
 from millstream.connectors.two_phase import commit_in_tasks
 from millstream.errors import ConfigurationError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
-__all__ = ["Delivery", "KafkaSink"]
-
-_LOG = logging.getLogger(__name__)
+__all__ = ["Delivery", "KafkaSink", "SendingKafkaSink", "StagingKafkaSink", "kafka_sink"]
 
 Delivery = Literal["exactly-once", "at-least-once", "none"]
 
-_MESSAGE_BYTES_MAX = 1_000_000  # librdkafka's own
 _EXPIRED_ANSWERS: tuple[ExpiredMarks, ...] = ("fail", "publish", "skip")
 
 
 class KafkaSink(Sink):
-    """Writes records to topics.
+    """What sinks of all three promises share: how to reach Kafka, and how records become messages."""
 
-    >>> from millstream.common.serialization import SimpleStringSchema
-    >>> serializer = RecordSerializer(SimpleStringSchema(), topic="out")
-    >>> KafkaSink(ClientSettings.of({"bootstrap.servers": "localhost:9092"}), serializer, "exactly-once").describe()
-    "Kafka topic 'out' at localhost:9092"
-    """
+    delivery: Delivery
 
-    def __init__(
-        self,
-        settings: ClientSettings,
-        serializer: RecordSerializer,
-        delivery: Delivery = "none",
-        transactional_id_prefix: str = "millstream",
-    ) -> None:
-        expired: Any = settings.get(EXPIRED_MARKS_PROPERTY, "fail")
-        if expired not in _EXPIRED_ANSWERS:
-            raise ConfigurationError(
-                f"Kafka property {EXPIRED_MARKS_PROPERTY}: found {expired!r}, expected 'fail', 'publish' or 'skip'"
-            )
+    def __init__(self, settings: ClientSettings, serializer: RecordSerializer) -> None:
         self.settings = settings.without(EXPIRED_MARKS_PROPERTY)
         self.serializer = serializer
-        self.delivery = delivery
-        self.guarantee = delivery
-        self.target = Target(self.settings, transactional_id_prefix, expired)
-        self._session: Any = None
 
-    def with_settings(self, delivery: Delivery | None, with_timestamps: bool | None) -> KafkaSink:
-        """The same sink with another promise, or with or without timestamps."""
-        serializer = self.serializer
-        if with_timestamps is not None:
-            serializer = replace(serializer, with_timestamps=with_timestamps)
-        sink = copy.copy(self)
-        sink.serializer, sink.delivery = serializer, delivery or self.delivery
-        sink.guarantee = sink.delivery
-        return sink
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A session cannot leave the driver.
-        return {**self.__dict__, "_session": None}
-
-    def writer(self, context: WriterContext) -> SinkWriter:
-        limit = int(self.settings.for_role("producer").get("message.max.bytes", _MESSAGE_BYTES_MAX))
-        maker = MessageMaker(self.serializer, context.input_type, limit)
-        if self.delivery == "exactly-once":
-            return _StagingWriter(maker, StagedMessages(context, self.serializer.topic))
-        return _SendingWriter(self, maker, context)
-
-    def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-        return CommitPlan(divided(staged) if self.delivery == "exactly-once" else tuple(staged))
-
-    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
-        if self.delivery != "exactly-once":
-            return  # the broker has the messages already
-        publish_here = partial(_publish, self.target, commit, store)
-        for lane in publish:
-            if lane["lane"] == DRIVER_LANE:
-                publish_here(lane)
-        lanes = [lane for lane in publish if lane["lane"] != DRIVER_LANE]
-        if lanes:
-            commit_in_tasks(self._session, publish_here, lanes)
-
-    def staged_records(self, staged: Json, store: Store) -> Sequence[Any] | None:
-        if self.delivery != "exactly-once":
-            return None
-        return [
-            (topic, *message)
-            for topic, messages in read_messages(staged, store)
-            for message in zip(*(messages.column(name).to_pylist() for name in ("key", "value")), strict=True)
-        ]
+    def maker(self, context: WriterContext) -> MessageMaker:
+        """What makes messages of the records of a task."""
+        limit = int(self.settings.for_role("producer").get("message.max.bytes", MESSAGE_BYTES_MAX))
+        return MessageMaker(self.serializer, context.input_type, limit)
 
     def opened(self, session: Any) -> Sink:
         """Ask the broker for the topic: a name that is spelt wrong is told at the start, not by the first epoch."""
-        _check_topic(self.settings, self.serializer.topic)
-        sink = copy.copy(self)
-        sink._session = session
-        return sink
+        check_topic(self.settings, self.serializer.topic)
+        return self
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
         return pending, "what it wrote to Kafka after that epoch stays there, and comes again"
@@ -135,36 +77,103 @@ class KafkaSink(Sink):
         return f"Kafka {where} at {self.settings.bootstrap_servers}"
 
 
+def kafka_sink(
+    settings: ClientSettings,
+    serializer: RecordSerializer,
+    delivery: Delivery = "none",
+    transactional_id_prefix: str = "millstream",
+) -> KafkaSink:
+    """The sink that promises `delivery`.
+
+    >>> from millstream.common.serialization import SimpleStringSchema
+    >>> serializer = RecordSerializer(SimpleStringSchema(), topic="out")
+    >>> sink = kafka_sink(ClientSettings.of({"bootstrap.servers": "localhost:9092"}), serializer, "exactly-once")
+    >>> sink.describe(), sink.guarantee
+    ("Kafka topic 'out' at localhost:9092", 'exactly-once')
+    """
+    if delivery == "exactly-once":
+        return StagingKafkaSink(settings, serializer, transactional_id_prefix)
+    return SendingKafkaSink(settings, serializer, delivery)
+
+
+class StagingKafkaSink(KafkaSink):
+    """Exactly once: messages wait in the job's store until their epoch is committed."""
+
+    delivery = "exactly-once"
+    guarantee = "exactly-once"
+
+    def __init__(self, settings: ClientSettings, serializer: RecordSerializer, transactional_id_prefix: str) -> None:
+        super().__init__(settings, serializer)
+        expired: Any = settings.get(EXPIRED_MARKS_PROPERTY, "fail")
+        if expired not in _EXPIRED_ANSWERS:
+            raise ConfigurationError(
+                f"Kafka property {EXPIRED_MARKS_PROPERTY}: found {expired!r}, expected 'fail', 'publish' or 'skip'"
+            )
+        self.target = Target(self.settings, transactional_id_prefix, expired)
+        self._session: Any = None
+        self._commit: CommitId | None = None  # the newest that was published here
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A session cannot leave the driver.
+        return {**self.__dict__, "_session": None}
+
+    def opened(self, session: Any) -> Sink:
+        """Also try whether this user may use transactions, before an epoch is committed that needs one."""
+        super().opened(session)
+        try_transactions(self.target, self.serializer.topic)
+        sink = copy.copy(self)
+        sink._session = session
+        return sink
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _StagingWriter(self.maker(context), StagedMessages(context, self.serializer.topic))
+
+    def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
+        return CommitPlan(divided(staged))
+
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        self._commit = commit
+        publish_here = partial(_publish, self.target, commit, store)
+        for lane in publish:
+            if lane["lane"] == DRIVER_LANE:
+                publish_here(lane)
+        lanes = [lane for lane in publish if lane["lane"] != DRIVER_LANE]
+        if lanes:
+            commit_in_tasks(self._session, publish_here, lanes)
+
+    def close(self) -> None:
+        """Let the driver's own producer go. Those of tasks go with their processes, or when they have been idle."""
+        if self._commit is not None:
+            producer = KEPT.take(purpose_of(self.target, self._commit, DRIVER_LANE))
+            if producer is not None:
+                producer.close()
+
+    def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
+        """Of what a writer staged, or of a lane: topic, key and value of each message."""
+        return [
+            (topic, *message)
+            for part in staged.get("parts", (staged,))
+            for topic, messages in read_messages(part, store)
+            for message in zip(*(messages.column(name).to_pylist() for name in ("key", "value")), strict=True)
+        ]
+
+
+class SendingKafkaSink(KafkaSink):
+    """At least once, or less: messages are sent while the epoch runs, and nothing is left to publish."""
+
+    def __init__(self, settings: ClientSettings, serializer: RecordSerializer, delivery: Delivery) -> None:
+        super().__init__(settings, serializer)
+        self.delivery = self.guarantee = delivery
+
+    def writer(self, context: WriterContext) -> SinkWriter:
+        return _SendingWriter(self, self.maker(context), context)
+
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        """The broker has the messages already."""
+
+
 def _publish(target: Target, commit: CommitId, store: Store, lane: Json) -> None:
     publish_lane(target, commit, lane, store)
-
-
-def _check_topic(settings: ClientSettings, topic: str | None) -> None:
-    """Wait for the broker, and for the topic where it is known. A broker that creates topics is asked to."""
-    producer = open_producer(settings)
-    kafka, limit_s = client_library(), timeout_s(settings)
-    deadline = time.monotonic() + limit_s
-    try:
-        while True:
-            try:
-                left_s = max(0.1, deadline - time.monotonic())
-                answer = producer.client.list_topics(*(() if topic is None else (topic,)), timeout=left_s)
-            except kafka.KafkaException as error:
-                producer.client.poll(0)
-                if error.args[0].name() in ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN"):
-                    login = [last for last in producer.last_error if last.name() == "_AUTHENTICATION"]
-                    if login:
-                        raise failure_of(login[0], topic, settings) from error
-                    raise no_answer(settings, producer.last_error, f"waited {limit_s:g} s") from error
-                raise failure_of(error.args[0], topic, settings) from error
-            trouble = None if topic is None else answer.topics[topic].error
-            if trouble is None:
-                return
-            if trouble.name() not in ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE") or time.monotonic() > deadline:
-                raise failure_of(trouble, topic, settings)
-            time.sleep(0.1)
-    finally:
-        producer.close()
 
 
 class _StagingWriter(SinkWriter):
@@ -185,7 +194,7 @@ class _StagingWriter(SinkWriter):
 class _SendingWriter(SinkWriter):
     """At least once, or less: messages are sent at once."""
 
-    def __init__(self, sink: KafkaSink, maker: MessageMaker, context: WriterContext) -> None:
+    def __init__(self, sink: SendingKafkaSink, maker: MessageMaker, context: WriterContext) -> None:
         self._sink, self._maker = sink, maker
         self._purpose = (sink.settings, context.job, context.uid, context.subtask)
         self._producer: OpenProducer | None = None

@@ -43,7 +43,7 @@ from millstream.connectors.kafka.outgoing_messages import read_messages
 from millstream.connectors.kafka.producers import KEPT, OpenProducer, called, flush, open_producer, send
 from millstream.storage.store import Store
 
-__all__ = ["Target", "publish_lane"]
+__all__ = ["Target", "publish_lane", "purpose_of", "try_transactions"]
 
 _ABORT_S = 2.0
 _FENCED_PAUSE_S = 0.5
@@ -62,10 +62,31 @@ class Target:
         return f"{self.transactional_id_prefix}.{commit.committer}.{lane}"
 
 
+def purpose_of(target: Target, commit: CommitId, lane: str) -> tuple[ClientSettings, str]:
+    """What a producer of a lane is kept for."""
+    return target.settings, target.transactional_id(commit, lane)
+
+
+def try_transactions(target: Target, topic: str | None) -> None:
+    """Begin as a lane would, under a name of no job: what a person must mend is told before an epoch needs it."""
+    name = f"{target.transactional_id_prefix}.check"
+    producer = open_producer(target.settings, name)
+    try:
+        _until_done(producer.client.init_transactions, timeout_s(target.settings))
+        if topic is not None:
+            read_mark(target.settings, name, topic)
+    except client_library().KafkaException as error:
+        if is_fenced(error.args[0]):
+            return  # by another job that tries at the same time
+        raise failure_of(error.args[0], topic, target.settings) from error
+    finally:
+        producer.close()
+
+
 def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> None:
     """Publish one lane of an epoch, unless it is published. Harmless when repeated, also at the same time."""
     name = target.transactional_id(commit, lane["lane"])
-    purpose = (target.settings, name)
+    purpose = purpose_of(target, commit, lane["lane"])
     old_producer = KEPT.take(purpose)
     if old_producer is not None and _was_published(old_producer, target, name, commit, lane, store):
         KEPT.give_back(purpose, old_producer)

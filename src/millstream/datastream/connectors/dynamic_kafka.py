@@ -1,7 +1,215 @@
-"""Reading Kafka topics whose cluster changes while a job runs. Not built yet: `not_yet` has the names."""
+"""Reading Kafka streams that a metadata service maps to topics. There is one such service: a stream is a topic.
+
+What the service says of its cluster (addresses, where to begin and end) goes before what the source says.
+"""
 
 from __future__ import annotations
 
-from millstream.datastream.not_yet import names_of
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-__all__, __getattr__ = names_of(__name__)
+from millstream.common.serialization import DeserializationSchema
+from millstream.connectors.kafka.partitions import Subscription
+from millstream.connectors.kafka.source import KafkaSource as EngineKafkaSource
+from millstream.datastream.connectors.base import Source
+from millstream.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer, checked_rule
+from millstream.datastream.connectors.kafka.record_schemas import KafkaRecordDeserializationSchema, layout_of
+from millstream.datastream.connectors.kafka.source import SourceSettings
+from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
+from millstream.datastream.streams.stream_edges import no_java_object
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = [
+    "DynamicKafkaSource",
+    "DynamicKafkaSourceBuilder",
+    "KafkaMetadataService",
+    "KafkaRecordDeserializationSchema",
+    "KafkaStreamSetSubscriber",
+    "KafkaStreamSubscriber",
+    "SingleClusterTopicMetadataService",
+    "StreamPatternSubscriber",
+]
+
+_DISCOVERY = "stream-metadata-discovery-interval-ms"
+_DISCOVERY_INTERVAL_MS = 60_000
+
+
+class KafkaMetadataService:
+    """Says which topics of which cluster a stream is. `SingleClusterTopicMetadataService` is the one there is."""
+
+    def __init__(self, j_metadata_service: Any = None) -> None:
+        no_java_object(self, j_metadata_service)
+
+
+class SingleClusterTopicMetadataService(KafkaMetadataService):
+    """One cluster, in which a stream is the topic of its name.
+
+    >>> service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": "localhost:9092"})
+    """
+
+    def __init__(
+        self,
+        kafka_cluster_id: str,
+        properties: Mapping[str, str],
+        starting_offsets_initializer: KafkaOffsetsInitializer | None = None,
+        stopping_offsets_initializer: KafkaOffsetsInitializer | None = None,
+    ) -> None:
+        super().__init__()
+        self.kafka_cluster_id = checked_text("SingleClusterTopicMetadataService, kafka_cluster_id", kafka_cluster_id)
+        if not isinstance(properties, Mapping) or "bootstrap.servers" not in properties:
+            raise refuse("SingleClusterTopicMetadataService: properties is no dict with bootstrap.servers in it")
+        self._properties = dict(properties)
+        start, stop = starting_offsets_initializer, stopping_offsets_initializer
+        self._start = None if start is None else checked_rule("starting_offsets_initializer", start)
+        self._stop = None if stop is None else checked_rule("stopping_offsets_initializer", stop)
+
+
+class KafkaStreamSubscriber:
+    """Which streams are read: `KafkaStreamSetSubscriber` or `StreamPatternSubscriber`."""
+
+    def __init__(self, j_kafka_stream_subscriber: Any = None, *, subscription: Subscription | None = None) -> None:
+        no_java_object(self, j_kafka_stream_subscriber)
+        if subscription is None:
+            raise refuse("KafkaStreamSubscriber: make a KafkaStreamSetSubscriber or a StreamPatternSubscriber")
+        self._subscription = subscription
+
+
+class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
+    """Reads the streams of these ids.
+
+    >>> subscriber = KafkaStreamSetSubscriber({"orders", "returns"})
+    """
+
+    def __init__(self, stream_ids: Iterable[str]) -> None:
+        if isinstance(stream_ids, str) or not isinstance(stream_ids, Iterable):
+            raise refuse(f"KafkaStreamSetSubscriber: found {stream_ids!r}, expected a set of stream ids")
+        names = sorted({checked_text("stream id", stream_id) for stream_id in stream_ids})
+        if not names:
+            raise refuse("KafkaStreamSetSubscriber: no stream id was given")
+        super().__init__(subscription=Subscription(topics=tuple(names)))
+
+
+class StreamPatternSubscriber(KafkaStreamSubscriber):
+    """Reads all streams whose whole ids fit a regular expression."""
+
+    def __init__(self, stream_pattern: str) -> None:
+        with at_users_line():
+            subscription = Subscription(pattern=checked_text("StreamPatternSubscriber", stream_pattern))
+        super().__init__(subscription=subscription)
+
+
+class DynamicKafkaSourceBuilder:
+    """Collects the settings of a dynamic Kafka source."""
+
+    def __init__(self) -> None:
+        self._settings = SourceSettings("DynamicKafkaSource")
+        self._settings.discovery_interval_ms = _DISCOVERY_INTERVAL_MS
+        self._service: SingleClusterTopicMetadataService | None = None
+
+    def build(self) -> DynamicKafkaSource:
+        """The source."""
+        if self._service is None:
+            raise refuse("DynamicKafkaSource: no metadata service. Call set_kafka_metadata_service(…)")
+        settings = self._settings
+        if _DISCOVERY in settings.properties:
+            settings.set_property("partition.discovery.interval.ms", settings.properties.pop(_DISCOVERY))
+        settings.properties.pop("stream-metadata-discovery-failure-threshold", None)
+        settings.properties.update(self._service._properties)
+        settings.start = self._service._start or settings.start
+        settings.stop = self._service._stop or settings.stop
+        with at_users_line():
+            return DynamicKafkaSource(engine=settings.engine())
+
+    def set_stream_ids(self, stream_ids: Iterable[str]) -> Self:
+        """Read these streams."""
+        return self.set_kafka_stream_subscriber(KafkaStreamSetSubscriber(stream_ids))
+
+    def set_stream_pattern(self, stream_pattern: str) -> Self:
+        """Read all streams whose whole ids fit a regular expression."""
+        return self.set_kafka_stream_subscriber(StreamPatternSubscriber(stream_pattern))
+
+    def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> Self:
+        """Read what the subscriber says."""
+        if not isinstance(kafka_stream_subscriber, KafkaStreamSubscriber):
+            raise refuse(
+                f"set_kafka_stream_subscriber: found {kafka_stream_subscriber!r}, expected a KafkaStreamSubscriber"
+            )
+        self._settings.subscribe(kafka_stream_subscriber._subscription)
+        return self
+
+    def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
+        """Where streams are found."""
+        if not isinstance(kafka_metadata_service, SingleClusterTopicMetadataService):
+            raise refuse(
+                f"set_kafka_metadata_service: found {kafka_metadata_service!r}, expected a "
+                "SingleClusterTopicMetadataService. Others are Java classes, which cannot run here"
+            )
+        self._service = kafka_metadata_service
+        return self
+
+    def set_deserializer(self, deserializer: KafkaRecordDeserializationSchema) -> Self:
+        """How records are read."""
+        self._settings.layout = layout_of("set_deserializer", deserializer)
+        return self
+
+    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
+        """How values are read."""
+        self._settings.layout = layout_of("set_value_only_deserializer", deserialization_schema)
+        return self
+
+    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
+        """Where to begin, unless the metadata service says it."""
+        self._settings.start = checked_rule("set_starting_offsets", starting_offsets_initializer)
+        return self
+
+    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
+        """Where to end, unless the metadata service says it."""
+        self._settings.stop = checked_rule("set_bounded", stopping_offsets_initializer)
+        self._settings.bounded = True
+        return self
+
+    def set_properties(self, props: Mapping[str, str]) -> Self:
+        """Properties of Kafka's consumer, or of the source."""
+        if not isinstance(props, Mapping):
+            raise refuse(f"set_properties: found a {type(props).__name__}, expected a dict")
+        for key, value in props.items():
+            self._settings.set_property(key, value)
+        return self
+
+    def set_property(self, key: str, value: str) -> Self:
+        """A property of Kafka's consumer, or of the source."""
+        self._settings.set_property(key, value)
+        return self
+
+    def set_group_id(self, group_id: str) -> Self:
+        """The consumer group that is told how far the job has read."""
+        self._settings.properties["group.id"] = checked_text("set_group_id", group_id)
+        return self
+
+    def set_client_id_prefix(self, prefix: str) -> Self:
+        """What brokers call this source's clients."""
+        self._settings.properties["client.id.prefix"] = checked_text("set_client_id_prefix", prefix)
+        return self
+
+
+class DynamicKafkaSource(Source):
+    """A source over streams that a metadata service maps to topics.
+
+    >>> from millstream.common import SimpleStringSchema
+    >>> service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": "localhost:9092"})
+    >>> builder = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_ids({"orders"})
+    >>> source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
+    """
+
+    def __init__(self, j_dynamic_kafka_source: Any = None, *, engine: EngineKafkaSource | None = None) -> None:
+        no_java_object(self, j_dynamic_kafka_source)
+        if engine is None:
+            raise refuse("DynamicKafkaSource: make one with DynamicKafkaSource.builder()….build()")
+        super().__init__(engine)
+
+    @staticmethod
+    def builder() -> DynamicKafkaSourceBuilder:
+        """Begin a source."""
+        return DynamicKafkaSourceBuilder()

@@ -1,7 +1,191 @@
-"""Reading from and writing to RabbitMQ. Not built yet: `not_yet` has the names."""
+"""Reading from and writing to RabbitMQ: `pip install millstream[rabbitmq]`. No jar is needed.
+
+The source counts every message exactly once if each has a correlation id of its own (`use_correlation_id=True`), else
+at least once. The sink sends at least once, with a correlation id that is the same when a message comes again.
+
+>>> config = RMQConnectionConfig.Builder().set_host("localhost").set_port(5672).set_user_name("guest") \\
+...     .set_password("guest").set_virtual_host("/").build()
+>>> config.get_host(), config.get_port()
+('localhost', 5672)
+"""
 
 from __future__ import annotations
 
-from millstream.datastream.not_yet import names_of
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-__all__, __getattr__ = names_of(__name__)
+from millstream.common.serialization import DeserializationSchema, SerializationSchema
+from millstream.connectors.rabbitmq.connection import RabbitAddress
+from millstream.connectors.rabbitmq.sink import RabbitSink
+from millstream.connectors.rabbitmq.source import RabbitSource
+from millstream.datastream.functions.source_and_sink import SinkFunction, SourceFunction
+from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
+from millstream.graph.notices import say_once
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["RMQConnectionConfig", "RMQSink", "RMQSource"]
+
+_RECOVERY_MS = 5_000
+
+
+class RMQConnectionConfig:
+    """Where a RabbitMQ server is, and how to log in. The password is shown nowhere."""
+
+    def __init__(self, j_rmq_connection_config: Any = None) -> None:
+        if not isinstance(j_rmq_connection_config, RabbitAddress):
+            raise refuse("RMQConnectionConfig: make one with RMQConnectionConfig.Builder()")
+        self._address = j_rmq_connection_config
+
+    def __repr__(self) -> str:
+        return f"RMQConnectionConfig({self._address.place})"
+
+    def get_host(self) -> str:
+        return self._address.host
+
+    def get_port(self) -> int:
+        return self._address.port
+
+    def get_virtual_host(self) -> str:
+        return self._address.virtual_host
+
+    def get_user_name(self) -> str:
+        return self._address.user_name
+
+    def get_password(self) -> str:
+        return self._address.password
+
+    def get_uri(self) -> str | None:
+        return self._address.uri
+
+    def get_network_recovery_interval(self) -> int:
+        """In ms. A lost connection is made again twice a second, for half a minute."""
+        return _RECOVERY_MS
+
+    def is_automatic_recovery(self) -> bool:
+        return True
+
+    def is_topology_recovery(self) -> bool:
+        return True
+
+    def get_connection_timeout(self) -> int:
+        return self._address.connection_timeout_ms
+
+    def get_requested_channel_max(self) -> int:
+        return self._address.channel_max or 0
+
+    def get_requested_frame_max(self) -> int:
+        return self._address.frame_max or 0
+
+    def get_requested_heartbeat(self) -> int:
+        return self._address.heartbeat_s or 0
+
+    class Builder:
+        """Collects the settings."""
+
+        def __init__(self) -> None:
+            self._address = RabbitAddress()
+
+        def _with(self, **changes: Any) -> Self:
+            self._address = replace(self._address, **changes)
+            return self
+
+        def set_port(self, port: int) -> Self:
+            checked_count("RMQConnectionConfig, port", port, least=1)
+            return self._with(port=port)
+
+        def set_host(self, host: str) -> Self:
+            return self._with(host=checked_text("RMQConnectionConfig, host", host))
+
+        def set_virtual_host(self, vhost: str) -> Self:
+            return self._with(virtual_host=checked_text("RMQConnectionConfig, virtual host", vhost))
+
+        def set_user_name(self, user_name: str) -> Self:
+            return self._with(user_name=checked_text("RMQConnectionConfig, user name", user_name))
+
+        def set_password(self, password: str) -> Self:
+            if not isinstance(password, str):
+                raise refuse("RMQConnectionConfig: the password is no text")
+            return self._with(password=password)
+
+        def set_uri(self, uri: str) -> Self:
+            """All in one: `amqp://user:password@host:port/virtual-host`."""
+            if not isinstance(uri, str) or not uri.startswith(("amqp://", "amqps://")):
+                raise refuse("RMQConnectionConfig: the uri begins with amqp:// or amqps://, and this one does not")
+            return self._with(uri=uri)
+
+        def set_topology_recovery_enabled(self, topology_recovery_enabled: bool) -> Self:
+            return self._always("topology recovery")
+
+        def set_automatic_recovery(self, automatic_recovery: bool) -> Self:
+            return self._always("automatic recovery")
+
+        def set_network_recovery_interval(self, network_recovery_interval: int) -> Self:
+            return self._always("the network recovery interval")
+
+        def _always(self, setting: str) -> Self:
+            say_once(f"rabbitmq {setting}", f"{setting} has no effect: a lost connection is made again, for 30 s")
+            return self
+
+        def set_requested_heartbeat(self, requested_heartbeat: int) -> Self:
+            """In seconds."""
+            checked_count("RMQConnectionConfig, heartbeat", requested_heartbeat, least=0)
+            return self._with(heartbeat_s=requested_heartbeat)
+
+        def set_requested_frame_max(self, requested_frame_max: int) -> Self:
+            checked_count("RMQConnectionConfig, frame max", requested_frame_max, least=0)
+            return self._with(frame_max=requested_frame_max or None)
+
+        def set_requested_channel_max(self, requested_channel_max: int) -> Self:
+            checked_count("RMQConnectionConfig, channel max", requested_channel_max, least=0)
+            return self._with(channel_max=requested_channel_max or None)
+
+        def set_connection_timeout(self, connection_timeout: int) -> Self:
+            """In ms."""
+            checked_count("RMQConnectionConfig, connection timeout", connection_timeout, least=1)
+            return self._with(connection_timeout_ms=connection_timeout)
+
+        def set_prefetch_count(self, prefetch_count: int) -> Self:
+            """How many messages may be on their way and not yet acknowledged; 10,000 unless set."""
+            checked_count("RMQConnectionConfig, prefetch count", prefetch_count, least=1)
+            return self._with(prefetch_count=prefetch_count)
+
+        def build(self) -> RMQConnectionConfig:
+            return RMQConnectionConfig(self._address)
+
+
+def _address(what: str, connection_config: Any) -> RabbitAddress:
+    if not isinstance(connection_config, RMQConnectionConfig):
+        raise refuse(f"{what}: found {connection_config!r}, expected an RMQConnectionConfig")
+    return connection_config._address
+
+
+class RMQSource(SourceFunction):
+    """Messages of a queue, for `add_source`."""
+
+    def __init__(
+        self,
+        connection_config: RMQConnectionConfig,
+        queue_name: str,
+        use_correlation_id: bool,
+        deserialization_schema: DeserializationSchema,
+    ) -> None:
+        address, queue = _address("RMQSource", connection_config), checked_text("RMQSource, queue name", queue_name)
+        if not isinstance(deserialization_schema, DeserializationSchema):
+            raise refuse(f"RMQSource: found {deserialization_schema!r}, expected a DeserializationSchema")
+        with at_users_line():
+            super().__init__(RabbitSource(address, queue, bool(use_correlation_id), deserialization_schema))
+
+
+class RMQSink(SinkFunction):
+    """Messages to a queue, for `add_sink`."""
+
+    def __init__(
+        self, connection_config: RMQConnectionConfig, queue_name: str, serialization_schema: SerializationSchema
+    ) -> None:
+        address, queue = _address("RMQSink", connection_config), checked_text("RMQSink, queue name", queue_name)
+        if not isinstance(serialization_schema, SerializationSchema):
+            raise refuse(f"RMQSink: found {serialization_schema!r}, expected a SerializationSchema")
+        with at_users_line():
+            super().__init__(RabbitSink(address, queue, serialization_schema))

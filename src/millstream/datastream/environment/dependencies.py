@@ -69,6 +69,11 @@ class EnvironmentDependencies:
                     f"set_python_requirements: there is no folder {requirements_cache_dir!r}. Fill it with "
                     f"`pip download -d {requirements_cache_dir} -r {file}`"
                 )
+        if "#" in f"{file}{requirements_cache_dir or ''}":
+            raise refuse(
+                f"set_python_requirements: {file!r} or its folder has a '#' in its name, which parts the two in the "
+                "setting python.requirements. Give it another name"
+            )
         packages = "" if requirements_cache_dir is None else f"#{Path(requirements_cache_dir).absolute()}"
         self._configuration.set_string("python.requirements", f"{Path(file).absolute()}{packages}")
 

@@ -1,4 +1,4 @@
-"""Avro records as messages, and the schemas of Avro's files.
+"""Avro records as messages, and in files.
 
 The rows' type follows from the schema. PyFlink's `record_class` is a Java class, of which there is none here: give
 `avro_schema_string`.
@@ -9,14 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from millstream.common.io import InputFormat
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.connectors.files.avro_files import AvroParts
 from millstream.connectors.messages.avro import AvroDecoder, AvroEncoder, AvroRecords
 from millstream.connectors.messages.avro_schemas import AvroSource
-from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
 from millstream.connectors.messages.row_kinds import check_insert
+from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
+from millstream.datastream.connectors.file_system.source import BulkFormat, FileSource
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
-from millstream.errors import NotAvailableError, NotYetError, TypeMismatchError
+from millstream.datastream.utils import ResultTypeQueryable
+from millstream.errors import NotAvailableError, TypeMismatchError
 
 __all__ = [
     "AvroBulkWriters",
@@ -94,22 +99,37 @@ class GenericRecordAvroTypeInfo(TypeInformation):
         return f"GenericRecordAvroTypeInfo({str(self._schema)!r})"
 
 
-class AvroInputFormat:
-    """Reads Avro files."""
+class AvroInputFormat(InputFormat, ResultTypeQueryable):
+    """Reads Avro files at `path`, for `StreamExecutionEnvironment.create_input`. Records come as rows of the schema.
+
+    To watch a folder for new files: `FileSource.for_bulk_file_format(BulkFormat.avro_format(schema), path)`.
+    """
 
     def __init__(self, path: str, schema: AvroSchema) -> None:
-        raise NotYetError.of("AvroInputFormat", "connectors", "ParquetColumnarRowInputFormat or JSON lines")
+        super().__init__(None)
+        source = _checked("AvroInputFormat", schema)
+        self.file_source = FileSource.for_bulk_file_format(BulkFormat.avro_format(source.text), path).build()
+        self._row_type = source.row_type
 
-    def get_produced_type(self) -> GenericRecordAvroTypeInfo:
-        raise NotYetError.of("AvroInputFormat.get_produced_type", "connectors", "AvroSchema.get_row_type()")
+    def get_produced_type(self) -> TypeInformation:
+        return self._row_type
 
 
 class AvroBulkWriters:
-    """Writes Avro files."""
+    """Writes rows as Avro files, for `FileSink.for_bulk_format`."""
 
     @staticmethod
-    def for_generic_record(schema: AvroSchema) -> Any:
-        raise NotYetError.of("AvroBulkWriters.for_generic_record", "connectors", "ParquetBulkWriters")
+    def for_generic_record(schema: AvroSchema) -> PartsWriterFactory:
+        """Of records of the schema, which are rows of `schema.get_row_type()`."""
+        return PartsWriterFactory(AvroParts(_checked("AvroBulkWriters.for_generic_record", schema)))
+
+
+def _checked(name: str, schema: Any) -> AvroSource:
+    if not isinstance(schema, AvroSchema):
+        raise refuse(f"{name}: found {schema!r}, expected an AvroSchema, such as AvroSchema.parse_string(text)")
+    with at_users_line():
+        assert schema._source.row_type is not None
+    return schema._source
 
 
 def _records(what: str, record_class: Any, avro_schema_string: Any) -> AvroRecords:
@@ -137,11 +157,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         try:
             return self._records.read(message)
         except (ValueError, TypeMismatchError) as error:
-            raise TypeMismatchError(
-                f"a message is no Avro record of {self._records.type_info}: {error}. Found {message[:200]!r}. "
-                "Correct the schema, or say where such messages go with with_dead_letters(tag)",
-                value=message,
-            ) from error
+            raise unreadable_error(message, f"Avro record of {self._records.type_info}", error) from error
 
     def produced_type(self) -> TypeInformation:
         return self._records.type_info

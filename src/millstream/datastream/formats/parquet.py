@@ -1,4 +1,4 @@
-"""Parquet files of rows, read and written as columns. PyFlink's Avro flavour of Parquet comes with connectors.
+"""Parquet files of rows, read and written as columns. An Avro schema may stand for the row type.
 
 PyFlink describes rows by the Table API's `DataTypes`; here a row type is one of `Types`.
 """
@@ -12,9 +12,10 @@ from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.parts import ParquetParts
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
-from millstream.datastream.connectors.file_system.source import BulkFormat
+from millstream.datastream.connectors.file_system.source import BulkFormat, StreamFormat
+from millstream.datastream.formats.avro import AvroSchema
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
-from millstream.errors import NotAvailableError, NotYetError
+from millstream.errors import NotAvailableError
 
 __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
 
@@ -28,21 +29,28 @@ def _checked_row(name: str, row_type: Any, hadoop_config: Any) -> RowTypeInfo:
 
 
 class AvroParquetReaders:
-    """Reads Parquet written from Avro records."""
+    """Reads Parquet written from Avro records, for `FileSource.for_record_stream_format`."""
 
     @staticmethod
-    def for_generic_record(schema: Any = None) -> Any:
-        raise NotYetError.of(
-            "AvroParquetReaders.for_generic_record", "connectors", "ParquetColumnarRowInputFormat reads such files"
-        )
+    def for_generic_record(schema: AvroSchema) -> StreamFormat:
+        """As rows of the schema's type; columns are found by name."""
+        with at_users_line():
+            return StreamFormat(engine=ParquetRows(_row_type_of("AvroParquetReaders", schema)))
 
 
 class AvroParquetWriters:
-    """Writes Avro records as Parquet."""
+    """Writes records of an Avro schema as Parquet, for `FileSink.for_bulk_format`."""
 
     @staticmethod
-    def for_generic_record(schema: Any = None) -> Any:
-        raise NotYetError.of("AvroParquetWriters.for_generic_record", "connectors", "ParquetBulkWriters writes rows")
+    def for_generic_record(schema: AvroSchema) -> PartsWriterFactory:
+        """Of rows of the schema's type."""
+        return PartsWriterFactory(ParquetParts(_row_type_of("AvroParquetWriters", schema)))
+
+
+def _row_type_of(name: str, schema: Any) -> RowTypeInfo:
+    if not isinstance(schema, AvroSchema):
+        raise refuse(f"{name}.for_generic_record: found {schema!r}, expected AvroSchema.parse_string(text)")
+    return schema.get_row_type()
 
 
 class ParquetColumnarRowInputFormat(BulkFormat):

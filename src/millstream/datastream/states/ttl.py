@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from millstream.common.time import Duration, Time
+from millstream.common.time import Duration, Time, duration_ms
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _as_duration(ttl: Duration | Time | timedelta) -> Duration:
         ttl = Duration.of_millis(ttl // timedelta(milliseconds=1))
     if not isinstance(ttl, Duration):
         raise refuse(f"StateTtlConfig: strategy {ttl!r}, expected a Duration, such as Duration.of_hours(1)")
-    if ttl.to_millis() <= 0:
+    if duration_ms(ttl) <= 0:
         raise refuse(f"StateTtlConfig: strategy {ttl!r}, expected a time above 0")
     return ttl
 

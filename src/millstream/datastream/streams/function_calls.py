@@ -12,10 +12,11 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from millstream.common.utils import arguments_misfit
 from millstream.datastream.functions.function import Function
 from millstream.graph.site import refuse
 
-__all__ = ["check_calls"]
+__all__ = ["check_calls", "check_takes"]
 
 _ONE_RESULT = frozenset(
     {"map", "map1", "map2", "filter", "reduce", "get_key", "partition", "create_accumulator", "add", "get_result"}
@@ -37,6 +38,13 @@ def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
         if takes_one and inspect.isgeneratorfunction(code):
             instead = f", or use {_SEVERAL_INSTEAD[name]}" if name in _SEVERAL_INSTEAD else ""
             raise refuse(f"{subject} yields, and exactly one result is expected of it. Return the result{instead}")
+
+
+def check_takes(method: str, func: Any, *expected: str) -> None:
+    """The same for a plain callable that no function class stands for: whether it takes these arguments."""
+    misfit = arguments_misfit(func, expected)
+    if misfit is not None:
+        raise refuse(f"{method}: {_shown_name(func, '')} {misfit}")
 
 
 def _calls(func: Any, function_class: type[Function]) -> Iterator[tuple[str, Callable[..., Any], Any]]:
@@ -61,21 +69,17 @@ def _overridden(kind: type, function_class: type[Function]) -> list[str]:
 
 def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call: Any) -> None:
     expected = list(inspect.signature(pattern).parameters)[1:]
+    misfit = arguments_misfit(call, expected)
     try:
         signature = inspect.signature(call)
     except (TypeError, ValueError):  # some callables of Python's own do not say
         return
-    shown = ", ".join(expected)
-    try:
-        signature.bind(*expected)
-    except TypeError:
-        count = "one argument" if len(expected) == 1 else f"{len(expected)} arguments"
-        count = "no argument" if not expected else count
+    if misfit is not None:
         hint = ". Results are yielded" if not _COLLECTORS.isdisjoint(signature.parameters) else ""
-        raise refuse(f"{subject} takes {signature}, expected {count}: ({shown}){hint}") from None
+        raise refuse(f"{subject} {misfit}{hint}")
     taken = list(signature.parameters)[: len(expected)]
-    if any((name in _CONTEXTS) and (meant not in _CONTEXTS) for name, meant in zip(taken, expected, strict=False)):
-        raise refuse(f"{subject} takes {signature}: the context is not in its place, expected ({shown})")
+    if any(name in _CONTEXTS and meant not in _CONTEXTS for name, meant in zip(taken, expected, strict=False)):
+        raise refuse(f"{subject} takes {signature}: the context is not in its place, expected ({', '.join(expected)})")
 
 
 def _shown_name(func: Any, name: str) -> str:

@@ -219,8 +219,13 @@ def _row_type(
     return Types.ROW_NAMED(list(names), types)
 
 
+_BOUND_MAX_MS = 2**62  # twice as much still fits 64 bits
+
+
 def _bound_ms(which: str, bound: Any) -> int:
     if isinstance(bound, int) and not isinstance(bound, bool):
+        if not -_BOUND_MAX_MS <= bound <= _BOUND_MAX_MS:
+            raise refuse(f"between: found {bound} ms as the {which} bound, expected at most {_BOUND_MAX_MS} either way")
         return bound
     if isinstance(bound, (Duration, Time, timedelta)):
         return duration_ms(bound)

@@ -17,6 +17,7 @@ from millstream.datastream.functions.function import Function
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper, SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
 from millstream.datastream.streams.closeable_iterator import CloseableIterator
+from millstream.datastream.streams.function_calls import check_takes
 from millstream.datastream.streams.stream_edges import OperatorControls, StreamEdges, no_java_object
 from millstream.graph.nodes import Edge, Write
 
@@ -77,6 +78,7 @@ class StreamOutputs(StreamEdges):
                 raise refuse(
                     f"add_sink: found a {type(sink_func).__name__}, which transforms; give a sink or a callable"
                 )
+            check_takes("add_sink", getattr(sink_func, "invoke", sink_func), "value")
             return self._written(ForeachSink(sink_func), "Unnamed")
         hint = f". Pass an instance: {sink_func.__name__}()" if isinstance(sink_func, type) else ""
         raise refuse(f"add_sink: found {sink_func!r}, expected a SinkFunction, a sink or a callable{hint}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from millstream.common.time import LENGTH_MAX_MS
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions.function import AggregateFunction
 from millstream.datastream.functions.internal_window import (
@@ -115,7 +116,8 @@ class DescribedWindows(AnswersForMissingNames):
 
     def allowed_lateness(self, time_ms: int) -> Self:
         """How long after its end a window still takes late records, in ms of event time; it fires again for them."""
-        checked_count("allowed_lateness", time_ms, least=0)
+        if checked_count("allowed_lateness", time_ms, least=0) > LENGTH_MAX_MS:
+            raise refuse(f"allowed_lateness: found {time_ms}, expected at most {LENGTH_MAX_MS} ms")
         self._windowing = replace(self._windowing, allowed_lateness_ms=time_ms)
         return self
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.common.serializer import TypeSerializer
-from millstream.common.time import DurationLike, as_duration
+from millstream.common.time import DurationLike, duration_ms
 from millstream.datastream.functions.runtime_context import RuntimeContext
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
@@ -261,7 +261,7 @@ def _check_no_gaps(name: str, size_ms: int, slide_ms: int) -> None:
 
 
 def _ms(length: DurationLike | None) -> int:
-    return 0 if length is None else as_duration(length).to_millis()
+    return 0 if length is None else duration_ms(length)
 
 
 class _CumulativeWindows(_FixedWindows[T]):

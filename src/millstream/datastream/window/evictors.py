@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from millstream.common.time import DurationLike, as_duration
+from millstream.common.time import DurationLike, duration_ms
 from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.window.windows import Window
 from millstream.records.timestamped_value import TimestampedValue
@@ -110,7 +110,7 @@ class TimeEvictor(_OneTimeEvictor[T, W]):
     @staticmethod
     def of(window_size: DurationLike, do_evict_after: bool = False) -> TimeEvictor[Any, Any]:
         """Of a duration."""
-        return TimeEvictor(as_duration(window_size).to_millis(), do_evict_after)
+        return TimeEvictor(duration_ms(window_size), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
         if elements and elements[0].has_timestamp():

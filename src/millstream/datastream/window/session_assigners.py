@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from millstream.common.serializer import TypeSerializer
-from millstream.common.time import DurationLike, as_duration
+from millstream.common.time import LENGTH_MAX_MS, DurationLike, duration_ms
 from millstream.datastream.streams.argument_checks import checked_count, refuse
+from millstream.datastream.streams.function_calls import check_takes
 from millstream.datastream.window.assigners import (
     MergingWindowAssigner,
     WindowAssigner,
@@ -64,10 +65,25 @@ class _Sessions(MergingWindowAssigner[T, TimeWindow]):
         return TimeWindowSerializer()
 
 
-def _gap_of(extractor: SessionWindowTimeGapExtractor | Callable[[Any], int], element: Any) -> int:
+Extractor = SessionWindowTimeGapExtractor | Callable[[Any], int]
+
+
+def _checked_extractor(extractor: Any) -> Extractor:
+    if isinstance(extractor, type) or not (isinstance(extractor, SessionWindowTimeGapExtractor) or callable(extractor)):
+        raise refuse(
+            f"with_dynamic_gap: found {extractor!r}, expected a SessionWindowTimeGapExtractor, or a function of a "
+            "record that gives the gap in ms"
+        )
+    check_takes("with_dynamic_gap", getattr(extractor, "extract", extractor), "element")
+    return extractor  # type: ignore[no-any-return]
+
+
+def _gap_of(extractor: Extractor, element: Any) -> int:
     gap_ms = extractor.extract(element) if isinstance(extractor, SessionWindowTimeGapExtractor) else extractor(element)
-    if not isinstance(gap_ms, int) or gap_ms <= 0:
-        raise refuse(f"session window: the extractor gave the gap {gap_ms!r} for {element!r}, expected ms above 0")
+    if not isinstance(gap_ms, int) or not 0 < gap_ms <= LENGTH_MAX_MS:
+        raise refuse(
+            f"session window: the extractor gave the gap {gap_ms!r} for {element!r}, expected 1 to {LENGTH_MAX_MS} ms"
+        )
     return gap_ms
 
 
@@ -80,7 +96,7 @@ class ProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
     @staticmethod
     def with_gap(size: DurationLike) -> ProcessingTimeSessionWindows[Any]:
         """From a duration."""
-        return ProcessingTimeSessionWindows(as_duration(size).to_millis())
+        return ProcessingTimeSessionWindows(duration_ms(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows[Any]:
@@ -104,7 +120,7 @@ class EventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
     @staticmethod
     def with_gap(size: DurationLike) -> EventTimeSessionWindows[Any]:
         """From a duration."""
-        return EventTimeSessionWindows(as_duration(size).to_millis())
+        return EventTimeSessionWindows(duration_ms(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows[Any]:
@@ -119,7 +135,7 @@ class DynamicProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
     """Sessions by the clock, each record with a gap of its own."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
-        self._extractor = session_window_time_gap_extractor
+        self._extractor = _checked_extractor(session_window_time_gap_extractor)
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows[Any]:
@@ -134,7 +150,7 @@ class DynamicEventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
     """Sessions by event time, each record with a gap of its own."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
-        self._extractor = session_window_time_gap_extractor
+        self._extractor = _checked_extractor(session_window_time_gap_extractor)
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows[Any]:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from millstream.common.time import DurationLike, as_duration
+from millstream.common.time import DurationLike, duration_ms
 from millstream.common.typeinfo import Types
 from millstream.datastream.functions.function import ReduceFunction
 from millstream.datastream.state import ReducingState, ReducingStateDescriptor, State, StateDescriptor
@@ -258,7 +258,7 @@ class ContinuousEventTimeTrigger(_Continuous[T]):
     @staticmethod
     def of(interval: DurationLike) -> ContinuousEventTimeTrigger[Any]:
         """From a duration."""
-        return ContinuousEventTimeTrigger(as_duration(interval).to_millis())
+        return ContinuousEventTimeTrigger(duration_ms(interval))
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.register_event_time_timer(time)
@@ -294,7 +294,7 @@ class ContinuousProcessingTimeTrigger(_Continuous[T]):
     @staticmethod
     def of(interval: DurationLike) -> ContinuousProcessingTimeTrigger[Any]:
         """From a duration."""
-        return ContinuousProcessingTimeTrigger(as_duration(interval).to_millis())
+        return ContinuousProcessingTimeTrigger(duration_ms(interval))
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.register_processing_time_timer(time)

@@ -5,8 +5,8 @@ them, and nothing else has been written since. So an area is taken away by going
 
 A terminal that becomes narrower breaks its long rows in two, or cuts them. It does not say which, so its name must
 (`breaks_rows`): then it is known how many rows the area has become, and they are taken away and nothing else. What
-others wrote above them is never touched. Nothing of an area that has at most half of the rows scrolls out of sight, if
-the window loses at most half of its width or height at a time.
+others wrote above them is never touched. Nothing of an area that has less than half of the rows scrolls out of sight,
+if the window loses at most half of its width or height at a time.
 
 While a window is dragged nothing is drawn: rows made for one width would be shown in another, and counted wrongly.
 
@@ -125,8 +125,10 @@ class BottomArea:
         self._rows = ()
         if not rows:
             return ""
-        above = sum(_rows_now(row, size.columns) for row in rows) if self._breaks_rows else len(rows)
-        return _ERASE_ROW + (_UP + _ERASE_ROW) * (above - 1) + _ERASE_BELOW
+        height = sum(_rows_now(row, size.columns) for row in rows) if self._breaks_rows else len(rows)
+        erased = _ERASE_ROW + (_UP + _ERASE_ROW) * (min(height, size.lines) - 1) + _ERASE_BELOW
+        # What is broken and half out of sight goes on in the first row: what stands there would be joined to it.
+        return erased + "\n" if height > size.lines else erased
 
     def _drawn(self, rows: Sequence[str]) -> str:
         self._rows = rows

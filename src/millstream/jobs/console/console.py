@@ -197,8 +197,9 @@ class _TerminalConsole:
 
 
 def _panel_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
-    """The panel, in half of the terminal's rows at most: the rest is the program's. A tiny terminal gets a line."""
-    rows_max = size.lines // 2
+    """The panel, in less than half of the terminal's rows: the rest is the program's, and a window that becomes half as
+    wide still shows all of it. A tiny terminal gets a line."""
+    rows_max = (size.lines - 1) // 2
     if rows_max < _PANEL_ROWS_MIN or size.columns < _PANEL_COLUMNS_MIN:
         return _line_rows(view, size)
     from rich.console import Console as RichConsole

@@ -106,11 +106,19 @@ _NONE_HINTS = (
 
 
 def _hint_of(error: BaseException) -> str:
-    """One more sentence for an error about None, where the user's line shows what gave it; else nothing."""
+    """One more sentence for an error about None, where the user's line shows what gave it, and for an attribute that a
+    function class does not have yet; else nothing."""
+    if isinstance(error, AttributeError) and _is_function(type(error.obj)):
+        return ". Make it in open(self, runtime_context), or in __init__"
     if not isinstance(error, TypeError | AttributeError) or "NoneType" not in str(error):
         return ""
     lines = _lines_up_to(error)
     return next((f". Perhaps {hint}" for line in lines for call, hint in _NONE_HINTS if call.search(line)), "")
+
+
+def _is_function(kind: type) -> bool:
+    """Whether a class of the program's derives from one of the function classes."""
+    return any(base.__module__.startswith("millstream.datastream.functions.") for base in kind.__mro__)
 
 
 def _lines_up_to(error: BaseException) -> list[str]:

@@ -18,7 +18,8 @@ from terminal import Screen, Terminal
 ROOT = Path(__file__).resolve().parents[4]
 CAPTURES = Path(__file__).parent / "captures"
 
-STEPS = ((24, 60), (24, 100), (12, 100), (40, 120), (40, 61), (20, 61), (24, 80), (24, 50), (24, 80))
+STEPS = ((24, 60), (24, 100), (12, 100), (40, 120), (40, 61), (20, 61), (24, 80), (24, 50), (24, 80), (23, 52))
+STEPS += ((24, 80),)
 PROGRAM = """
 import sys
 from millstream.jobs.console.console import attach_console
@@ -137,7 +138,7 @@ def is_redrawn(mode: str, rows: int, columns: int) -> Callable[[Screen], bool]:
     """Whether there is one console on the screen, drawn for that size."""
 
     def look(screen: Screen) -> bool:
-        if mode == "rich" and rows // 2 >= 5:
+        if mode == "rich" and (rows - 1) // 2 >= 5:
             frame = [at for at, line in enumerate(screen.lines) if "╭" in line or "╰" in line]
             return is_whole(screen) and len(frame) == 2 and frame[1] - frame[0] < rows // 2
         lines = [line for line in screen.lines if "impressions RUNNING" in line or "in 412,330" in line]

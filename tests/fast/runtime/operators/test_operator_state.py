@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -571,7 +572,7 @@ def test_an_attempt_that_died_before_its_acknowledgement_leaves_nothing() -> Non
         def process_element(self, value: Any, ctx: Any) -> Any:
             yield from super().process_element(value, ctx)
             if value == 2 and MemoryStore("dies").create("once", b""):
-                raise KeyboardInterrupt  # no failure of the function: the task is killed
+                signal.raise_signal(signal.SIGINT)  # no failure of the function: the task is killed
 
     [worker] = workers(Dies(), 1)
     states = worker.run(1, {}, 1)

@@ -143,7 +143,7 @@ def report_of(build: Any, *records: Record) -> str:
 def test_a_gap_that_is_not_above_zero_fails_the_job_with_its_record() -> None:
     sessions = EventTimeSessionWindows.with_dynamic_gap(lambda record: 0)  # type: ignore[arg-type]
     report = report_of(lambda s: s.window(sessions).reduce(added))
-    assert "the extractor gave the gap 0 for ('a', 1, 1), expected ms above 0" in report
+    assert "the extractor gave the gap 0 for ('a', 1, 1), expected 1 to" in report
     assert "record    ('a', 1, 1)" in report and "test_window_refusals.py" in report
 
 

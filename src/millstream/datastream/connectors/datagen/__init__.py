@@ -9,6 +9,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.connectors import program_sources
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type
+from millstream.datastream.streams.function_calls import check_takes
 
 __all__ = ["DataGeneratorSource"]
 
@@ -30,6 +31,8 @@ class DataGeneratorSource(Source):
         type_info: TypeInformation | None = None,
     ) -> None:
         record_type = checked_output_type("DataGeneratorSource", type_info)
+        if callable(generator_function):
+            check_takes("DataGeneratorSource", generator_function, "index")
         with at_users_line():
             super().__init__(
                 program_sources.DataGeneratorSource(generator_function, count, rate_per_second, record_type)

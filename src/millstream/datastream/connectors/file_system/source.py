@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.time import DurationLike, as_duration
-from millstream.common.typeinfo import TypeInformation
+from millstream.common.time import DurationLike, duration_ms
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.connectors.files.avro_files import AvroRows
 from millstream.connectors.files.formats import FileFormat
 from millstream.connectors.files.lines import JsonLines, TextLines
+from millstream.connectors.files.orc_files import OrcRows
 from millstream.connectors.files.source import FileSource as EngineFileSource
+from millstream.connectors.files.source import file_source
+from millstream.connectors.files.wide_text import WideTextLines, wide_charset
+from millstream.connectors.messages.avro_schemas import AvroSource
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
@@ -73,7 +78,8 @@ class StreamFormat(_Format):
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
         """Every line is a record of type STRING."""
         with at_users_line():
-            return StreamFormat(engine=TextLines(charset_name))
+            is_wide = wide_charset(charset_name) is not None
+            return StreamFormat(engine=WideTextLines(charset_name) if is_wide else TextLines(charset_name))
 
     @staticmethod
     def json_line_format(
@@ -90,6 +96,20 @@ class BulkFormat(_Format):
 
     def __init__(self, j_bulk_format: Any = None, *, engine: FileFormat | None = None) -> None:
         super().__init__(j_bulk_format, engine)
+
+    @staticmethod
+    def avro_format(schema: Any) -> BulkFormat:
+        """Rows from Avro files, by an `AvroSchema` or its text (beyond PyFlink)."""
+        with at_users_line():
+            return BulkFormat(engine=AvroRows(AvroSource(str(schema))))
+
+    @staticmethod
+    def orc_format(row_type: TypeInformation) -> BulkFormat:
+        """Rows of `row_type` from ORC files; columns are found by name (beyond PyFlink)."""
+        if not isinstance(row_type, RowTypeInfo):
+            raise refuse(f"orc_format: found {row_type!r}, expected a row type, such as Types.ROW_NAMED([…], […])")
+        with at_users_line():
+            return BulkFormat(engine=OrcRows(row_type))
 
 
 class FileSourceBuilder:
@@ -108,7 +128,7 @@ class FileSourceBuilder:
     def monitor_continuously(self, discovery_interval: DurationLike) -> Self:
         """Look for new files every so often; the source never ends."""
         with at_users_line():
-            interval_ms = as_duration(discovery_interval).to_millis()
+            interval_ms = duration_ms(discovery_interval)
         if interval_ms <= 0:
             raise refuse(f"monitor_continuously: found {discovery_interval!r}, expected a time above 0")
         self._discovery_interval_ms = interval_ms
@@ -132,7 +152,7 @@ class FileSourceBuilder:
     def build(self) -> FileSource:
         """The source."""
         with at_users_line():
-            return FileSource(engine=EngineFileSource(self._paths, self._engine, self._discovery_interval_ms))
+            return FileSource(engine=file_source(self._paths, self._engine, self._discovery_interval_ms))
 
 
 class FileSource(Source):

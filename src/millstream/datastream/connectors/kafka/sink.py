@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.serialization import SerializationSchema
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.outgoing_messages import RecordSerializer
-from millstream.connectors.kafka.sink import Delivery
+from millstream.connectors.kafka.sink import Delivery, kafka_sink
 from millstream.connectors.kafka.sink import KafkaSink as EngineKafkaSink
 from millstream.datastream.connectors.base import DeliveryGuarantee, Sink, StreamTransformer, SupportsPreprocessing
 from millstream.datastream.functions.source_and_sink import SinkFunction
@@ -189,7 +190,7 @@ class KafkaSinkBuilder:
         with at_users_line():
             settings = ClientSettings.of(self._properties)
             settings.for_role("producer")  # what cannot be translated is told here, at the program's line
-            return KafkaSink(engine=EngineKafkaSink(settings, self._serializer, self._delivery, self._prefix))
+            return KafkaSink(engine=kafka_sink(settings, self._serializer, self._delivery, self._prefix))
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Where the brokers are: 'host:9092', several with commas between."""
@@ -266,7 +267,10 @@ class FlinkKafkaProducerBase(SinkFunction, ABC):
         return self
 
     def _replace(self, delivery: Delivery | None = None, with_timestamps: bool | None = None) -> None:
-        self._sink = self._connector = self._sink.with_settings(delivery, with_timestamps)
+        sink, serializer = self._sink, self._sink.serializer
+        if with_timestamps is not None:
+            serializer = replace(serializer, with_timestamps=with_timestamps)
+        self._sink = self._connector = kafka_sink(sink.settings, serializer, delivery or sink.delivery)
 
 
 class FlinkKafkaProducer(FlinkKafkaProducerBase):
@@ -295,7 +299,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
             settings = ClientSettings.of(producer_config)
             settings.for_role("producer")
             serializer = RecordSerializer(schema, topic=topic, with_timestamps=False)
-            super().__init__(EngineKafkaSink(settings, serializer, _DELIVERIES[semantic.name]))
+            super().__init__(kafka_sink(settings, serializer, _DELIVERIES[semantic.name]))
 
     def ignore_failures_after_transaction_timeout(self) -> Self:
         """Accepted: a transaction that timed out is begun again from what is staged, so there is nothing to ignore."""

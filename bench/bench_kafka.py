@@ -1,0 +1,249 @@
+"""`make bench-kafka`: what goes in from Kafka and out to Kafka, in one run on one machine, with the broker on it too.
+
+    decode    JSON of 120 bytes with 5 fields into columns, in one thread
+    count     JSON in, a count per key and window, JSON out, against a plain confluent-kafka loop with json and a dict.
+              Ours runs in two tasks, the loop in one process: the ratio is per core
+    once      every record decoded and written again: the exactly-once sink against our at-least-once one
+    latency   10,000 records a second: from the time in a record to the moment a reader of committed messages has it
+
+PyFlink is not among the contestants: its Kafka connector is a jar for a JVM that this repository does not start.
+Choose parts with --only; --quick for a smoke test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src"), str(FOLDER.parent / "tests")]
+
+import confluent_kafka  # noqa: E402
+import kafka_programs as programs  # noqa: E402
+import pyarrow as pa  # noqa: E402
+from measure import Report, at_least, median_ratio, take_turns, timed_s  # noqa: E402
+from parts import run_parts  # noqa: E402
+from pyspark.sql import SparkSession  # noqa: E402
+from running_job import RunningJob  # noqa: E402
+from servers.kafka import KafkaBroker  # noqa: E402
+
+from millstream.connectors.messages.codecs import Messages, decoder_of  # noqa: E402
+from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
+from millstream.datastream.connectors import DeliveryGuarantee  # noqa: E402
+from millstream.datastream.formats.json import JsonRowDeserializationSchema  # noqa: E402
+
+TASKS = 2
+PARTITIONS = 4
+RATE = 10_000
+
+Program = Callable[[StreamExecutionEnvironment, str, str, str, DeliveryGuarantee], None]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    decode_records: int = 1_000_000
+    decode_rounds: int = 5
+    count_records: int = 4_000_000
+    once_records: int = 2_000_000
+    rounds: int = 3
+    latency_s: int = 30
+
+
+QUICK = Sizes(
+    decode_records=200_000, decode_rounds=3, count_records=300_000, once_records=200_000, rounds=1, latency_s=8
+)  # fmt: skip
+
+
+@contextmanager
+def _broker() -> Iterator[KafkaBroker]:
+    # As ephemeral as the benchmark: old timestamps must not make it remove segments.
+    broker = KafkaBroker({"log.retention.hours": "100000", "log.retention.check.interval.ms": "600000"})
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _topic(broker: KafkaBroker, name: str) -> str:
+    return broker.create_topic(f"{name}-{uuid.uuid4().hex[:8]}", PARTITIONS)
+
+
+def measure_decode(report: Report, sizes: Sizes) -> None:
+    """In columns, in batches as a source reads them."""
+    total, size = sizes.decode_records, 10_000
+    values = [programs.record(number, programs.FIRST_MS + number) for number in range(total)]
+    pieces = [pa.array(values[start : start + size], pa.binary()) for start in range(0, total, size)]
+    decoder = decoder_of(JsonRowDeserializationSchema.builder().type_info(programs.RECORD_TYPE).build())
+
+    def decode() -> None:
+        for piece in pieces:
+            decoded = decoder.decode(Messages(piece, lambda i: f"message {i}"))
+            if decoded.bad or len(decoded.batch) != len(piece):
+                raise RuntimeError(f"not every record could be read: {decoded.bad[:3]}")
+
+    times_s = [timed_s(decode) for _ in range(sizes.decode_rounds + 1)][1:]
+    rate = total / statistics.median(times_s) / 1e3
+    note = f"{sum(map(len, values)) / total:.0f} bytes a record"
+    report.add(at_least("JSON into columns, a thread", rate, 500, "k/s", note))
+
+
+def _run(
+    session: SparkSession, program: Program, broker: KafkaBroker, source: str, guarantee: DeliveryGuarantee
+) -> Any:
+    """Run a program over the topic to its end; returns how long it took and where its output is."""
+    target = _topic(broker, "out")
+
+    def add(env: StreamExecutionEnvironment) -> None:
+        program(env, broker.bootstrap, source, target, guarantee)
+
+    def act() -> None:
+        with RunningJob(session, add, TASKS) as job:
+            job.client.get_job_execution_result().result()
+
+    return timed_s(act), target
+
+
+def measure_count(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Both must count the same."""
+    with _broker() as broker:
+        source = _topic(broker, "in")
+        programs.fill(broker.bootstrap, source, sizes.count_records)
+        targets: dict[str, str] = {}
+
+        def ours() -> float:
+            took_s, target = _run(session, programs.count_in_windows, broker, source, DeliveryGuarantee.AT_LEAST_ONCE)
+            targets["ours"] = target
+            return float(took_s)
+
+        def loop() -> float:
+            targets["loop"] = _topic(broker, "loop")
+            return timed_s(partial(programs.plain_loop, broker.bootstrap, source, targets["loop"]))
+
+        took = take_turns({"ours": ours, "loop": loop}, sizes.rounds)
+        counted = {name: _counts(broker, target) for name, target in targets.items()}
+        if counted["ours"] != counted["loop"]:
+            raise RuntimeError(f"the counts differ: {counted['ours'][:3]}… and {counted['loop'][:3]}…")
+    ratio = median_ratio(took["loop"], took["ours"]) / TASKS
+    report.add(at_least("JSON, windows, JSON, to a confluent-kafka loop, per core", ratio, 3))
+    rates = {name: f"{sizes.count_records / statistics.median(times) / 1e3:,.0f} k/s" for name, times in took.items()}
+    report.note(f"{rates['ours']} in {TASKS} tasks, start and end of the job included; the loop {rates['loop']}")
+
+
+def _counts(broker: KafkaBroker, topic: str) -> list[tuple[str, int, int]]:
+    rows = (json.loads(value) for value in programs.messages_in(broker.bootstrap, topic))
+    return sorted((row["user"], row["window_start"], row["records"]) for row in rows)
+
+
+def measure_once(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """The same program and input; only the promise differs."""
+    with _broker() as broker:
+        source = _topic(broker, "in")
+        programs.fill(broker.bootstrap, source, sizes.once_records)
+
+        def contestant(guarantee: DeliveryGuarantee) -> float:
+            took_s, target = _run(session, programs.pass_on, broker, source, guarantee)
+            written = sum(1 for _ in programs.messages_in(broker.bootstrap, target))
+            if written != sizes.once_records:
+                raise RuntimeError(f"{guarantee.name}: {written} messages of {sizes.once_records}")
+            return float(took_s)
+
+        chosen = (DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE)
+        took = take_turns({guarantee.name: partial(contestant, guarantee) for guarantee in chosen}, sizes.rounds)
+    report.add(
+        at_least("exactly once, to at least once", median_ratio(took["AT_LEAST_ONCE"], took["EXACTLY_ONCE"]), 0.7)
+    )
+    rates = {name: f"{sizes.once_records / statistics.median(times) / 1e3:,.0f} k/s" for name, times in took.items()}
+    report.note(f"exactly once {rates['EXACTLY_ONCE']}, at least once {rates['AT_LEAST_ONCE']}, in {TASKS} tasks")
+
+
+def measure_latency(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Told, not judged: it is mostly that of an epoch."""
+    for guarantee in (DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE):
+        with _broker() as broker:
+            source, target = _topic(broker, "in"), _topic(broker, "out")
+            stop = threading.Event()
+            feeder = threading.Thread(target=_feed, args=(broker.bootstrap, source, stop))
+
+            def add(env: StreamExecutionEnvironment, guarantee: DeliveryGuarantee = guarantee) -> None:
+                programs.pass_on_unbounded(env, broker.bootstrap, source, target, guarantee)  # noqa: B023
+
+            with RunningJob(session, add, TASKS, {"millstream.epoch.poll-interval": "10 ms"}):
+                feeder.start()
+                try:
+                    delays_ms = _delays_ms(broker.bootstrap, target, sizes.latency_s)
+                finally:
+                    stop.set()
+                    feeder.join()
+        if not delays_ms:
+            raise RuntimeError(f"{guarantee.name}: nothing was read within two minutes")
+        p50, p99 = statistics.median(delays_ms), statistics.quantiles(delays_ms, n=100)[98]
+        report.note(
+            f"{guarantee.name}: {RATE:,} records/s, p50 {p50:,.0f} ms, p99 {p99:,.0f} ms, {len(delays_ms):,} seen"
+        )
+
+
+def _feed(bootstrap: str, topic: str, stop: threading.Event) -> None:
+    """Write records at the rate, each with its time, until stopped."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 2})
+    started, number = time.monotonic(), 0
+    while not stop.is_set():
+        due = int((time.monotonic() - started) * RATE)
+        for each in range(number, due):
+            producer.produce(topic, programs.record(each, _now_ms()))
+        number = max(number, due)
+        producer.poll(0)
+        time.sleep(0.005)
+    producer.flush()
+
+
+def _delays_ms(bootstrap: str, topic: str, seconds: int) -> list[int]:
+    """Of what is read in the second half of some seconds after the first record: how old it was."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "latency", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer({**settings, "fetch.wait.max.ms": 5})
+    consumer.subscribe([topic])
+    delays: list[int] = []
+    first_s: float | None = None
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and (first_s is None or time.monotonic() < first_s + seconds):
+        for message in consumer.consume(1_000, timeout=0.05):
+            if message.error():
+                continue
+            first_s = first_s or time.monotonic()
+            if time.monotonic() > first_s + seconds / 2:
+                delays.append(_now_ms() - int(json.loads(message.value())["at"]))
+    consumer.close()
+    return delays
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        run_parts(
+            "bench-kafka",
+            (__doc__ or "").splitlines()[0],
+            {"count": measure_count, "once": measure_once, "latency": measure_latency},
+            Sizes(),
+            QUICK,
+            tasks=TASKS,
+            without_spark={"decode": measure_decode},
+        )
+    )

@@ -1,0 +1,190 @@
+"""Avro files: an offset is the byte position of a block, and an epoch reads whole blocks.
+
+A file says at its front by which schema it was written; records are read by the schema of the rows, as Avro resolves
+the two. Blocks may be packed (deflate; others where fastavro finds their packages). A file that is not whole is named.
+
+Written files are packed by deflate. The blocks of several chunks become one file without being unpacked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, BinaryIO
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.contracts import Offset, Read, Split
+from millstream.connectors.files.formats import ByteFormat, opened_bytes
+from millstream.connectors.files.parts import PartEncoder, PartFormat
+from millstream.connectors.files.places import is_remote
+from millstream.connectors.files.unpacking import is_compressed
+from millstream.connectors.messages.avro import NO_AVRO, AvroRecords
+from millstream.connectors.messages.avro_schemas import AvroSource, fastavro_module
+from millstream.connectors.messages.row_kinds import inserted_rows
+from millstream.errors import JobFailedError, TypeMismatchError
+from millstream.records.batch import Batch, is_typed
+from millstream.records.columns import from_record_batch, to_record_batch
+from millstream.records.unpickling import unpickled
+
+__all__ = ["AvroParts", "AvroRows"]
+
+_CODEC = "deflate"
+_RECORD_BYTES = 100
+
+
+class AvroRows(ByteFormat):
+    """The records of Avro files as rows of the schema's type."""
+
+    name = "Avro"
+    cuttable = False
+
+    def __init__(self, schema: AvroSource) -> None:
+        self._records = AvroRecords(schema)
+        self.type_info: TypeInformation = self._records.type_info
+
+    def reach(self, split: Split, offset: Offset, budget: int) -> Offset:
+        if self.finished(split, offset):
+            return offset
+        info = split.info
+        stop = offset + max(1, budget) * _record_bytes(info["path"], info["size"], info.get("mark", ""))
+        return stop if is_compressed(info["path"]) else min(stop, info["end"])
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        if isinstance(start, dict):
+            return start
+        path = split.info["path"]
+        with opened_bytes(split) as raw:
+            file = _WholeReads(raw)
+            blocks = self._blocks(file, path)
+            position = max(start, file.tell())
+            file.seek(position)
+            has_ended = False
+            while position < stop:
+                try:
+                    block = next(blocks)
+                    rows = [self._records.row(record) for record in block]
+                except StopIteration:
+                    has_ended = True
+                    break
+                except fastavro_module().read.SchemaResolutionError as error:
+                    raise JobFailedError(
+                        f"File {path} was written by a schema that cannot be read as the one of the rows: {error}. "
+                        "Correct the schema of the source"
+                    ) from error
+                except NO_AVRO as error:
+                    raise _damaged(path, position, error) from error
+                position = file.tell()
+                yield self._batch(rows, path)
+        return {"end": position} if has_ended and is_compressed(path) else position
+
+    def _blocks(self, file: _WholeReads, path: str) -> Any:
+        try:
+            return fastavro_module().block_reader(file, reader_schema=self._records.schema.parsed)
+        except NO_AVRO as error:
+            raise _damaged(path, 0, error) from error
+
+    def _batch(self, rows: list[Any], path: str) -> Any:
+        if not is_typed(self.type_info):
+            return rows
+        try:
+            return to_record_batch(rows, self.type_info)
+        except TypeMismatchError as error:
+            raise TypeMismatchError(f"{path}: {error.message}", value=error.value, path=error.path) from error
+
+
+class _WholeReads:
+    """A file that is asked until it has given all: fastavro takes a short answer for the end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._at = 0
+        file.seek(0)
+
+    def read(self, size: int) -> bytes:
+        pieces: list[bytes] = []
+        missing = size
+        while missing > 0 and (piece := self._file.read(missing)):
+            pieces.append(piece)
+            missing -= len(piece)
+        self._at += size - missing
+        return b"".join(pieces)
+
+    def seek(self, position: int) -> None:
+        self._file.seek(position)
+        self._at = position
+
+    def tell(self) -> int:
+        return self._at
+
+
+def _damaged(path: str, position: int, error: BaseException) -> JobFailedError:
+    reason = str(error) or type(error).__name__
+    return JobFailedError(
+        f"File {path} is not whole Avro ({reason}, at byte {position} or behind it). Replace it by a whole copy."
+    )
+
+
+@lru_cache(maxsize=4096)
+def _record_bytes(path: str, size: int, mark: str) -> int:
+    """About how many bytes a record takes, from the first block; only the size of an epoch depends on it."""
+    if is_remote(path):
+        return _RECORD_BYTES  # asking about each object would cost a request
+    try:
+        with opened_bytes(Split(path, 0, {"path": path, "size": size, "mark": mark})) as raw:
+            file = _WholeReads(raw)
+            block = next(fastavro_module().block_reader(file))
+            return max(1, int(block.size) // max(1, int(block.num_records)))
+    except (JobFailedError, *NO_AVRO):
+        return _RECORD_BYTES  # reading the records will say what is wrong
+
+
+@dataclass(frozen=True)
+class AvroParts(PartFormat):
+    """Rows as Avro records of the schema, which stands at the front of each file."""
+
+    schema: AvroSource
+    suffix = ".avro"
+
+    def encoder(self) -> PartEncoder:
+        return _AvroEncoder(self.schema)
+
+    def assemble(self, chunks: Sequence[bytes]) -> bytes:
+        fastavro = fastavro_module()
+        whole = io.BytesIO()
+        # The mark between blocks follows from the content, so that assembling again gives the same bytes.
+        marker = hashlib.md5(chunks[0], usedforsecurity=False).digest()
+        writer = fastavro.write.Writer(whole, self.schema.parsed, codec=_CODEC, sync_marker=marker)
+        for chunk in chunks:
+            for block in fastavro.block_reader(io.BytesIO(chunk)):
+                writer.write_block(block)
+        writer.flush()
+        return whole.getvalue()
+
+
+class _AvroEncoder(PartEncoder):
+    def __init__(self, schema: AvroSource) -> None:
+        self._records = AvroRecords(schema)
+        self._file = io.BytesIO()
+        self._writer = fastavro_module().write.Writer(self._file, schema.parsed, codec=_CODEC, options={"strict": True})
+
+    def add(self, batch: Batch) -> None:
+        type_info = self._records.type_info
+        columns = inserted_rows(batch, type_info, "Avro")
+        write, record = self._writer.write, self._records.record
+        for row in from_record_batch(columns, type_info, unpickled):
+            try:
+                write(record(row))
+            except NO_AVRO as error:
+                raise TypeMismatchError(
+                    f"{row!r} does not fit the Avro schema: {error}. Make nullable fields a union with null", value=row
+                ) from error
+
+    def size_bytes(self) -> int:
+        return self._file.tell()
+
+    def finish(self) -> bytes:
+        self._writer.flush()
+        return self._file.getvalue()

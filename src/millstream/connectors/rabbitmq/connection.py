@@ -1,0 +1,95 @@
+"""How a RabbitMQ server is reached, and what its client's errors mean. Passwords are shown nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError
+
+__all__ = ["RabbitAddress", "open_channel", "rabbit_errors"]
+
+_DEFAULT_PORT = 5672
+
+
+@dataclass(frozen=True)
+class RabbitAddress:
+    """A server and how to log in: by `uri`, or by its parts. Many fields: each is one of PyFlink's settings."""
+
+    host: str = "localhost"
+    port: int = _DEFAULT_PORT
+    virtual_host: str = "/"
+    user_name: str = "guest"
+    password: str = field(default="guest", repr=False)
+    uri: str | None = field(default=None, repr=False)
+    connection_timeout_ms: int = 10_000
+    heartbeat_s: int | None = None
+    frame_max: int | None = None
+    channel_max: int | None = None
+    prefetch_count: int = 10_000
+
+    @property
+    def place(self) -> str:
+        """Host and port, for people."""
+        if self.uri is None:
+            return f"{self.host}:{self.port}"
+        parts = urlsplit(self.uri)
+        return f"{parts.hostname}:{parts.port or _DEFAULT_PORT}"
+
+    def parameters(self, pika: Any) -> Any:
+        """The same for the client."""
+        if self.uri is not None:
+            parameters = pika.URLParameters(self.uri)
+        else:
+            credentials = pika.PlainCredentials(self.user_name, self.password)
+            parameters = pika.ConnectionParameters(self.host, self.port, self.virtual_host, credentials)
+        timeout_s = self.connection_timeout_ms / 1000
+        parameters.socket_timeout = parameters.stack_timeout = timeout_s
+        parameters.blocked_connection_timeout = 3 * timeout_s
+        parameters.connection_attempts = 1
+        for name in ("heartbeat_s", "frame_max", "channel_max"):
+            if getattr(self, name) is not None:
+                setattr(parameters, name.removesuffix("_s"), getattr(self, name))
+        return parameters
+
+
+def open_channel(address: RabbitAddress, queue: str) -> tuple[Any, Any]:
+    """A connection and a channel on it; the queue is there, durable, unless it was there in another form before."""
+    try:
+        import pika
+    except ImportError as error:
+        raise PlatformError("RabbitMQ needs the package pika: pip install 'millstream[rabbitmq]'") from error
+    with rabbit_errors(address, queue):
+        connection = pika.BlockingConnection(address.parameters(pika))
+        channel = connection.channel()
+        try:
+            channel.queue_declare(queue, passive=True)
+        except pika.exceptions.ChannelClosedByBroker as error:
+            if error.reply_code != 404:
+                raise
+            channel = connection.channel()
+            channel.queue_declare(queue, durable=True)
+        return connection, channel
+
+
+@contextmanager
+def rabbit_errors(address: RabbitAddress, queue: str) -> Iterator[None]:
+    """What the client raises, as errors of ours: those that may pass by themselves, and those that will not."""
+    import pika.exceptions as raised
+
+    place = f"RabbitMQ at {address.place}"
+    try:
+        yield
+    except (raised.AuthenticationError, raised.ProbableAuthenticationError, raised.ProbableAccessDeniedError) as error:
+        raise ConnectorError(
+            f"{place} does not let us in ({type(error).__name__}). Check user, password and virtual host"
+        ) from None
+    except raised.ChannelClosedByBroker as error:
+        reason = f"{place} refuses, for queue {queue!r}: {error.reply_code} {error.reply_text}"
+        raise ConnectorError(f"{reason}. Check the queue and what the user may do") from error
+    except (raised.AMQPError, OSError) as error:
+        detail = str(error) or type(error).__name__
+        raise ConnectorAwayError(f"{place} does not answer ({detail})") from error

@@ -1,0 +1,233 @@
+"""Input that arrives on the driver and cannot be asked for again: it is written to the job's store and read there.
+
+A thread on the driver takes what comes, in order, and writes it to the store in **chunks**. What is stored has a number
+for ever and is processed exactly once; the job reads ranges of numbers. What becomes of a record that had arrived and
+was not stored when the driver died is up to who sent it: a socket forgets it, a queue that was not told gives it again.
+
+    {folder}/{first number}-{count}      a chunk: the records numbered first … first + count - 1
+
+A job that was forked, or restored elsewhere, finds the records before its own in the store of the job it came from. The
+newest chunk is never removed, so its name says where the numbering goes on.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.errors import JobFailedError, MillstreamError, NotAvailableError, StoreDamagedError
+from millstream.storage.layered_stores import LayeredStore
+from millstream.storage.store import Store, open_store
+
+__all__ = ["ReceivedSource", "Receiver", "newest_chunks"]
+
+_CHUNK = re.compile(r"\d{18,}-\d+")
+_UNREAD_MAX = 2_000_000
+"""So many records wait in the store at most: a job that falls behind lets its sender wait, not its disk fill up."""
+
+
+class Receiver(threading.Thread):
+    """Stores records as they come. `stored` counts those that the job may read.
+
+    It begins when the job has said where it goes on: no record gets a number that another one had.
+    """
+
+    def __init__(self, name: str, store: Store, bases: tuple[Store, ...], folder: str) -> None:
+        super().__init__(name=f"millstream-{name}", daemon=True)
+        self._store, self._folder = store, folder
+        self.stop_requested = threading.Event()
+        self._read_to = 0
+        self._failure: Exception | None = None
+        self.has_ended = False
+        chunks = next((names for holder in (store, *bases) if (names := _chunks(holder, folder))), [])
+        self.stored = max((sum(_span(name)) for name in chunks), default=0)
+
+    @abstractmethod
+    def receive(self) -> None:
+        """Take what comes and `keep` it, until the input ends or `stop_requested` is set."""
+
+    @abstractmethod
+    def disconnect(self) -> None:
+        """Let the connection go. Called once, at the end, also when nothing was received."""
+
+    def keep(self, data: bytes, count: int) -> None:
+        """Make `count` records durable, as one chunk, and let the job read them."""
+        self._store.put(f"{self._folder}/{self.stored:018d}-{count}", data)
+        self.stored += count
+
+    def go_on_from(self, position: int) -> None:
+        """The job has read the records before `position`, perhaps from another store."""
+        self._read_to = position
+        if self.ident is None:
+            self.stored = max(self.stored, position)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the job keeps up. A receiver that can let its sender wait does so while it does not."""
+        return self.stored - self._read_to < _UNREAD_MAX
+
+    def begin(self) -> None:
+        if self.ident is None:
+            self.start()
+
+    def run(self) -> None:
+        try:
+            self.receive()
+        except Exception as error:
+            self._failure = error
+        finally:
+            self.disconnect()
+            self.has_ended = True
+
+    def stop(self) -> None:
+        self.stop_requested.set()
+        if self.ident is None:
+            self.disconnect()
+        else:
+            self.join(timeout=10)
+
+    def raise_failure(self, subject: str) -> None:
+        if isinstance(self._failure, MillstreamError):
+            raise self._failure
+        if self._failure is not None:
+            raise JobFailedError(f"{subject}: it could not be received or stored: {self._failure}.") from self._failure
+
+    def forget(self, offset: int) -> None:
+        """Remove the chunks before `offset`, but for the newest one."""
+        for name in _chunks(self._store, self._folder)[:-1]:
+            if sum(_span(name)) <= offset:
+                self._store.delete(name)
+
+
+class ReceivedSource(Source):
+    """A source of one split, whose records a `Receiver` stores. Subclasses say how they arrive and how they are stored.
+
+    `subject` names it in errors; `split_name` is the split's for ever.
+    """
+
+    replayable = False
+    single = True
+    split_name = "received"
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._receiver: Receiver | None = None
+        self._stores: list[str] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_receiver": None}
+
+    @property
+    @abstractmethod
+    def subject(self) -> str:
+        """What sends the records, for people."""
+
+    @abstractmethod
+    def copied(self) -> ReceivedSource:
+        """A source of the same settings, to be opened."""
+
+    @abstractmethod
+    def connected(self, store: Store, bases: tuple[Store, ...], folder: str) -> Receiver:
+        """A receiver that is connected, and stores into `folder`."""
+
+    @abstractmethod
+    def records_of(self, data: bytes, count: int) -> list[Any]:
+        """The records of a chunk; raises ValueError when it is not what was stored."""
+
+    def opened(self, store: Store, session: Any) -> Source:
+        source = self.copied()
+        bases = store.bases if isinstance(store, LayeredStore) else ()
+        source._stores = [store.url, *(base.url for base in bases)]
+        source._receiver = self.connected(store, bases, self._folder)
+        return source
+
+    def reopened(self, store: Store, session: Any) -> Source:
+        raise NotAvailableError(
+            f"{type(self).__name__}: what {self.subject} sent is kept only while an epoch needs it to go on, so an "
+            "epoch that read it cannot be replayed. Run the job with millstream.record on: then its input is kept with "
+            "its epochs"
+        )
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        if self._receiver is not None:
+            self._receiver.begin()
+        return (Split(self.split_name, 0, {"stores": self._stores, "folder": self._folder}),)
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        assert self._receiver is not None, "the source is not opened"
+        self._receiver.raise_failure(f"{type(self).__name__}, {self.subject}")
+        return max(offset, min(offset + budget, self._receiver.stored))
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        return self._receiver is not None and self._receiver.has_ended and bool(offset >= self._receiver.stored)
+
+    def complete(self, context: SourceContext) -> bool:
+        return self._receiver is not None and self._receiver.has_ended
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        stores = [open_store(url) for url in split.info["stores"]]
+        chunks = [(store, name, *_span(name)) for store in stores for name in _chunks(store, split.info["folder"])]
+        while start < stop:
+            matching_chunks = [chunk for chunk in chunks if chunk[2] <= start < chunk[2] + chunk[3]]
+            if not matching_chunks:
+                raise StoreDamagedError(
+                    f"{type(self).__name__}: record {start} from {self.subject} is not in {stores[0].url} any more, "
+                    "nor in one that the job began with. Restore the files from a copy, or start from a newer epoch."
+                )
+            store, name, first, count = matching_chunks[0]
+            records = self._records(store, name, count)[start - first : min(count, stop - first)]
+            yield from self.items_of(records, start)
+            start = first + count
+        return stop
+
+    def items_of(self, records: list[Any], first: int) -> Iterable[Any]:
+        """What `read` yields for some records, of which the first has the number `first`. Default: the list itself."""
+        return (records,)
+
+    def _records(self, store: Store, name: str, count: int) -> list[Any]:
+        try:
+            return self.records_of(store.get(name), count)
+        except ValueError as error:
+            raise StoreDamagedError(
+                f"Store {store.url}: {name!r} is damaged ({error}). Restore it from a copy."
+            ) from error
+
+    def committed(self, positions: dict[str, Offset]) -> None:
+        if self._receiver is not None:
+            self._receiver.go_on_from(positions.get(self.split_name, 0))
+
+    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+        if self._receiver is not None:
+            offsets = (positions.get(self.split_name, 0) for positions in kept_positions)
+            self._receiver.forget(min(offsets, default=0))
+
+    def close(self) -> None:
+        if self._receiver is not None:
+            self._receiver.stop()
+
+
+def newest_chunks(stores: Sequence[Store], folder: str, records_min: int) -> Iterator[tuple[bytes, int]]:
+    """The newest chunks of the first store that has any, newest first, until they hold `records_min` records: the bytes
+    and the number of records of each."""
+    holder = next((store for store in stores if _chunks(store, folder)), None)
+    for name in reversed(_chunks(holder, folder)) if holder is not None else ():
+        if records_min <= 0:
+            return
+        assert holder is not None
+        yield holder.get(name), _span(name)[1]
+        records_min -= _span(name)[1]
+
+
+def _chunks(store: Store, folder: str) -> list[str]:
+    """The chunks that a store holds, in their order, without stray files."""
+    return [name for name in store.list(folder) if _CHUNK.fullmatch(name.rpartition("/")[2])]
+
+
+def _span(name: str) -> tuple[int, int]:
+    """The number of the first record of a chunk, and how many it holds."""
+    first, _, count = name.rpartition("/")[2].partition("-")
+    return int(first), int(count)

@@ -1,0 +1,303 @@
+"""RabbitMQ on a real server: messages that were stored count once, and none is lost with a connection or a driver."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pika
+import pytest
+from servers.rabbitmq import RabbitServer
+
+from millstream.common import Types
+from millstream.common.serialization import SimpleStringSchema
+from millstream.connectors.contracts import CommitId, SourceContext, WriterContext
+from millstream.connectors.rabbitmq import source as rabbit_source
+from millstream.connectors.rabbitmq.connection import RabbitAddress
+from millstream.connectors.rabbitmq.sink import RabbitSink
+from millstream.connectors.rabbitmq.source import RabbitSource
+from millstream.datastream import OutputTag, StreamExecutionEnvironment
+from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
+from millstream.datastream.formats.json import JsonRowDeserializationSchema
+from millstream.errors import ConnectorAwayError, ConnectorError, MillstreamError, ProgramError, StoreDamagedError
+from millstream.records.batch import Batch
+from millstream.storage.memory import MemoryStore
+from millstream.testing import Collect, run
+
+NOW = SourceContext(0, 0, 1)
+DEADLINE_S = 60
+
+
+@pytest.fixture(autouse=True)
+def collected_sockets() -> Iterator[None]:
+    """pika leaves the sockets of a connection that failed to the garbage collector, which complains of them."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture
+def queue(rabbit_server: RabbitServer, unique_name: str) -> str:
+    return unique_name
+
+
+def send(server: RabbitServer, queue: str, bodies: Sequence[str], ids: Sequence[str] | None = None) -> None:
+    connection = server.connect()
+    channel = connection.channel()
+    channel.queue_declare(queue, durable=True)
+    channel.confirm_delivery()
+    for at, body in enumerate(bodies):
+        properties = pika.BasicProperties(delivery_mode=2, correlation_id=None if ids is None else ids[at])
+        channel.basic_publish("", queue, body.encode(), properties)
+    connection.close()
+
+
+def drained(server: RabbitServer, queue: str) -> list[tuple[str, str]]:
+    """Body and id of every message that is ready."""
+    connection = server.connect()
+    channel = connection.channel()
+    messages = []
+    while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
+        messages.append((got[2].decode(), got[1].correlation_id))
+    connection.close()
+    return messages
+
+
+def config(server: RabbitServer) -> RMQConnectionConfig:
+    return RMQConnectionConfig.Builder().set_uri(server.url).build()
+
+
+def opened(address: RabbitAddress, queue: str, store: MemoryStore, read_to: int = 0) -> Any:
+    """A source as the driver has it, and its thread at work."""
+    source: Any = RabbitSource(address, queue, True, SimpleStringSchema()).opened(store, None)
+    source.committed({"queue": read_to})
+    source.splits(NOW)
+    return source
+
+
+def records(source: Any, count: int) -> list[str]:
+    """Its first records, when so many were stored."""
+    [split] = source.splits(NOW)
+    deadline = time.monotonic() + DEADLINE_S
+    while source.reach(split, 0, 10**6, NOW) < count:
+        assert time.monotonic() < deadline, "messages did not arrive"
+        time.sleep(0.01)
+    return [value for batch in source.read(split, 0, source.reach(split, 0, 10**6, NOW)) for value in batch.values()]
+
+
+@pytest.fixture
+def store() -> Iterator[MemoryStore]:
+    """A job's store that tasks find under its name."""
+    yield MemoryStore(f"rabbit-{time.monotonic_ns()}")
+
+
+def test_what_a_job_sends_another_one_reads(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
+    texts = [f"text {n}" for n in range(2_500)]
+    sink = RMQSink(config(rabbit_server), queue, SimpleStringSchema())
+    run(lambda env: env.from_collection(texts, Types.STRING()).add_sink(sink))
+    source = opened(RabbitAddress(uri=rabbit_server.url), queue, store)
+    assert records(source, 2_500) == texts
+    source.close()
+    assert drained(rabbit_server, queue) == []
+
+
+def test_a_job_reads_a_queue(rabbit_server: RabbitServer, queue: str) -> None:
+    send(rabbit_server, queue, ["a"], ["1"])
+    out = Collect()
+    source = RMQSource(config(rabbit_server), queue, True, SimpleStringSchema())
+    assert run(lambda env: env.add_source(source).sink_to(out), epochs=1)[out] == ["a"]
+
+
+def test_messages_that_come_again_are_known_by_their_ids(
+    rabbit_server: RabbitServer, queue: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver dies after it has stored messages and before the server hears of it, and another one goes on."""
+    send(rabbit_server, queue, ["a", "b"], ["1", "2"])
+    with monkeypatch.context() as patched:
+        patched.setattr(pika.adapters.blocking_connection.BlockingChannel, "basic_ack", lambda *given, **named: None)
+        first = opened(RabbitAddress(uri=rabbit_server.url), queue, store)
+        assert records(first, 2) == ["a", "b"]
+        first.close()
+    send(rabbit_server, queue, ["c", "a"], ["3", "1"])
+    second = opened(RabbitAddress(uri=rabbit_server.url), queue, store, read_to=2)
+    assert records(second, 3) == ["a", "b", "c"]
+    second.close()
+    assert drained(rabbit_server, queue) == []
+
+
+def test_messages_that_were_not_stored_come_again_and_are_taken(
+    rabbit_server: RabbitServer, queue: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is lost before the chunk is stored: its ids must not be taken for known."""
+    send(rabbit_server, queue, ["a", "b"], ["1", "2"])
+    kept = rabbit_source._QueueReceiver.keep
+    cuts = iter([True])
+
+    def cut_once(receiver: Any, data: bytes, count: int) -> None:
+        if next(cuts, False):
+            raise pika.exceptions.ConnectionClosedByBroker(320, "cut")
+        kept(receiver, data, count)
+
+    monkeypatch.setattr(rabbit_source._QueueReceiver, "keep", cut_once)
+    source = opened(RabbitAddress(uri=rabbit_server.url), queue, store)
+    assert records(source, 2) == ["a", "b"]
+    source.close()
+
+
+def test_a_cut_connection_is_made_again_and_nothing_is_lost_or_doubled(
+    rabbit_server: RabbitServer, queue: str, store: MemoryStore
+) -> None:
+    with rabbit_server.proxy() as proxy:
+        source = opened(RabbitAddress(uri=rabbit_server.url_at(proxy.port), prefetch_count=10), queue, store)
+        for number in range(5):
+            send(rabbit_server, queue, [f"{number}-{n}" for n in range(20)], [f"{number}-{n}" for n in range(20)])
+            proxy.cut()
+            proxy.mend()
+        assert sorted(records(source, 100)) == sorted(f"{number}-{n}" for number in range(5) for n in range(20))
+        source.close()
+
+
+def test_a_killed_server_brings_back_what_was_not_acknowledged(rabbit_server: RabbitServer, store: MemoryStore) -> None:
+    queue = f"killed{time.monotonic_ns()}"
+    send(rabbit_server, queue, ["a"], ["1"])
+    source = opened(RabbitAddress(uri=rabbit_server.url), queue, store)
+    assert records(source, 1) == ["a"]
+    rabbit_server.kill()
+    rabbit_server.restart()
+    send(rabbit_server, queue, ["b"], ["2"])
+    assert records(source, 2) == ["a", "b"]
+    source.close()
+
+
+def test_a_message_without_an_id_is_told_when_ids_are_gone_by(
+    rabbit_server: RabbitServer, queue: str, store: MemoryStore
+) -> None:
+    send(rabbit_server, queue, ["a"])
+    source = opened(RabbitAddress(uri=rabbit_server.url), queue, store)
+    with pytest.raises(ConnectorError, match=r"has no correlation id.*or set use_correlation_id to False"):
+        records(source, 1)
+    source.close()
+
+
+def test_a_damaged_chunk_is_told_and_not_read(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
+    send(rabbit_server, queue, ["a"], ["1"])
+    source = opened(RabbitAddress(uri=rabbit_server.url), queue, store)
+    records(source, 1)
+    source.close()
+    [name] = [name for name in store.list("input") if "rabbitmq" in name]
+    data = bytearray(store.get(name))
+    data[-20] ^= 1
+    store.delete(name)
+    store.put(name, bytes(data))
+    [split] = source.splits(NOW)
+    with pytest.raises(StoreDamagedError, match="its checksum is another one"):
+        list(source.read(split, 0, 1))
+
+
+def test_a_message_that_cannot_be_read_goes_to_the_side_output(rabbit_server: RabbitServer, queue: str) -> None:
+    send(rabbit_server, queue, ["nonsense"], ["1"])
+    row = Types.ROW_NAMED(["n"], [Types.LONG()])
+    tag = OutputTag("bad")
+    schema = JsonRowDeserializationSchema.builder().type_info(row).build().with_dead_letters(tag)
+    good, bad = Collect(), Collect()
+
+    def program(env: StreamExecutionEnvironment) -> None:
+        stream = env.add_source(RMQSource(config(rabbit_server), queue, True, schema))
+        stream.sink_to(good)
+        stream.get_side_output(tag).sink_to(bad)
+
+    result = run(program, epochs=1)
+    assert result[good] == [] and [letter["value"] for letter in result[bad]] == [b"nonsense"]
+
+
+# --- the sink ------------------------------------------------------------------------------------------------------
+
+
+def staged(sink: RabbitSink, store: MemoryStore, values: list[str]) -> Any:
+    writer = sink.writer(WriterContext("out", 1, 0, 1, "n", store, 0, Types.STRING(), "job"))
+    writer.write(Batch.of_values(values, Types.STRING()))
+    return writer.stage()
+
+
+def test_a_message_that_is_sent_again_has_the_same_id(
+    rabbit_server: RabbitServer, queue: str, store: MemoryStore
+) -> None:
+    sink = RabbitSink(RabbitAddress(uri=rabbit_server.url), queue, SimpleStringSchema())
+    publish = staged(sink, store, ["a", "b"])
+    for job in ("job", "job", "other"):
+        sink.commit(CommitId(job, "out", 1), publish, store)
+    sink.close()
+    messages = drained(rabbit_server, queue)
+    assert messages[:2] == messages[2:4] and [body for body, _ in messages] == ["a", "b"] * 3
+    assert len({name for _, name in messages}) == 4
+
+
+def test_a_sink_whose_server_is_away_says_so_and_goes_on_when_it_is_back(
+    rabbit_server: RabbitServer, queue: str, store: MemoryStore
+) -> None:
+    with rabbit_server.proxy() as proxy:
+        address = RabbitAddress(uri=rabbit_server.url_at(proxy.port), connection_timeout_ms=2_000)
+        sink = RabbitSink(address, queue, SimpleStringSchema())
+        publish, commit = staged(sink, store, ["a"]), CommitId("job", "out", 1)
+        sink.opened(None)
+        proxy.cut()
+        with pytest.raises(ConnectorAwayError, match=r"RabbitMQ at .* does not answer"):
+            sink.commit(commit, publish, store)
+        proxy.mend()
+        sink.commit(commit, publish, store)
+        sink.close()
+    assert [body for body, _ in drained(rabbit_server, queue)] == ["a"]
+
+
+def test_a_queue_that_was_deleted_is_told(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
+    sink = RabbitSink(RabbitAddress(uri=rabbit_server.url), queue, SimpleStringSchema())
+    publish = staged(sink, store, ["a"])
+    sink.opened(None)
+    connection = rabbit_server.connect()
+    connection.channel().queue_delete(queue)
+    connection.close()
+    with pytest.raises(ConnectorError, match=r"has no queue .* any more"):
+        sink.commit(CommitId("job", "out", 1), publish, store)
+    sink.close()
+
+
+# --- bad input -----------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_password_is_told_and_not_shown(rabbit_server: RabbitServer, queue: str) -> None:
+    address = RMQConnectionConfig.Builder().set_host("127.0.0.1").set_port(rabbit_server.port).set_password("s3cret")
+    sink = RMQSink(address.build(), queue, SimpleStringSchema())
+    with pytest.raises(MillstreamError, match="does not let us in") as refusal:
+        run(lambda env: env.from_collection(["a"], Types.STRING()).add_sink(sink))
+    assert "s3cret" not in str(refusal.value) and "s3cret" not in repr(address.build())
+
+
+def test_a_server_that_is_not_there_is_told_at_once() -> None:
+    nowhere = RMQConnectionConfig.Builder().set_host("127.0.0.1").set_port(1).build()
+    source = RMQSource(nowhere, "q", False, SimpleStringSchema())
+    with pytest.raises(MillstreamError, match=r"RabbitMQ at 127\.0\.0\.1:1 does not answer"):
+        run(lambda env: env.add_source(source).print(), epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RMQConnectionConfig(), "make one with RMQConnectionConfig.Builder"),
+        (lambda: RMQConnectionConfig.Builder().set_uri("http://x"), "begins with amqp://"),
+        (lambda: RMQSource("localhost", "q", True, SimpleStringSchema()), "expected an RMQConnectionConfig"),
+        (lambda: RMQSink(RMQConnectionConfig.Builder().build(), "q", "json"), "expected a SerializationSchema"),
+    ],
+)
+def test_wrong_settings_are_refused_before_the_job_starts(make: Any, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        make()
+
+
+def test_no_thread_is_left_when_a_source_is_closed(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
+    opened(RabbitAddress(uri=rabbit_server.url), queue, store).close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "millstream-rabbitmq"]

@@ -1,0 +1,67 @@
+"""Addresses of databases: read as JDBC and the databases' own clients write them, shown without secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.connectors.databases.addresses import parse_address
+from millstream.connectors.databases.dialect import TableName
+from millstream.errors import ProgramError
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("jdbc:postgresql://db:5433/sales", "postgresql://db:5433/sales"),
+        ("jdbc:postgresql:sales", "postgresql://localhost:5432/sales"),
+        ("jdbc:postgresql:///sales", "postgresql://localhost:5432/sales"),
+        ("postgres://ann@db/sales", "postgresql://ann@db:5432/sales"),
+        ("postgresql://a,b:5433/sales", "postgresql://a:5432,b:5433/sales"),
+        ("postgresql://[::1]:5433/sales", "postgresql://[::1]:5433/sales"),
+        ("jdbc:mariadb://db/sales?user=ann", "mysql://ann@db:3306/sales"),
+        ("jdbc:mysql://db/sales", "mysql://db:3306/sales"),
+    ],
+)
+def test_an_address_is_read_as_its_kind_writes_it(url: str, shown: str) -> None:
+    assert parse_address(url).shown == shown
+
+
+def test_jdbcs_options_are_translated_left_out_or_refused() -> None:
+    address = parse_address(
+        "jdbc:postgresql://db/s?currentSchema=x&ssl=true&reWriteBatchedInserts=true&connectTimeout=5"
+    )
+    assert dict(address.options) == {"search_path": "x", "sslmode": "require", "connect_timeout": "5"}
+    with pytest.raises(ProgramError, match="the JDBC option 'loginTimout', which is not known here"):
+        parse_address("jdbc:postgresql://db/s?loginTimout=5")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "oracle://ann:hush@db/s",
+        "jdbc:postgresql://ann:hush@db:port/s",
+        "jdbc:postgresql://db/s?user=ann&password=hush&what=1",
+        "mysqlx//ann:hush@db?password=hush",
+    ],
+)
+def test_a_refused_address_does_not_show_its_password(url: str) -> None:
+    with pytest.raises(ProgramError) as refusal:
+        parse_address(url)
+    assert "hush" not in str(refusal.value)
+
+
+def test_a_login_given_apart_counts_more_than_the_one_in_the_address() -> None:
+    address = parse_address("postgresql://ann:a%40b@db/s")
+    assert (address.user, address.password) == ("ann", "a@b")
+    assert address.with_login("bob", None).password == "a@b"
+    assert address.with_login(None, "c").without_secrets("it is c") == "it is ***"
+
+
+@pytest.mark.parametrize("text", ["", ".", "a.", "a.b.c", 'a"b', 7])
+def test_a_table_name_that_is_none_is_refused(text: object) -> None:
+    with pytest.raises(ProgramError, match="is not understood"):
+        TableName.parse(text)  # type: ignore[arg-type]
+
+
+def test_a_table_name_may_hold_anything_in_quotes() -> None:
+    assert TableName.parse('"a ""b"".c".d').parts == ('a "b".c', "d")

@@ -1,0 +1,131 @@
+"""Messages made in columns are those made one by one; what was staged is read back as it was, or not at all."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.common.serialization import SerializationSchema, SimpleStringSchema
+from millstream.common.typeinfo import Types
+from millstream.connectors.contracts import WriterContext
+from millstream.connectors.kafka.outgoing_messages import (
+    MessageMaker,
+    RecordSerializer,
+    StagedMessages,
+    by_topic,
+    read_messages,
+)
+from millstream.errors import ProgramError, StoreDamagedError
+from millstream.records.batch import Batch
+from millstream.storage.store import Store, open_store
+
+
+class Reversed(SerializationSchema):
+    """A schema of a program's own, without columns; of an empty text there is no key."""
+
+    def serialize(self, value: str) -> Any:
+        return value[::-1].encode() or None
+
+
+def one_by_one(serializer: RecordSerializer, values: list[str], times: list[int] | None) -> list[tuple[Any, ...]]:
+    """What is expected of a message maker, record after record."""
+    messages = []
+    for at, value in enumerate(values):
+        time = None if times is None or times[at] < 0 else times[at]
+        key = None if serializer.key is None else serializer.key.serialize(value)
+        topic = serializer.topic or (serializer.selector(value) if serializer.selector else None)
+        messages.append((topic, key, serializer.value.serialize(value), time))
+    return messages
+
+
+def topic_of(value: str) -> str:
+    return f"topic-{len(value) % 3}"
+
+
+texts = st.lists(st.text(max_size=6), max_size=30)
+times = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(texts, st.data(), st.booleans(), st.booleans())
+def test_messages_in_columns_are_those_made_one_by_one(
+    values: list[str], data: st.DataObject, with_key: bool, with_selector: bool
+) -> None:
+    stamps = data.draw(st.one_of(st.none(), st.lists(times, min_size=len(values), max_size=len(values))))
+    serializer = RecordSerializer(
+        SimpleStringSchema(),
+        Reversed() if with_key else None,
+        None if with_selector else "out",
+        topic_of if with_selector else None,
+    )
+    store = open_store(f"memory://messages-{uuid.uuid4().hex}")
+    columns = None if stamps is None else np.array(stamps, np.int64)
+    batch = Batch.of_values(values, Types.STRING(), columns)
+    expected = one_by_one(serializer, values, stamps)
+    made = MessageMaker(serializer, Types.STRING(), 1_000_000).messages(batch)
+    assert sorted(_rows(list(by_topic(serializer.topic, made))), key=repr) == sorted(expected, key=repr)
+    gathered = StagedMessages(context(store), serializer.topic)
+    gathered.add(made)
+    gathered.add(made)
+    staged = gathered.stage()
+    if staged is None:
+        assert not values
+        return
+    read = _rows(list(read_messages(staged, store)))
+    for topic in {row[0] for row in expected}:
+        assert [row for row in read if row[0] == topic] == [row for row in expected if row[0] == topic] * 2
+    assert staged["records"] == 2 * len(values)
+    assert staged["first_topic"] == min(row[0] for row in expected)
+
+
+def _rows(messages: list[tuple[str, pa.RecordBatch]]) -> list[tuple[Any, ...]]:
+    return [
+        (topic, *row)
+        for topic, batch in messages
+        for row in zip(*(batch.column(name).to_pylist() for name in ("key", "value", "timestamp")), strict=True)
+    ]
+
+
+def context(store: Store) -> WriterContext:
+    return WriterContext("out", 1, 0, 1, "n1", store, 0, Types.STRING(), "a-job")
+
+
+def test_a_large_epoch_is_staged_in_chunks_that_are_read_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.connectors.kafka.outgoing_messages._CHUNK_BYTES_MAX", 100_000)
+    store = open_store(f"memory://messages-{uuid.uuid4().hex}")
+    maker = MessageMaker(RecordSerializer(SimpleStringSchema(), topic="out"), Types.STRING(), 1_000_000)
+    gathered = StagedMessages(context(store), "out")
+    values = [f"{i:05}" + "x" * 100 for i in range(5_000)]
+    for start in range(0, len(values), 500):
+        gathered.add(maker.messages(Batch.of_values(values[start : start + 500], Types.STRING())))
+    staged = gathered.stage()
+    assert len(staged["chunks"]) >= 4
+    assert [row[2].decode() for row in _rows(list(read_messages(staged, store)))] == values
+
+
+def test_damaged_or_newer_messages_are_not_published() -> None:
+    store = open_store(f"memory://messages-{uuid.uuid4().hex}")
+    maker = MessageMaker(RecordSerializer(SimpleStringSchema(), topic="out"), Types.STRING(), 1_000_000)
+    gathered = StagedMessages(context(store), "out")
+    gathered.add(maker.messages(Batch.of_values(["x" * 50_000], Types.STRING())))
+    staged = gathered.stage()
+    name = staged["chunks"][0]["file"]
+    data = bytearray(store.get(name))
+    data[len(data) // 2] ^= 1
+    store.put(name, bytes(data))
+    with pytest.raises(StoreDamagedError, match="checksum"):
+        list(read_messages(staged, store))
+    with pytest.raises(StoreDamagedError, match=r"form 2.*reads form 1"):
+        list(read_messages({**staged, "form": 2}, store))
+
+
+def test_a_message_larger_than_the_producer_sends_is_refused_when_it_is_made() -> None:
+    maker = MessageMaker(RecordSerializer(SimpleStringSchema(), topic="out"), Types.STRING(), 1_000)
+    maker.messages(Batch.of_values(["x" * 900], Types.STRING()))
+    with pytest.raises(ProgramError, match=r"a message of 1,000 bytes is larger than max\.request\.size"):
+        maker.messages(Batch.of_values(["x", "y" * 1_000], Types.STRING()))

@@ -1,0 +1,99 @@
+"""How messages are given to a producer, and which producers a process keeps. No broker: the client is a stand-in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.connectors.kafka import producers
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.producers import KeptProducers, OpenProducer, open_producer, send
+
+SETTINGS = ClientSettings.of({"bootstrap.servers": "127.0.0.1:1"})
+
+
+class Client:
+    """Takes messages as confluent-kafka's producer does, and delivers all that wait whenever it is polled."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[Any, ...]] = []
+        self.waiting = self.waiting_most = self.polls = 0
+
+    def __len__(self) -> int:
+        return self.waiting
+
+    def produce(self, topic: str, value: Any, key: Any, partition: int, _: None, __: None, timestamp: int) -> None:
+        self._take(topic, value, key, timestamp)
+
+    def _take(self, *message: Any) -> None:
+        self.taken.append(message)
+        self.waiting += 1
+        self.waiting_most = max(self.waiting, self.waiting_most)
+
+    def poll(self, timeout_s: float) -> int:
+        if timeout_s:
+            self.waiting = 0
+        return 0
+
+    def flush(self, timeout_s: float) -> int:
+        self.waiting = 0
+        return 0
+
+    def purge(self) -> None:
+        self.waiting = 0
+
+
+small = st.none() | st.binary(max_size=9)
+messages = st.lists(st.tuples(small, small, st.none() | st.integers(0, 2**40)), max_size=60)
+
+
+@given(messages, st.booleans())
+def test_every_message_is_given_once_in_order_and_few_wait(rows: list[tuple[Any, Any, Any]], timeless: bool) -> None:
+    client = Client()
+    producer = OpenProducer(client, SETTINGS)
+    stamps = [None if timeless else stamp for _, _, stamp in rows]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([key for key, _, _ in rows], pa.binary()),
+            "value": pa.array([value for _, value, _ in rows], pa.binary()),
+            "timestamp": pa.array(stamps, pa.int64()),
+        }
+    )
+    old = producers._SLICE_RECORDS_MAX
+    producers._SLICE_RECORDS_MAX = 3
+    try:
+        send(producer, "out", batch)
+    finally:
+        producers._SLICE_RECORDS_MAX = old
+    expected = [("out", value, key, stamp or 0) for (key, value, _), stamp in zip(rows, stamps, strict=True)]
+    assert client.taken == expected
+    assert client.waiting_most <= 3 * producers._SLICES_WAITING_MAX
+
+
+def test_a_kept_producer_has_one_user_at_a_time_and_idle_ones_go() -> None:
+    kept = KeptProducers(most=2)
+    first, second, third = (OpenProducer(Client(), SETTINGS) for _ in range(3))
+    kept.give_back("first", first)
+    assert kept.take("first") is first
+    assert kept.take("first") is None
+    kept.give_back("first", first)
+    kept.give_back("second", second)
+    kept.give_back("third", third)
+    assert len(kept) == 2
+    assert first.client is None
+    assert kept.take("second") is second
+    impatient = KeptProducers(idle_s=0.0)
+    impatient.give_back("third", third)
+    impatient.give_back("second", second)
+    assert third.client is None
+    assert impatient.take("second") is second
+
+
+def test_a_producer_that_is_let_go_ends_at_once_though_no_broker_answers() -> None:
+    producer = open_producer(SETTINGS)
+    producer.client.produce("out", b"never")
+    producer.close()
+    assert producer.client is None
