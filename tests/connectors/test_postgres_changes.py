@@ -386,6 +386,22 @@ def test_a_fork_reads_on_with_a_slot_of_its_own(postgres_server: PostgresServer,
     assert slots == [(4,)]
 
 
+def test_the_backlog_is_about_what_stands_in_the_log(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    for number in range(30):
+        query(postgres_server, f"insert into {table} select {1000 * number} + i, 'a', i from generate_series(1, 100) i")
+    read.until(lambda: bool(read.rows), 200)
+    left = 3000 - len(read.rows)
+    backlog = read.source.backlog(split, read.positions[split.name], CONTEXT)
+    assert left / 2 < backlog < 2 * left
+    read.until(lambda: len(read.rows) == 3000)
+    read.epoch()
+    assert read.source.backlog(split, read.positions[split.name], CONTEXT) in (0, None)
+
+
 def test_a_transaction_is_never_cut(postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]) -> None:
     read = reader()
     query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 3000) i")

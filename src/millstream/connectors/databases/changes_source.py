@@ -163,6 +163,9 @@ class PostgresChangesSource(Source):
             return offset
         return self._with_connection(lambda connection: self._reach_log(connection, offset, budget))
 
+    def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
+        return split.info["end"] - offset if "file" in split.info else self._log.backlog(offset)
+
     def finished(self, split: Split, offset: Offset) -> bool:
         if "file" in split.info:
             return bool(offset >= split.info["end"])

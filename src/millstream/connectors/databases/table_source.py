@@ -113,6 +113,9 @@ class PostgresTableSource(Source):
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
         return min(split.info["end"], offset + budget)
 
+    def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
+        return int(split.info["end"] - offset)
+
     def finished(self, split: Split, offset: Offset) -> bool:
         return bool(offset >= split.info["end"])
 
