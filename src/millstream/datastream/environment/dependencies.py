@@ -87,14 +87,16 @@ class EnvironmentDependencies:
             )
 
     def add_jars(self, *jars_path: str) -> NoReturn:
+        jars = ", ".join(map(repr, jars_path))
         raise NotAvailableError(
-            f"add_jars{jars_path!r}: there is no Flink JVM that could load them. Use a connector of "
+            f"add_jars({jars}): there is no Flink JVM that could load them. Use a connector of "
             "millstream.datastream.connectors; a jar for Spark goes into the configuration key 'spark.jars'"
         )
 
     def add_classpaths(self, *classpaths: str) -> NoReturn:
+        paths = ", ".join(map(repr, classpaths))
         raise NotAvailableError(
-            f"add_classpaths{classpaths!r}: there is no Flink JVM. Class paths for Spark go into the configuration "
+            f"add_classpaths({paths}): there is no Flink JVM. Class paths for Spark go into the configuration "
             "keys 'spark.driver.extraClassPath' and 'spark.executor.extraClassPath'"
         )
 
